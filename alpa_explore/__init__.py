@@ -1,0 +1,50 @@
+"""alpa_explore: the whole Alpa planner for a PyTorch model, every decision a figure.
+
+    import alpa_explore as ax
+    graph = ax.capture(model, (tokens, targets))
+    plan = ax.plan(graph, "2x8:a100", num_microbatches=32, delta=0.5, num_layers=12)
+
+Names are loaded when first used (PEP 562): importing the package takes neither torch nor a solver.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster as Cluster
+    from alpa_explore.errors import AlpaExploreError as AlpaExploreError
+    from alpa_explore.graph import TrainingGraph as TrainingGraph
+    from alpa_explore.planner import plan as plan
+    from alpa_explore.planner import replan as replan
+    from alpa_explore.plans.files import load_plan as load_plan
+    from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.tracing.capture import capture as capture
+
+_HOME = {
+    "AlpaExploreError": "alpa_explore.errors",
+    "Cluster": "alpa_explore.cluster",
+    "Plan": "alpa_explore.plans.plan",
+    "TrainingGraph": "alpa_explore.graph",
+    "capture": "alpa_explore.tracing.capture",
+    "load_plan": "alpa_explore.plans.files",
+    "plan": "alpa_explore.planner",
+    "replan": "alpa_explore.planner",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'alpa_explore' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

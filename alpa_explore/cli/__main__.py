@@ -1,0 +1,7 @@
+"""`python -m alpa_explore.cli`."""
+
+import sys
+
+from alpa_explore.cli import main
+
+sys.exit(main())

@@ -1,0 +1,131 @@
+"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan, print the summary, write the plan and the page."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.errors import CancelledError
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.tables import plan_summary
+from alpa_explore.plans.text import plan_report, printable
+
+_EPILOG = """example:
+  alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
+
+exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "plan", help="plan a model on a cluster", description="Plan the training of a model on a cluster.",
+        epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    argument = parser.add_argument
+    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    argument("--cluster", required=True, metavar="NxM:DEVICE", help="nodes × devices per node, as in 2x8:a100")
+    argument(
+        "-B", "--num-microbatches", type=int, metavar="N",
+        help="microbatches of an iteration; must divide the global batch (default: the paper's)",
+    )  # fmt: skip
+    argument(
+        "--delta", type=float, default=0.5, metavar="X",
+        help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
+    )  # fmt: skip
+    argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument(
+        "--solver", default="auto", metavar="NAME",
+        help="auto, elimination, ilp, highs, cbc or highs-direct; all are exact (default: auto)",
+    )  # fmt: skip
+    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
+    argument("--no-remat", action="store_true", help="hold all activations instead of computing them again")
+    argument(
+        "--scheduler", metavar="WHERE",
+        help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+    )  # fmt: skip
+    argument("--no-cache", action="store_true", help="solve everything again, and keep nothing")
+    argument("-o", "--output", metavar="FILE", help="write the plan file")
+    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    argument("--json", action="store_true", help="print the summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan; 0, or 130 when Ctrl-C stopped it."""
+    # All that can be wrong with the input is said before the planner, and torch with it, is imported.
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.plans.write import check_target
+
+    for path, what in ((options.output, "The plan"), (options.html, "The page")):
+        if path is not None:
+            check_target(path, what)
+    known = entry(options.model)
+    microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    samples = microbatch_size(known, microbatches)
+    cluster = Cluster.parse(options.cluster)
+    with _stoppable() as cancel, ProgressLine(sys.stderr) as line:
+        line.say(f"planning {known.name} on {cluster}, B = {microbatches:,} microbatches of {samples:,} samples")
+        from alpa_explore import planner
+
+        try:
+            plan = planner.plan(
+                known.name, cluster, num_microbatches=microbatches, delta=options.delta, num_layers=options.layers,
+                solver=options.solver, rematerialization=False if options.no_remat else None,
+                precision=options.precision, scheduler=options.scheduler, cache=not options.no_cache, progress=line,
+                cancel=cancel,
+            )  # fmt: skip
+        except CancelledError as error:
+            if not cancel.is_set():
+                raise
+            line.say(f"alpa-explore: {printable(str(error))}")
+            return 130
+    write(plan, output=options.output, html=options.html)
+    if options.json:
+        print_json(plan_summary(plan))
+    else:
+        print(plan_report(plan))
+    return 0
+
+
+def write(plan: Plan, *, output: str | None, html: str | None) -> None:
+    """Write the files that were asked for, and say so."""
+    if output is not None:
+        from alpa_explore.plans.files import save_plan
+
+        save_plan(plan, output)
+        print(f"wrote {printable(output)}", file=sys.stderr)
+    if html is not None:
+        from alpa_explore.figures.page import write_html
+
+        write_html(plan, html)
+        print(f"wrote {printable(html)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second stops at once."""
+    cancel = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield cancel
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(_signal: int, _frame: object) -> None:
+        cancel.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        complain("stopping after what is being solved; Ctrl-C again stops at once")
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield cancel
+    finally:
+        signal.signal(signal.SIGINT, before)

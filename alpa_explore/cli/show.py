@@ -1,0 +1,46 @@
+"""`alpa-explore show FILE`: what a plan file holds, as text, JSON, or a page with all figures."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.cli.plan import write
+from alpa_explore.plans.tables import plan_summary, sharding_table
+from alpa_explore.plans.text import plan_report, render_table
+
+_COLUMNS = (
+    "operator", "op", "phase", "layer", "strategy", "inputs", "outputs", "compute_seconds", "communication_seconds",
+)  # fmt: skip
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "show", help="show a plan file", description="Show what a plan file holds.", allow_abbrev=False
+    )
+    parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
+    parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the summary, or the operators of a stage."""
+    from alpa_explore.plans.files import load_plan
+
+    plan = load_plan(options.file)
+    write(plan, output=None, html=options.html)
+    if options.stage is not None:
+        rows = sharding_table(plan, options.stage)
+        if options.json:
+            print_json(rows)
+        else:
+            print(render_table(rows, _COLUMNS))
+    elif options.json:
+        print_json(plan_summary(plan))
+    else:
+        print(plan_report(plan))
+    return 0

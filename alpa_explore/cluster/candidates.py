@@ -1,0 +1,30 @@
+"""Which submeshes a stage may have, and which logical meshes a submesh is tried as."""
+
+from __future__ import annotations
+
+from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster.topology import Cluster
+
+
+def submeshes(cluster: Cluster) -> tuple[Submesh, ...]:
+    """(1, 1), (1, 2), (1, 4), … (1, M), (2, M), … (N, M): with these the whole cluster can always be covered
+    (paper, theorem 1)."""
+    inside = [Submesh(1, 1 << k) for k in range(cluster.devices_per_node.bit_length())]
+    return (*inside, *(Submesh(n, cluster.devices_per_node) for n in range(2, cluster.nodes + 1)))
+
+
+def logical_meshes(cluster: Cluster, submesh: Submesh) -> tuple[LogicalMesh, ...]:
+    """Every factorisation (a, b) of the submesh's devices, those that cost the same listed once.
+
+    (a, b) and (b, a) differ only in the names of their axes where both axes see the same link: then a ≤ b is kept.
+    """
+    found: dict[object, LogicalMesh] = {}
+    devices = submesh.devices
+    for a in range(1, devices + 1):
+        if devices % a:
+            continue
+        mesh = logical_mesh(cluster, submesh, (a, devices // a))
+        small = mesh.squeezed()
+        key = tuple(sorted(zip(small.shape, small.bandwidth, small.latency_seconds, strict=True)))
+        found.setdefault(key, mesh)
+    return tuple(found.values())

@@ -1,0 +1,82 @@
+"""Submeshes, and the logical meshes that a submesh can be seen as (paper, section 5.2)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from alpa_explore.cluster.topology import Cluster
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Submesh:
+    """A piece of the cluster: (1, 2^k) inside a node or (n, M) whole nodes."""
+
+    nodes: int
+    devices_per_node: int
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.nodes * self.devices_per_node
+
+    def __str__(self) -> str:
+        return f"({self.nodes}, {self.devices_per_node})"
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMesh:
+    """A submesh seen as an array of devices, row-major; each axis has the alpha and beta that a ring along it sees.
+
+    Axes of size 1 are kept in `shape` (what is shown: (1, 4)) and take no part in sharding: `axes` lists the others.
+    """
+
+    shape: tuple[int, ...]
+    bandwidth: tuple[float, ...]
+    """Bytes per second of one device's ring, for each axis of `shape`."""
+    latency_seconds: tuple[float, ...]
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return math.prod(self.shape)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes of `shape` that hold more than one device."""
+        return tuple(a for a, size in enumerate(self.shape) if size > 1)
+
+    def squeezed(self) -> LogicalMesh:
+        """The same mesh without axes of size 1; specs have one placement for each axis of this one."""
+        pick = self.axes
+        return LogicalMesh(
+            tuple(self.shape[a] for a in pick),
+            tuple(self.bandwidth[a] for a in pick),
+            tuple(self.latency_seconds[a] for a in pick),
+        )
+
+    def __str__(self) -> str:
+        return "(" + ", ".join(map(str, self.shape)) + ")"
+
+
+def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> LogicalMesh:
+    """`submesh` seen as `shape`.
+
+    A ring along axis a joins devices `stride` apart. It stays in the node when it spans at most M devices; otherwise it
+    crosses the network, which `min(stride, M)` rings of the same node share: the slowest link it crosses divided by
+    the groups that share it.
+    """
+    assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
+    bandwidths, latencies = [], []
+    for axis, size in enumerate(shape):
+        stride = math.prod(shape[axis + 1 :])
+        if size * stride <= submesh.devices_per_node:
+            bandwidths.append(cluster.inside_node.bandwidth)
+            latencies.append(cluster.inside_node.latency_seconds)
+        else:
+            sharing = min(stride, submesh.devices_per_node)
+            network = cluster.between_nodes.bandwidth / sharing
+            inside = cluster.inside_node.bandwidth if stride < submesh.devices_per_node else math.inf
+            bandwidths.append(min(network, inside))
+            latencies.append(cluster.between_nodes.latency_seconds)
+    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies))

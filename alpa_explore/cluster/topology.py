@@ -1,0 +1,72 @@
+"""A cluster: N nodes of M equal devices, a fast link inside a node and a slower one between nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.errors import ClusterError
+
+_FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*([\w.-]+)\s*$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """`nodes` × `devices_per_node` devices; device d is number d % M of node d // M."""
+
+    nodes: int
+    devices_per_node: int
+    device: Device
+    inside_node: Link
+    """Bandwidth is that of one device."""
+    between_nodes: Link
+    """Bandwidth is that of one node, shared by the devices that use it at once."""
+
+    def __post_init__(self) -> None:
+        if self.nodes < 1:
+            raise ClusterError("A cluster needs a node", found=f"nodes={self.nodes}", remedy="Give 1 node or more.")
+        m = self.devices_per_node
+        if m < 1 or m & (m - 1):
+            lower = 1 << max(m.bit_length() - 1, 0)
+            raise ClusterError(
+                "Devices per node must be a power of two, so that submeshes tile the node",
+                found=f"{m} devices per node",
+                remedy=f"1, 2, 4, 8, 16, … work; nearest here: {lower if m > 0 else 1}"
+                + (f" or {lower * 2}." if m > 0 else "."),
+            )
+
+    @classmethod
+    def parse(cls, text: str, **changes: object) -> Cluster:
+        """'2x8:a100' -> 2 nodes of 8 A100 devices. `changes` replace fields (memory_bytes, … of the device too).
+
+        Raises ClusterError where the text has another form, UnknownNameError for an unknown device.
+        """
+        match = _FORM.match(text)
+        if match is None:
+            raise ClusterError(
+                "A cluster is written NODESxDEVICES:DEVICE",
+                found=repr(text),
+                remedy=f"For example '2x8:a100'. Known devices: {', '.join(preset_names())}.",
+            )
+        device, inside, between = load_preset(match[3])
+        cluster = cls(
+            nodes=int(match[1]), devices_per_node=int(match[2]), device=device,
+            inside_node=inside, between_nodes=between,
+        )  # fmt: skip
+        return cluster.with_changes(**changes) if changes else cluster
+
+    def with_changes(self, **changes: object) -> Cluster:
+        """The same cluster with some fields of it or of its device replaced."""
+        own = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
+        device = {k: v for k, v in changes.items() if k not in own}
+        return replace(self, **own, device=replace(self.device, **device))  # type: ignore[arg-type]
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return self.nodes * self.devices_per_node
+
+    def __str__(self) -> str:
+        return f"{self.nodes}x{self.devices_per_node}:{self.device.name}"

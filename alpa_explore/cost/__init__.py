@@ -1,0 +1,1 @@
+"""What things take: collectives, resharding, compute, memory."""

@@ -1,0 +1,27 @@
+"""Seconds of a collective along one mesh axis: ring algorithms in the alpha-beta model.
+
+`p` devices, `alpha` seconds a message, `beta` = 1 / bandwidth. Bytes are those of the *larger* side on one device:
+what an all-gather makes, what a reduce-scatter reads, what an all-reduce holds, what an all-to-all sends and keeps.
+Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), ring
+variants.
+"""
+
+from __future__ import annotations
+
+from alpa_explore.sharding.reshard import StepKind
+
+_ROUNDS = {
+    StepKind.ALL_GATHER: 1,
+    StepKind.REDUCE_SCATTER: 1,
+    StepKind.ALL_REDUCE: 2,  # a reduce-scatter and an all-gather
+    StepKind.ALL_TO_ALL: 1,
+}
+
+
+def collective_seconds(
+    kind: StepKind, local_bytes: float, size: int, bandwidth: float, latency_seconds: float
+) -> float:
+    """Time of `kind` among `size` devices: rounds × (p − 1) × (alpha + bytes / p × beta); a slice is free."""
+    if size == 1 or kind is StepKind.SLICE:
+        return 0.0
+    return _ROUNDS[kind] * (size - 1) * (latency_seconds + local_bytes / size / bandwidth)

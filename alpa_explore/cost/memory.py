@@ -1,0 +1,16 @@
+"""Peak memory by liveness: how many bytes are alive at once when tensors live over intervals of time."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def peak_bytes(starts: NDArray[np.int64], ends: NDArray[np.int64], sizes: NDArray[np.float64]) -> float:
+    """Largest sum of `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], both included."""
+    if len(sizes) == 0:
+        return 0.0
+    change = np.zeros(int(ends.max()) + 2)
+    np.add.at(change, starts, sizes)
+    np.add.at(change, ends + 1, -sizes)
+    return float(np.cumsum(change).max())

@@ -1,0 +1,84 @@
+"""The errors a user can meet: each says what failed, what was found, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AlpaExploreError(Exception):
+    """Base of every error that is meant for a user's eyes.
+
+    `what` failed, `found` is the value that caused it, `remedy` is the next thing to try; none may be empty.
+    `exit_code` is what the command line returns: 1 when no plan exists, 2 when the input is at fault.
+    """
+
+    exit_code = 2
+
+    def __init__(self, what: str, *, found: str, remedy: str) -> None:
+        assert all((what, found, remedy)), "an error without a remedy helps nobody"
+        self.what, self.found, self.remedy = what, found, remedy
+        super().__init__(f"{what}: {found}. {remedy}")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own pickling drops keyword arguments; errors cross process borders on Dask.
+        return (_rebuild, (type(self), self.what, self.found, self.remedy))
+
+
+def _rebuild(kind: type[AlpaExploreError], what: str, found: str, remedy: str) -> AlpaExploreError:
+    return kind(what, found=found, remedy=remedy)
+
+
+class CaptureError(AlpaExploreError):
+    """A model that could not be turned into a training graph."""
+
+
+class ClusterError(AlpaExploreError):
+    """A cluster description that cannot be used."""
+
+
+class OptionError(AlpaExploreError):
+    """An option outside its range, or two options that contradict each other."""
+
+
+class UnknownNameError(AlpaExploreError):
+    """A model, device or cluster name that is not in the catalogue."""
+
+
+class LayeringError(AlpaExploreError):
+    """Operators that cannot be clustered as asked (delta too tight, more layers than operators)."""
+
+
+class SolverError(AlpaExploreError):
+    """A sharding problem that a solver could not finish."""
+
+
+class ExecutorError(AlpaExploreError):
+    """Workers, or the scheduler they belong to, that cannot be reached or died again and again."""
+
+
+class PlanFileError(AlpaExploreError):
+    """A plan file that is damaged, too new, or not a plan."""
+
+
+class MissingPackageError(AlpaExploreError):
+    """An optional package is not installed; the remedy is the pip command."""
+
+
+class InfeasiblePlanError(AlpaExploreError):
+    """No plan fits in memory; the remedy names the nearest change that does."""
+
+    exit_code = 1
+
+
+class CancelledError(AlpaExploreError):
+    """The user cancelled the work; what was already solved is kept in the cache."""
+
+    exit_code = 1
+
+
+def nearest_names(name: str, known: Iterable[str], count: int = 3) -> str:
+    """The known names closest to `name`, as a phrase for a remedy."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.3) or names[:count]
+    return "Did you mean " + " or ".join(repr(n) for n in close) + "?"

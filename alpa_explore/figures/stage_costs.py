@@ -1,0 +1,181 @@
+"""Stage costs: how long each run of layers would take on each submesh, which does not fit, and what the plan uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from alpa_explore import units
+from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, lines, stage_color
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.tables import Row, stage_costs_table
+from alpa_explore.plans.text import layers_phrase
+
+__all__ = ["stage_costs_figure", "stage_costs_table"]
+
+_PANELS = 12
+_GAP = 78
+"""Pixels between two rows of panels, for the axis of one and the heading of the other."""
+_LETTERED = 10
+"""Up to so many layers each cell has its latency written in it."""
+
+
+def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
+    """A heatmap a submesh: first layer down, last layer across, colour = latency of a microbatch at the plan's B.
+
+    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to 12.
+    """
+    rows = stage_costs_table(plan)
+    pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    chosen = _panels(plan, pieces) if submeshes is None else [i for i in submeshes if 0 <= i < len(pieces)]
+    columns = min(len(chosen), 3 if len(chosen) in (3, 5, 6) else 4) or 1
+    lines_of_panels = max(1, math.ceil(len(chosen) / columns))
+    lettered = len(plan.layers) <= _LETTERED
+    inner = max(150, (32 if lettered else 9) * len(plan.layers))
+    plot = lines_of_panels * inner + (lines_of_panels - 1) * _GAP
+    figure = make_subplots(
+        rows=lines_of_panels, cols=columns, horizontal_spacing=0.06,
+        vertical_spacing=_GAP / plot if plot > inner else 0,
+        subplot_titles=[_heading(pieces[i]) for i in chosen],
+    )  # fmt: skip
+    figure.update_annotations(font_size=13)
+    for place, index in enumerate(chosen):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        of_panel = [row for row in rows if row["submesh"] == pieces[index]]
+        _panel(figure, plan, of_panel, theme, at, lettered=lettered)
+    fitting = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
+    figure = dress(figure, _title(plan, rows), theme=theme, height=plot + 160, showlegend=False)
+    return figure.update_layout(coloraxis=_scale(fitting), margin={"r": 96, "t": figure.layout.margin.t + 6})
+
+
+def _title(plan: Plan, rows: list[Row]) -> str:
+    fits = sum(bool(row["microbatches_fit"]) for row in rows)
+    b = plan.options.num_microbatches
+    framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
+    return (
+        f"{fits} of the {len(rows)} pairs of a run of layers and a submesh fit in memory; the plan uses {framed} "
+        f"(latency of one microbatch at B = {b})."
+    )
+
+
+def _heading(piece: tuple[int, int]) -> str:
+    nodes, devices = piece
+    return f"{nodes} × {devices} device{'' if nodes * devices == 1 else 's'}"
+
+
+def _panels(plan: Plan, pieces: list[tuple[int, int]]) -> list[int]:
+    """Those of the plan first, then the smallest, up to the limit; in the order of size."""
+    used = {s.submesh for s in plan.stages}
+    order = sorted(range(len(pieces)), key=lambda i: (pieces[i] not in used, i))
+    return sorted(order[:_PANELS])
+
+
+def _panel(
+    figure: go.Figure, plan: Plan, rows: list[Row], theme: str, at: dict[str, int], *, lettered: bool
+) -> None:  # fmt: skip
+    count = len(plan.layers)
+    seconds: list[list[float | None]] = [[None] * count for _ in range(count)]
+    short = [[""] * count for _ in range(count)]
+    texts = [[""] * count for _ in range(count)]
+    over: list[list[float | None]] = [[None] * count for _ in range(count)]
+    for row in rows:
+        first, last = row["layers"]
+        texts[first][last] = _text(plan, row)
+        if row["microbatches_fit"]:
+            seconds[first][last] = math.log10(max(row["latency_seconds"], 1e-12))
+            short[first][last] = units.seconds(row["latency_seconds"]).replace(" ", "<br>" if count > 4 else " ")
+        else:
+            over[first][last] = 1.0
+            short[first][last] = "✕"
+    axis = list(range(count))
+    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1, "hovertext": texts, "text": short}
+    figure.add_trace(
+        go.Heatmap(
+            z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="%{text}",
+            textfont={"color": faint(theme)}, hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False,
+            name="does not fit", **common,
+        ),
+        **at,
+    )  # fmt: skip
+    figure.add_trace(
+        go.Heatmap(
+            z=seconds, coloraxis="coloraxis", texttemplate="%{text}" if lettered else None, textfont={"size": 11},
+            hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False, name="fits", **common,
+        ),
+        **at,
+    )  # fmt: skip
+    for row in rows:
+        if row["stage"] is not None:
+            _frame(figure, plan, row, theme, at)
+    figure.update_xaxes(title="last layer", tickmode="linear", dtick=_tick(count), constrain="domain", **at)
+    figure.update_yaxes(title="first layer", tickmode="linear", dtick=_tick(count), **at)
+    figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, count - 0.5], **at)
+    figure.update_yaxes(showgrid=False, zeroline=False, range=[count - 0.5, -0.5], **at)
+
+
+def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, int]) -> None:
+    """A frame round a cell that the plan uses: a line in the stage's colour on a wider one in the paper's."""
+    (first, last), half = row["layers"], 0.46
+    x = [last - half, last + half, last + half, last - half, last - half]
+    y = [first - half, first - half, first + half, first + half, first - half]
+    for color, width in ((ground(theme), 7), (stage_color(row["stage"], theme), 4)):
+        figure.add_trace(
+            go.Scatter(
+                x=x, y=y, mode="lines", line={"color": color, "width": width}, hoverinfo="skip",
+                name=f"stage {row['stage']}",
+            ),
+            **at,
+        )  # fmt: skip
+    figure.add_trace(
+        go.Scatter(
+            x=[last + half], y=[first - half], mode="markers+text", text=[f"<b>{row['stage']}</b>"], hoverinfo="skip",
+            marker={
+                "size": 19 if len(plan.layers) <= _LETTERED else 15, "color": ground(theme),
+                "line": {"color": stage_color(row["stage"], theme), "width": 2},
+            },
+            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}",
+        ),
+        **at,
+    )  # fmt: skip
+
+
+def _tick(count: int) -> int:
+    return 1 if count <= 16 else 4 if count <= 64 else 16
+
+
+def _scale(latencies: list[float]) -> dict[str, object]:
+    """Colours by the logarithm of the seconds, with ticks in units; the same for all panels."""
+    low, high = min(latencies, default=1e-3), max(latencies, default=1e-3)
+    ticks = [m * 10.0**e for e in range(-7, 5) for m in (1, 2, 5) if low * 0.99 <= m * 10.0**e <= high * 1.01]
+    ticks = ticks if len(ticks) >= 2 else sorted({low, high})
+    logs = [math.log10(max(t, 1e-12)) for t in ticks]
+    return {
+        "colorscale": HEAT,
+        "cmin": math.log10(max(low, 1e-12)),
+        "cmax": math.log10(max(high, low * 1.0001, 1e-12)),
+        "colorbar": {
+            "tickvals": logs, "ticktext": [units.seconds(t) for t in ticks], "title": {"text": "latency"},
+            "thickness": 14, "outlinewidth": 0,
+        },
+    }  # fmt: skip
+
+
+def _text(plan: Plan, row: Row) -> str:
+    b, fit = plan.options.num_microbatches, row["microbatches_fit"]
+    stage = "" if row["stage"] is None else f"<b>this is stage {row['stage']} of the plan</b>"
+    peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
+    if not fit:
+        room = f"does not fit: {units.bytes_(peak)} and more, of {units.bytes_(plan.costs.device_memory_bytes)}"
+    else:
+        room = "holds as many microbatches as there are" if fit >= b else f"can hold {fit} microbatches"
+    return lines(
+        f"<b>{layers_phrase(row['layers'])} on submesh {row['submesh']}</b>",
+        stage,
+        f"{units.seconds(row['latency_seconds'])} a microbatch, as logical mesh {row['logical_mesh']}",
+        f"weights {units.bytes_(row['weight_bytes'])}, activations {units.bytes_(row['activation_bytes'])} a "
+        f"microbatch, workspace {units.bytes_(row['workspace_bytes'])}",
+        room,
+    )

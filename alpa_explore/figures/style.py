@@ -1,0 +1,115 @@
+"""What all figures share: one colour a stage, two themes, titles that say something, and text that cannot act.
+
+Imports no plotly, so that other parts of the screen can use the colours.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from alpa_explore.plans.text import printable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Theme: TypeAlias = Literal["light", "dark"]
+
+OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+"""The palette of Okabe and Ito, told apart by people of every colour vision."""
+PATTERNS = ("", "/", "x", ".", "-", "\\", "+", "|")
+"""Hatching of the 1st, 2nd, … eight stages."""
+HEAT = "Cividis"
+"""Scale of heatmaps; its lightness alone carries the order."""
+COMMUNICATION_PATTERN = "x"
+CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "responsive": True, "scrollZoom": False}
+"""How every figure is drawn: no button that sends it anywhere."""
+_TITLE_CHARACTERS = 118
+
+
+def stage_color(index: int, theme: str = "light") -> str:
+    """CSS colour of a stage; the same in both themes, and again after eight stages (then `stage_pattern` differs)."""
+    return OKABE_ITO[index % len(OKABE_ITO)]
+
+
+def stage_pattern(index: int) -> str:
+    """plotly's name of the hatching that tells stage 8 from stage 0."""
+    return PATTERNS[index // len(OKABE_ITO) % len(PATTERNS)]
+
+
+def stage_marker(stage: int, theme: str) -> dict[str, Any]:
+    """Marker of the bars of one stage. One trace a stage: a trace of many colours cannot be hatched as well."""
+    marker: dict[str, Any] = {"color": stage_color(stage, theme), "line": {"width": 0}}
+    if stage_pattern(stage):
+        lines = {"fgcolor": ground(theme), "fgopacity": 0.4, "size": 6, "solidity": 0.3}
+        marker["pattern"] = {"shape": stage_pattern(stage), **lines}
+    return marker
+
+
+def hatching(shape: str) -> dict[str, Any]:
+    """Pattern in the colour of each bar on what lies behind it ('' for plain bars)."""
+    return {"shape": shape, "fillmode": "replace", "size": 6, "solidity": 0.4} if shape else {}
+
+
+def ink_on(color: str) -> str:
+    """Black or white, whichever reads better on `color` ('#rrggbb')."""
+    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return "#000000" if luminance > 0.179 else "#ffffff"
+
+
+def ink(theme: str) -> str:
+    """Colour of lines and text."""
+    return "#f2f2f2" if theme == "dark" else "#1f2933"
+
+
+def faint(theme: str) -> str:
+    """Colour of what is there to be read only when looked for."""
+    return "#8a94a0" if theme == "dark" else "#7b8794"
+
+
+def ground(theme: str) -> str:
+    """Colour of the paper."""
+    return "#111111" if theme == "dark" else "#ffffff"
+
+
+def empty(theme: str) -> str:
+    """Colour of an empty box."""
+    return "#2b2f36" if theme == "dark" else "#edf0f3"
+
+
+def safe(text: str) -> str:
+    """A name from a plan as plotly may show it: plotly reads tags (also links) in texts, so none is left."""
+    return escape(printable(text), quote=False)
+
+
+def short(text: str, characters: int) -> str:
+    """The end of a long name, where names differ, made `safe`."""
+    return safe(text if len(text) <= characters else "…" + text[1 - characters :])
+
+
+def lines(*parts: str) -> str:
+    """Lines of a hover text; empty ones are left out."""
+    return "<br>".join(part for part in parts if part)
+
+
+def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
+    """Title (one sentence; plain text), theme and margins, the same for every figure."""
+    wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
+    figure.update_layout(
+        template="plotly_dark" if theme == "dark" else "plotly_white",
+        title={
+            "text": "<br>".join(escape(line, quote=False) for line in wrapped), "font": {"size": 16},
+            "x": 0, "xref": "container", "xanchor": "left", "pad": {"l": 8},
+            "y": 1 - 14 / height, "yref": "container", "yanchor": "top",
+        },
+        font={"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
+        height=height, margin={"t": 46 + 20 * len(wrapped), "r": 24, "b": 56, "l": 72}, hovermode="closest",
+        hoverlabel={"align": "left"}, bargap=0, paper_bgcolor=ground(theme), plot_bgcolor=ground(theme),
+        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
+    )  # fmt: skip
+    figure.update_xaxes(title_font_size=13, tickfont_size=12)
+    figure.update_yaxes(title_font_size=13, tickfont_size=12)
+    return figure.update_layout(**layout)

@@ -1,0 +1,119 @@
+"""FLOPs and bytes of one operator, from shapes alone.
+
+A matrix product counts multiply and add apart (2·m·k·n). Every other computing operator counts one FLOP for each
+element of its largest input or first output, whichever is more: elementwise operators count their output, reductions
+their input. Views and data movement count none. Bytes are what a kernel of this operator alone would read and write; a
+view moves nothing, a gather reads only the rows that it returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from alpa_explore.graph.operator import Argument, Ref
+from alpa_explore.graph.tensor import Tensor
+
+VIEWS = frozenset({
+    "aten.alias", "aten.as_strided", "aten.detach", "aten.diagonal", "aten.expand", "aten.permute", "aten.select",
+    "aten.slice", "aten.split", "aten.split_with_sizes", "aten.squeeze", "aten.t", "aten.transpose", "aten.unbind",
+    "aten.unfold", "aten.unsqueeze", "aten.view", "aten.view_as_complex", "aten.view_as_real", "aten._unsafe_view",
+    "aten.real", "aten.imag", "aten._conj",
+})  # fmt: skip
+"""Operators (without overload) that return the memory of their input under another shape."""
+
+MOVEMENT = frozenset({
+    "aten._to_copy", "aten.arange", "aten.as_strided_scatter", "aten.cat", "aten.clone", "aten.constant_pad_nd",
+    "aten.copy", "aten.diagonal_scatter", "aten.embedding", "aten.empty", "aten.empty_like", "aten.fill", "aten.flip",
+    "aten.full", "aten.full_like", "aten.gather", "aten.index", "aten.index_select", "aten.masked_fill",
+    "aten.masked_select", "aten.new_empty", "aten.new_full", "aten.new_ones", "aten.new_zeros", "aten.ones",
+    "aten.ones_like", "aten.repeat", "aten.roll", "aten.scalar_tensor", "aten.scatter", "aten.select_backward",
+    "aten.select_scatter", "aten.slice_backward", "aten.slice_scatter", "aten.stack", "aten.tril", "aten.triu",
+    "aten.where", "aten.zeros", "aten.zeros_like", "constant.literal",
+})  # fmt: skip
+"""Operators that write new memory without arithmetic."""
+
+_GATHERS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
+_PRODUCTS = frozenset({
+    "aten.mm", "aten.bmm", "aten.matmul", "aten.addmm", "aten.baddbmm", "aten._grouped_mm",
+    "transformers.grouped_mm_fallback", "transformers.grouped_mm_fallback_backward",
+    "aten.convolution", "aten.convolution_backward",
+})  # fmt: skip
+
+
+def packet(kind: str) -> str:
+    """The operator without its overload: 'aten.mm.default' -> 'aten.mm'."""
+    return kind.rsplit(".", 1)[0] if kind.count(".") > 1 else kind
+
+
+def is_view(kind: str) -> bool:
+    """True if operators of this kind return the memory of their input."""
+    return packet(kind) in VIEWS
+
+
+def is_matrix_product(kind: str) -> bool:
+    """True for the operators in which nearly all FLOPs of a model are: products and convolutions."""
+    return packet(kind) in _PRODUCTS
+
+
+def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()) -> int:
+    """FLOPs of the whole operator; `inputs` in the order of the operator's tensor arguments."""
+    name = packet(kind)
+    if name in VIEWS or name in MOVEMENT:
+        return 0
+    shapes = [t.shape for t in inputs]
+    if name in ("aten.mm", "aten.bmm", "aten.matmul"):
+        return _product_flops(shapes[0], shapes[1])
+    if name in ("aten.addmm", "aten.baddbmm"):
+        return _product_flops(shapes[1], shapes[2])
+    if name in ("aten._grouped_mm", "transformers.grouped_mm_fallback"):
+        # Rows of the first operand are divided among the groups: each row meets one group's matrix.
+        return 2 * math.prod(shapes[0]) * shapes[1][-1]
+    if name == "transformers.grouped_mm_fallback_backward":
+        return 2 * 2 * math.prod(shapes[0]) * shapes[1][-1]
+    if name == "aten.convolution":
+        return _convolution_flops(shapes[0], shapes[1], outputs[0].shape, transposed=bool(arguments[6]))
+    if name == "aten.convolution_backward":
+        forward = _convolution_flops(shapes[1], shapes[2], shapes[0], transposed=bool(arguments[7]))
+        mask = arguments[10]
+        assert isinstance(mask, tuple)
+        return forward * sum(bool(wanted) for wanted in mask[:2])
+    if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
+        # One addition for each element that is scattered, not for each row of the table.
+        return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
+    work = max((t.elements for t in inputs), default=0)
+    return max(work, outputs[0].elements if outputs else 0)
+
+
+def bytes_accessed(
+    kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], arguments: Sequence[Argument] = ()
+) -> int:
+    """Bytes read and written by one kernel of the operator; a tensor that is read twice counts once."""
+    name = packet(kind)
+    if name in VIEWS:
+        return 0
+    written = sum(t.bytes for t in outputs)
+    if name in _GATHERS and inputs:
+        table = arguments[0].tensor if arguments and isinstance(arguments[0], Ref) else inputs[0].index
+        return 2 * written + sum(t.bytes for t in _distinct(inputs) if t.index != table)
+    return written + sum(t.bytes for t in _distinct(inputs))
+
+
+def _product_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
+    """2·batch·m·k·n for [batch, m, k] times [batch, k, n] (batch absent for plain matrices)."""
+    return 2 * math.prod(left) * right[-1]
+
+
+def _convolution_flops(
+    image: tuple[int, ...], weight: tuple[int, ...], output: tuple[int, ...], *, transposed: bool
+) -> int:
+    """2 · positions · weights met at each, for a weight of shape [out, in/groups, *kernel].
+
+    Each output element meets in/groups · kernel weights; a transposed convolution (weight [in, out/groups, *kernel])
+    has the roles of image and output changed.
+    """
+    return 2 * math.prod(image if transposed else output) * math.prod(weight[1:])
+
+
+def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return list({t.index: t for t in tensors}.values())

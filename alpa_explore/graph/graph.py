@@ -1,0 +1,98 @@
+"""The training graph: forward, backward and update of one microbatch, as plain frozen values."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+from alpa_explore.graph.operator import Operator, Phase
+from alpa_explore.graph.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """A trainable parameter: the tensors it is read and updated through, and what its optimizer keeps."""
+
+    name: str
+    tensor: int
+    gradient: int
+    """The tensor that the update operator reads."""
+    update: int
+    """Index of the update operator."""
+    state_bytes_per_element: int
+    """Optimizer state (moments, fp32 master copy) beside the weight and its gradient."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingGraph:
+    """One training step of one microbatch.
+
+    `operators` is topological: forward operators first, then backward, then update. A value, never changed once made;
+    two graphs are equal when their `content_key` is.
+    """
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    operators: tuple[Operator, ...]
+    inputs: tuple[int, ...]
+    parameters: tuple[Parameter, ...]
+    loss: int
+    """The tensor that holds the scalar loss."""
+    samples: int
+    """Samples in one microbatch (first dim of the first example input)."""
+    tokens: int
+    """Tokens in one microbatch: elements of the first integer input of rank 2, else `samples`."""
+    precision: str
+    """'float16', 'bfloat16' or 'float32': the dtype in which weights are read."""
+    optimizer: str
+    rematerialization: bool
+    """True: only layer inputs are held for the backward pass, which runs each layer's forward again."""
+    recipe: str | None = None
+    """How to make the model again: a catalogue name or 'package.module:function'; None when made in a notebook."""
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def forward_operators(self) -> tuple[Operator, ...]:
+        """The forward operators, in order; layering clusters these."""
+        return tuple(o for o in self.operators if o.phase is Phase.FORWARD)
+
+    @cached_property
+    def readers(self) -> dict[int, tuple[int, ...]]:
+        """Tensor index -> indices of the operators that read it, ascending, without repeats."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for operator in self.operators:
+            for tensor in dict.fromkeys(operator.inputs):
+                found[tensor].append(operator.index)
+        return {tensor: tuple(ops) for tensor, ops in found.items()}
+
+    @cached_property
+    def parameter_count(self) -> int:
+        """Number of trainable elements, tied ones counted once."""
+        return sum(self.tensors[p.tensor].elements for p in self.parameters)
+
+    @cached_property
+    def model_flops(self) -> int:
+        """FLOPs of forward and backward of one microbatch, recomputation not counted."""
+        return sum(o.flops for o in self.operators if o.phase is not Phase.UPDATE)
+
+    @cached_property
+    def content_key(self) -> str:
+        """sha256 of everything a plan depends on; names of tensors and source lines included."""
+        body = (self.tensors, self.operators, self.inputs, self.parameters, self.loss, self.samples, self.tokens,
+                self.precision, self.optimizer, self.rematerialization)  # fmt: skip
+        return sha256(repr(body).encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrainingGraph) and self.content_key == other.content_key
+
+    def __hash__(self) -> int:
+        return hash(self.content_key)
+
+    def __repr__(self) -> str:
+        # The generated repr of thousands of operators would fill a notebook.
+        return (
+            f"TrainingGraph({self.name!r}, {len(self.operators)} operators, {self.parameter_count:,} parameters, "
+            f"{self.samples} samples a microbatch, {self.precision})"
+        )

@@ -1,0 +1,71 @@
+"""An operator of the training graph: one ATen call (or one parameter's optimizer step) and its phase."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+class Phase(enum.Enum):
+    """When an operator runs. Set by the tracer, never guessed from a name."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A tensor among an operator's arguments, by its index in `TrainingGraph.tensors`."""
+
+    tensor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A torch constant that plain Python cannot hold: Symbol('dtype', 'float32'), Symbol('device', 'cpu'), …"""
+
+    kind: str
+    value: str
+
+
+Argument: TypeAlias = "bool | int | float | str | Ref | Symbol | tuple[Argument, ...] | None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One operator; `index` is its place in `TrainingGraph.operators` (a topological order).
+
+    `inputs` are the tensors of `arguments` and `keywords` in the order in which they appear there (with repeats);
+    `outputs` has one entry for each tensor the call returns (operators with several outputs have no getitem nodes).
+    `forward` is, for a backward operator, the index of the forward operator that it belongs to.
+    """
+
+    index: int
+    name: str
+    kind: str
+    """'aten.mm.default', 'optimizer.adam', …"""
+    phase: Phase
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    arguments: tuple[Argument, ...]
+    keywords: tuple[tuple[str, Argument], ...] = ()
+    flops: int = 0
+    """Multiply and add counted apart, on the whole operator; 0 for views and pure data movement."""
+    bytes_accessed: int = 0
+    """Bytes read and written by a kernel of this operator; 0 for views, which move nothing."""
+    forward: int | None = None
+    module: str = ""
+    """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""
+    source: str = ""
+    """'file.py:123' of the line in the model that called it, where known."""
+
+
+def tensor_refs(argument: Argument) -> tuple[int, ...]:
+    """The tensor indices inside an argument, in order of appearance."""
+    if isinstance(argument, Ref):
+        return (argument.tensor,)
+    if isinstance(argument, tuple):
+        return tuple(t for a in argument for t in tensor_refs(a))
+    return ()

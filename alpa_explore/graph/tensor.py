@@ -1,0 +1,50 @@
+"""A tensor of the training graph: a name, a shape, a dtype, and who makes it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from alpa_explore.units import DTYPE_BYTES
+
+
+class TensorKind(enum.Enum):
+    """What a tensor is to the training step."""
+
+    INPUT = "input"
+    """An example input: one microbatch of data."""
+    PARAMETER = "parameter"
+    """A trainable weight, in the precision in which it is read."""
+    BUFFER = "buffer"
+    """State that is read but not trained (running statistics, masks, frozen weights)."""
+    CONSTANT = "constant"
+    """A literal tensor found in the model's code."""
+    VALUE = "value"
+    """Anything an operator makes, forward or backward."""
+    GRADIENT = "gradient"
+    """The gradient of a parameter, before the update reads it."""
+    UPDATED = "updated parameter"
+    """What the update writes back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """One tensor: `index` is its place in `TrainingGraph.tensors`, `producer` the operator that makes it."""
+
+    index: int
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    kind: TensorKind
+    producer: int | None
+
+    @property
+    def elements(self) -> int:
+        """Number of elements (1 for a scalar)."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes of the whole, unsharded tensor."""
+        return self.elements * DTYPE_BYTES[self.dtype]

@@ -1,0 +1,38 @@
+"""What must hold of every training graph; the tracer and the plan reader call this before anything else does."""
+
+from __future__ import annotations
+
+from alpa_explore.graph.graph import TrainingGraph
+from alpa_explore.graph.operator import Phase, tensor_refs
+
+_ORDER = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.UPDATE: 2}
+
+
+def verify(graph: TrainingGraph) -> TrainingGraph:
+    """Return `graph` if it is well formed; AssertionError (a fault of ours, not of the user) names what is not."""
+    made: set[int] = {t.index for t in graph.tensors if t.producer is None}
+    phase = 0
+    for place, tensor in enumerate(graph.tensors):
+        assert tensor.index == place, f"tensor {tensor.name} has index {tensor.index} at place {place}"
+    for place, operator in enumerate(graph.operators):
+        where = f"operator {place} ({operator.name})"
+        assert operator.index == place, f"{where} has index {operator.index}"
+        assert _ORDER[operator.phase] >= phase, f"{where}: phases are out of order"
+        phase = _ORDER[operator.phase]
+        refs = tensor_refs(operator.arguments) + tensor_refs(tuple(v for _, v in operator.keywords))
+        assert refs == operator.inputs, f"{where}: inputs {operator.inputs} are not those of its arguments {refs}"
+        for read in operator.inputs:
+            assert read in made, f"{where} reads tensor {read} before it is made"
+        for written in operator.outputs:
+            assert graph.tensors[written].producer == place, f"{where}: tensor {written} names another producer"
+            made.add(written)
+        if operator.phase is Phase.BACKWARD:
+            assert operator.forward is not None, f"{where}: a backward operator without its forward operator"
+            assert graph.operators[operator.forward].phase is Phase.FORWARD, f"{where}: tied to a non-forward operator"
+        assert min(operator.flops, operator.bytes_accessed) >= 0, f"{where}: negative counts"
+    for parameter in graph.parameters:
+        update = graph.operators[parameter.update]
+        assert update.phase is Phase.UPDATE, f"parameter {parameter.name}: update is a {update.phase.value} operator"
+        assert update.inputs[:2] == (parameter.tensor, parameter.gradient), f"parameter {parameter.name}: update inputs"
+    assert graph.loss in made, "the loss is never made"
+    return graph

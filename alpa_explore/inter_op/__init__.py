@@ -1,0 +1,1 @@
+"""The inter-operator pass: layers and submeshes into stages (`pipeline_dp.pipeline_dp`)."""

@@ -1,0 +1,85 @@
+"""The inter-operator pass (paper §5; Eq. 2, 3): which layers form a stage, and which submesh each stage gets.
+
+    T = min over s and t_max of  F(s, 0, D; t_max) + (B − 1)·t_max        (all D devices are used)
+
+F is in `recurrence`, the search over t_max in `t_max_sweep`, the pseudocode itself in `reference`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.recurrence import Recurrence
+from alpa_explore.inter_op.result import PipelineResult, SweepPoint
+from alpa_explore.inter_op.t_max_sweep import Sweep
+
+__all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
+
+
+def pipeline_dp(
+    latency: NDArray[np.float64], devices_of: ArrayLike, total_devices: int, num_microbatches: int
+) -> PipelineResult:
+    """Stages with the least iteration time.
+
+    `latency` [L, L + 1, M, S] in seconds: layers k..i-1 on submesh shape m at place s + 1 counted from the last stage;
+    inf where such a stage cannot be (it does not exist, or does not fit in memory there). S ≤ L is the largest number
+    of stages. `devices_of` [M]: devices of each shape. Only i > k is read.
+
+    The result is the pseudocode's, bit for bit. Of partitions with equal T the one with the smallest t_max is taken,
+    of these the one with the fewest stages, of these the one whose first stage is shortest, then of the first shape,
+    and so on to the last stage. OptionError when num_microbatches < 1 or there is no device; an infeasible problem is
+    a result (`feasible` is False).
+    """
+    if num_microbatches < 1:
+        raise OptionError(
+            "The number of microbatches must be at least 1", found=f"{num_microbatches}", remedy="Give a positive B."
+        )
+    if total_devices < 1:
+        raise OptionError("A plan needs at least one device", found=f"{total_devices}", remedy="Give a larger cluster.")
+    latency = np.asarray(latency, dtype=np.float64)
+    devices = np.asarray(devices_of, dtype=np.int64)
+    layers, ends, shapes, places = latency.shape
+    assert (ends, devices.shape) == (layers + 1, (shapes,)), "see the docstring for shapes"
+    assert 1 <= places <= layers, "a stage has a layer at least"
+    assert not np.isnan(latency).any(), "a latency is a number or inf"
+    assert (devices > 0).all(), "a shape has a device at least"
+
+    candidates = _candidates(latency)
+    recurrence = Recurrence(latency, devices, total_devices)
+    sweep = Sweep(recurrence=recurrence, candidates=candidates, num_microbatches=num_microbatches)
+    sweep.run()
+    if sweep.best < 0:
+        total = t_max = sum_latency = math.inf
+        stages: tuple[tuple[int, int, int], ...] = ()
+    else:
+        # Once more in full: the search may have met another partition with the same Σt first.
+        t_max = float(candidates[sweep.best])
+        best = recurrence.exact(t_max)
+        total, sum_latency, stages = sweep.best_seconds, best.sum_latency_seconds, best.stages
+        assert sum_latency + (num_microbatches - 1) * t_max == total, "the search and the recurrence disagree"
+    return PipelineResult(
+        total_seconds=total,
+        t_max_seconds=t_max,
+        sum_latency_seconds=sum_latency,
+        stages=stages,
+        evaluations=sweep.evaluations,
+        candidates=candidates,
+        runs=sweep.finished_runs(),
+    )
+
+
+def _candidates(latency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every distinct finite latency of layers k..i-1, i > k, ascending."""
+    layers = latency.shape[0]
+    start, last = np.triu_indices(layers)
+    ranges = latency[start, last + 1]  # [ranges, M, S]
+    # A latency seldom changes from place to place: sort the first place and the changes only.
+    changed = ranges[..., 1:] != ranges[..., :-1]
+    values = np.concatenate((ranges[..., 0].ravel(), ranges[..., 1:][changed]))
+    values = np.unique(values[np.isfinite(values)])
+    values.setflags(write=False)
+    return values

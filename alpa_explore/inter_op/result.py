@@ -1,0 +1,78 @@
+"""What the pipeline DP returns: the stages, the three figures of Eq. 2, and the t_max sweep behind them."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Stage = tuple[int, int, int]
+"""(first layer, end layer exclusive, index of the submesh shape)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """One t_max candidate."""
+
+    t_max_seconds: float
+    iteration_seconds: float | None
+    """T = Σt + (B−1)·t_max with the best Σt under this t_max; None when pruned, or when no partition keeps under it."""
+    pruned: bool
+    """True when the candidate was ruled out without being evaluated."""
+    reason: str
+    """What came out, or the bound that ruled it out, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRun:
+    """Candidates `first` to `end` (exclusive) of the sweep, which share an outcome (`values` only where evaluated)."""
+
+    first: int
+    end: int
+    iteration_seconds: float | None
+    pruned: bool
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PipelineResult:
+    """The optimum of Eq. 3 over all t_max; `total_seconds` is inf and `stages` empty when no partition exists."""
+
+    total_seconds: float
+    """T = sum_latency_seconds + (B−1)·t_max_seconds, rounded as the specification's pseudocode rounds it."""
+    t_max_seconds: float
+    """Latency of the slowest stage; inf when infeasible."""
+    sum_latency_seconds: float
+    """Σt of the stages, added from the last stage to the first; inf when infeasible."""
+    stages: tuple[Stage, ...]
+    """From the first stage to the last."""
+    evaluations: int
+    """DP evaluations that were needed (the pseudocode needs one for each candidate that it does not break off)."""
+    candidates: NDArray[np.float64] = field(repr=False)
+    """Every distinct finite latency, ascending, read-only: the values that t_max can take."""
+    runs: tuple[SweepRun, ...] = field(repr=False)
+    """The sweep in runs of candidates with the same outcome; together they cover `candidates`."""
+
+    @property
+    def feasible(self) -> bool:
+        """Whether some partition uses all devices and fits in memory."""
+        return math.isfinite(self.total_seconds)
+
+    @functools.cached_property
+    def sweep(self) -> tuple[SweepPoint, ...]:
+        """One point for every candidate, ascending; made when first asked for (tens of thousands on large clusters)."""
+        values: Sequence[float] = self.candidates.tolist()
+        return tuple(
+            SweepPoint(
+                t_max_seconds=values[index],
+                iteration_seconds=run.iteration_seconds,
+                pruned=run.pruned,
+                reason=run.reason,
+            )
+            for run in self.runs
+            for index in range(run.first, run.end)
+        )

@@ -1,0 +1,126 @@
+"""The search for the best t_max: T(t_max) = F(t_max) + (B−1)·t_max over all candidates, most of them never evaluated.
+
+F does not increase with t_max, so an evaluation at one candidate says something about every other:
+
+    t ≤ b:  T(t) ≥ F(b) + (B−1)·t                  (fewer partitions are allowed at t than at b)
+    m ≤ t ≤ b, m the slowest stage of the partition found at b:  F(t) = F(b)
+    F(b) = inf: no candidate below b has a partition
+
+Intervals of open candidates wait in a queue by the least T that they could still hold; the first is trimmed from above
+by the best T so far and halved. When the first can no longer win, nothing can. A candidate is ruled out only when
+(bound, t_max) ≥ (best T, its t_max) in lexicographic order: of equal T the smallest t_max wins, as in the pseudocode.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore import units
+from alpa_explore.inter_op.recurrence import Partition, Recurrence
+from alpa_explore.inter_op.result import SweepRun
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweep:
+    """A running search; `runs` are its findings, in any order until `finished_runs`."""
+
+    recurrence: Recurrence
+    candidates: NDArray[np.float64]
+    num_microbatches: int
+    best_seconds: float = math.inf
+    best: int = -1
+    """Index of the best candidate; -1 while none is feasible."""
+    evaluations: int = 0
+    runs: list[SweepRun] = field(default_factory=list)
+    queue: list[tuple[float, int, int, float]] = field(default_factory=list)
+    """(least possible T, first, end, lower bound on F) of intervals of open candidates."""
+
+    def run(self) -> None:
+        """Settle every candidate."""
+        if not len(self.candidates):
+            return
+        self._probe(0, len(self.candidates), len(self.candidates) - 1, -math.inf)
+        while self.queue:
+            _, first, end, bound = heapq.heappop(self.queue)
+            kept = self._still_open(first, end, bound)
+            if kept < end:
+                self._rule_out(kept, end, bound)
+            if kept > first:
+                self._probe(first, kept, (first + kept - 1) // 2, bound)
+
+    def finished_runs(self) -> tuple[SweepRun, ...]:
+        """The findings in ascending order, the winner named."""
+        runs = sorted(self.runs, key=lambda run: run.first)
+        for place, run in enumerate(runs):
+            if run.first == self.best and not run.pruned:
+                runs[place] = SweepRun(
+                    first=run.first, end=run.end, iteration_seconds=run.iteration_seconds, pruned=False,
+                    reason="the best: " + run.reason,
+                )  # fmt: skip
+        return tuple(runs)
+
+    def _waiting(self, index: int) -> float:
+        """(B−1)·t_max."""
+        return float((self.num_microbatches - 1) * self.candidates[index])
+
+    def _push(self, first: int, end: int, bound: float) -> None:
+        if first < end:
+            heapq.heappush(self.queue, (bound + self._waiting(first), first, end, bound))
+
+    def _still_open(self, first: int, end: int, bound: float) -> int:
+        """End of the part of [first, end) that could beat the best, given Σt ≥ bound."""
+        least = bound + (self.num_microbatches - 1) * self.candidates[first:end]
+        kept = first + int(np.searchsorted(least, self.best_seconds, side="left"))
+        equal = first + int(np.searchsorted(least, self.best_seconds, side="right"))
+        return max(kept, min(equal, self.best))  # an equal T at a smaller t_max would still win
+
+    def _probe(self, first: int, end: int, at: int, bound: float) -> None:
+        """Evaluate candidate `at` of the open interval [first, end), settle what follows, queue what is left."""
+        self.evaluations += 1
+        t_max = float(self.candidates[at])
+        found = self.recurrence.relaxed(t_max)
+        self._push(at + 1, end, bound)
+        if not found.exact:
+            kept = self._still_open(first, at + 1, found.sum_latency_seconds)
+            if kept <= at:  # the lower bound alone rules this candidate out
+                self._rule_out(kept, at + 1, found.sum_latency_seconds)
+                self._push(first, kept, found.sum_latency_seconds)
+                return
+            self.evaluations += 1
+            found = self.recurrence.exact(t_max)
+        if found.sum_latency_seconds == math.inf:
+            self._settle(at, at + 1, None, False, "no partition on all devices keeps every stage under this t_max")
+            below = f"no partition keeps every stage under this t_max: none does under {units.seconds(t_max)}"
+            self._settle(first, at, None, True, below)
+            return
+        self._feasible(first, at, found)
+
+    def _feasible(self, first: int, at: int, found: Partition) -> None:
+        """Record T at `at` and at the slowest stage of the partition found there; nothing between can be better."""
+        slowest = max(first, int(np.searchsorted(self.candidates, found.bottleneck_seconds, side="left")))
+        for index in dict.fromkeys((slowest, at)):
+            total = found.sum_latency_seconds + self._waiting(index)
+            if (total, index) < (self.best_seconds, self.best if self.best >= 0 else len(self.candidates)):
+                self.best_seconds, self.best = total, index
+            sum_text, waiting = units.seconds(found.sum_latency_seconds), units.seconds(self._waiting(index))
+            self._settle(index, index + 1, total, False, f"Σt {sum_text} + (B−1)·t_max {waiting}")
+        same = f"same partition as at t_max {units.seconds(found.bottleneck_seconds)}, which waits less"
+        self._settle(slowest + 1, at, None, True, same)
+        self._push(first, slowest, found.sum_latency_seconds)
+
+    def _rule_out(self, first: int, end: int, bound: float) -> None:
+        """Settle [first, end) by Σt ≥ bound; apart those for which waiting alone is too long."""
+        waiting = (self.num_microbatches - 1) * self.candidates[first:end]
+        alone = first + int(np.searchsorted(waiting, self.best_seconds, side="left"))
+        best = units.seconds(self.best_seconds)
+        self._settle(first, alone, None, True, f"Σt is at least {units.seconds(bound)}: T cannot be under {best}")
+        self._settle(alone, end, None, True, f"(B−1)·t_max alone is not under the best T, {best}")
+
+    def _settle(self, first: int, end: int, total: float | None, pruned: bool, reason: str) -> None:
+        if first < end:
+            self.runs.append(SweepRun(first=first, end=end, iteration_seconds=total, pruned=pruned, reason=reason))

@@ -1,0 +1,141 @@
+"""Sharding problems in the format of the ASPLOS 2025 contest on intra-operator parallelism (IOPDDL).
+
+    {"problem": {"name": …, "nodes": {"costs": [[…], …], …}, "edges": {"nodes": [[a, b], …], "costs": [[…], …]}},
+     "optimum": …}
+
+An edge's costs are flat: the cost of (i, j) is at i · K_b + j. A cost of 1e18 or more is forbidden. Files come from
+strangers: size and shape are checked, and nothing in them is executed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from typing import Any, NoReturn
+
+import numpy as np
+
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.intra_op.problem import Floats, ShardingProblem
+
+MAX_BYTES = 256 * 2**20
+"""Of the JSON text after decompression."""
+
+
+def read_problem(
+    path: str | os.PathLike[str], *, ignore_memory_limit: bool = False
+) -> tuple[ShardingProblem, float | None]:
+    """The problem in a .json or .json.gz file, and its proven optimum where the file states one.
+
+    Raises AlpaExploreError when the file is missing, too large, damaged, or has a memory limit (`usage_limit`), which a
+    ShardingProblem cannot express, unless `ignore_memory_limit`.
+    """
+    data = _object(_parse(path), "the file", path)
+    problem = _object(data.get("problem", data), "problem", path)
+    nodes = _object(problem.get("nodes"), "nodes", path)
+    edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)
+    if problem.get("usage_limit") is not None and not ignore_memory_limit:
+        raise AlpaExploreError(
+            f"{os.fspath(path)} has a memory limit",
+            found=f"usage_limit {problem['usage_limit']!r:.40}",
+            remedy="Pass ignore_memory_limit=True to solve it without the limit.",
+        )
+    node_costs = [
+        _costs(vector, f"costs of node {v}", path)
+        for v, vector in enumerate(_list(nodes.get("costs"), "node costs", path))
+    ]
+    pairs = _list(edges.get("nodes"), "edge nodes", path)
+    matrices = _list(edges.get("costs"), "edge costs", path)
+    if len(pairs) != len(matrices):
+        _damaged(path, f"{len(pairs)} edges but {len(matrices)} edge cost tables")
+    ends: list[tuple[int, int]] = []
+    edge_costs: list[Floats] = []
+    for e, (pair, flat) in enumerate(zip(pairs, matrices, strict=True)):
+        a, b = _ends(pair, e, len(node_costs), path)
+        costs = _costs(flat, f"costs of edge {e}", path)
+        rows, columns = len(node_costs[a]), len(node_costs[b])
+        if costs.size != rows * columns:
+            _damaged(path, f"edge {e} has {costs.size} costs where {rows} × {columns} are needed")
+        matrix = costs.reshape(rows, columns)
+        if a == b:
+            # A node agrees with itself: only the diagonal can be chosen.
+            node_costs[a] = node_costs[a] + matrix.diagonal()
+            continue
+        ends.append((a, b))
+        edge_costs.append(matrix)
+    name = problem.get("name")
+    return (
+        ShardingProblem(
+            name=name if isinstance(name, str) else os.path.basename(os.fspath(path)).split(".")[0],
+            node_costs=tuple(node_costs), edges=tuple(ends), edge_costs=tuple(edge_costs),
+        ),
+        _optimum(data.get("optimum"), path),
+    )  # fmt: skip
+
+
+def _parse(path: str | os.PathLike[str]) -> object:
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            text = stream.read(MAX_BYTES + 1)
+    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+        _damaged(path, f"cannot be read ({error})")
+    if len(text) > MAX_BYTES:
+        _damaged(path, f"more than {MAX_BYTES // 2**20} MiB of JSON")
+    try:
+        parsed: object = json.loads(text, parse_constant=lambda name: _damaged(path, f"a cost is {name}"))
+    except (ValueError, RecursionError) as error:
+        _damaged(path, f"not JSON ({error})")
+    return parsed
+
+
+def _costs(value: object, where: str, path: str | os.PathLike[str]) -> Floats:
+    numbers = _list(value, where, path)
+    # bool is an int to Python and a numeric string is a number to numpy: neither is a cost.
+    for number in numbers:
+        if type(number) is not float and type(number) is not int:
+            _damaged(path, f"{where}: {number!r:.40} is not a number")
+    try:
+        costs = np.array(numbers, dtype=np.float64)
+    except OverflowError:
+        _damaged(path, f"{where}: a number too large for a float")
+    if costs.size and not (costs.min() >= 0.0 and costs.max() < math.inf):
+        _damaged(path, f"{where}: {costs[~((costs >= 0) & (costs < math.inf))][0]} is negative or not finite")
+    return costs
+
+
+def _ends(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tuple[int, int]:
+    if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int and 0 <= v < count for v in pair):
+        _damaged(path, f"edge {e} joins {pair!r:.40}, not two of the {count} nodes")
+    return pair[0], pair[1]
+
+
+def _optimum(value: object, path: str | os.PathLike[str]) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        _damaged(path, f"optimum {value!r:.40} is not a number")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _object(value: object, where: str, path: str | os.PathLike[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _damaged(path, f"{where} is missing or not an object")
+    return value
+
+
+def _list(value: object, where: str, path: str | os.PathLike[str]) -> list[Any]:
+    if not isinstance(value, list):
+        _damaged(path, f"{where}: a list is needed")
+    return value
+
+
+def _damaged(path: str | os.PathLike[str], found: str) -> NoReturn:
+    raise AlpaExploreError(
+        f"{os.fspath(path)} is not a sharding problem that can be read", found=found,
+        remedy="The format is that of the ASPLOS 2025 contest (github google/iopddl), as .json or .json.gz.",
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""The sharding problem of the paper's Eq. 1: nodes with cost vectors, edges with cost matrices.
+
+    minimise  Σ_v node_costs[v][s_v] + Σ_(v,u) edge_costs[v,u][s_v, s_u]      one choice s_v for each node v
+
+Nothing here knows about tensors or meshes; a stage is turned into a problem by `stage_problem`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORBIDDEN = 1e18
+"""A cost of this size or more can never be chosen (the IOPDDL convention)."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShardingProblem:
+    """Costs in seconds (any unit will do). Arrays are read-only. Parallel edges add up."""
+
+    name: str
+    node_costs: tuple[Floats, ...]
+    """For each node one cost a strategy, shape [strategies]."""
+    edges: tuple[tuple[int, int], ...]
+    """(a, b), a ≠ b."""
+    edge_costs: tuple[Floats, ...]
+    """For each edge, shape [strategies of a, strategies of b]."""
+
+    def __post_init__(self) -> None:
+        for array in (*self.node_costs, *self.edge_costs):
+            array.setflags(write=False)
+
+    @cached_property
+    def content_key(self) -> str:
+        """sha256 of the costs and the structure; equal problems have equal keys whatever their names."""
+        digest = sha256()
+        for vector in self.node_costs:
+            digest.update(np.int64(len(vector)).tobytes() + np.ascontiguousarray(vector).tobytes())
+        for edge, matrix in zip(self.edges, self.edge_costs, strict=True):
+            digest.update(np.array(edge, dtype=np.int64).tobytes() + np.ascontiguousarray(matrix).tobytes())
+        return digest.hexdigest()
+
+    @property
+    def variables(self) -> int:
+        """Number of s and e variables of Eq. 1 before any simplification."""
+        return sum(map(len, self.node_costs)) + sum(m.size for m in self.edge_costs)
+
+    def evaluate(self, choices: tuple[int, ...]) -> float:
+        """Cost of a complete choice, added up independently of any solver."""
+        total = sum(float(v[c]) for v, c in zip(self.node_costs, choices, strict=True))
+        return total + sum(
+            float(m[choices[a], choices[b]]) for (a, b), m in zip(self.edges, self.edge_costs, strict=True)
+        )

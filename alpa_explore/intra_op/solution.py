@@ -1,0 +1,37 @@
+"""What a solver returns: the choice, how good it is proven to be, and what it took."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Status(enum.Enum):
+    """Outcome of a solve; the value is the advice shown to the user."""
+
+    OPTIMAL = "Proven optimal."
+    TIME_LIMIT = (
+        "The time limit was reached: this is the best choice so far. Try a longer time limit or the 'auto' solver."
+    )
+    INFEASIBLE = "No choice satisfies every node. Check the forbidden costs; a pinned spec may contradict another."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardingSolution:
+    """One choice a node, `objective` = problem.evaluate(choices) (inf when infeasible, choices empty)."""
+
+    choices: tuple[int, ...]
+    objective: float
+    bound: float
+    """Proven lower bound on the optimum; equals `objective` when optimal."""
+    status: Status
+    solver: str
+    seconds: float
+    variables: int
+    """Variables of the ILP that was solved after simplification; 0 when nothing was left to solve."""
+    constraints: int
+
+    @property
+    def gap(self) -> float:
+        """(objective − bound) / objective; 0 when optimal."""
+        return (self.objective - self.bound) / self.objective if self.objective > 0 else 0.0

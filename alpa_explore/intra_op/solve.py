@@ -1,0 +1,220 @@
+"""The one verb of the intra-op pass: a sharding problem in, a checked solution out.
+
+    auto           simplify exactly, eliminate where narrow; elsewhere a dual bound proves the optimum or prunes until it
+                   is narrow, and HiGHS gets the parts that are left (default)
+    elimination    the same without HiGHS; an error where the problem is too wide for it
+    ilp            simplify, then PuLP with HiGHS on what is left
+    highs, cbc     the plain ILP of the paper (Eq. 1) in PuLP, with HiGHS or with CBC
+    highs-direct   the same ILP handed to HiGHS as a matrix
+
+All are exact. The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+from alpa_explore.errors import OptionError, SolverError, nearest_names
+from alpa_explore.intra_op.descend import is_legal
+from alpa_explore.intra_op.elimination import Limits, eliminate, order_of
+from alpa_explore.intra_op.elimination_order import CHEAP_JOINS, HOPELESS_JOINS, EliminationOrder
+from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.factor_graph import Contradiction
+from alpa_explore.intra_op.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.ilp_answer import TRUST, infeasible
+from alpa_explore.intra_op.message_bound import prune_by_bound, restricted
+from alpa_explore.intra_op.problem import ShardingProblem
+from alpa_explore.intra_op.simplify import components, simplify
+from alpa_explore.intra_op.solution import ShardingSolution, Status
+
+SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc", "highs-direct")
+
+
+class _Ilp(Protocol):
+    def __call__(self, problem: ShardingProblem, *, time_limit_seconds: float | None) -> ShardingSolution: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a runner found, before it is checked; `finished` when `bound` is claimed to be the optimum."""
+
+    choices: tuple[int, ...]
+    bound: float
+    finished: bool
+    variables: int = 0
+    constraints: int = 0
+
+    def with_part(self, nodes: tuple[int, ...], part: _Answer) -> _Answer:
+        """The answer with the choices of `part` at `nodes`, and its figures added."""
+        choices = list(self.choices)
+        for v, choice in zip(nodes, part.choices, strict=True):
+            choices[v] = choice
+        return _Answer(
+            choices=tuple(choices), bound=self.bound + part.bound, finished=self.finished and part.finished,
+            variables=self.variables + part.variables, constraints=self.constraints + part.constraints,
+        )  # fmt: skip
+
+
+def solve(problem: ShardingProblem, solver: str = "auto", time_limit_seconds: float | None = None) -> ShardingSolution:
+    """A least-cost choice for `problem`.
+
+    Raises OptionError for an unknown solver or a time limit that is not positive, SolverError for a damaged problem or
+    when no choice at all was found. An infeasible problem is an answer: Status.INFEASIBLE; `conflicting_nodes` says
+    which nodes cannot agree.
+    """
+    started = time.perf_counter()
+    check_solver(solver)
+    if time_limit_seconds is not None and not time_limit_seconds > 0:
+        raise OptionError(
+            "The time limit must be positive", found=f"{time_limit_seconds} s", remedy="Leave it out for no limit."
+        )
+    _check(problem)
+    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
+    try:
+        if any(not costs.size for costs in problem.node_costs):
+            raise Contradiction(0)
+        answer = _RUNNERS[solver](problem, deadline)
+    except Contradiction:
+        return infeasible(solver=solver, started=started)
+    return _verified(problem, solver, answer, started)
+
+
+def check_solver(solver: str) -> None:
+    """Raise OptionError, with the nearest names, for a solver that does not exist."""
+    if solver not in SOLVERS:
+        raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(solver, SOLVERS))
+
+
+def _auto(problem: ShardingProblem, deadline: float) -> _Answer:
+    return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline)
+
+
+def _elimination(problem: ShardingProblem, deadline: float) -> _Answer:
+    return _reduced(problem, eliminating=True, ilp=None, deadline=deadline)
+
+
+def _ilp(problem: ShardingProblem, deadline: float) -> _Answer:
+    return _reduced(problem, eliminating=False, ilp=solve_enumerated, deadline=deadline)
+
+
+def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float], _Answer]:
+    return lambda problem, deadline: _answer_of(ilp(problem, time_limit_seconds=_remaining(deadline)))
+
+
+_RUNNERS: dict[str, Callable[[ShardingProblem, float], _Answer]] = {
+    "auto": _auto,
+    "elimination": _elimination,
+    "ilp": _ilp,
+    "highs": _plain(partial(solve_enumerated, backend="highs")),
+    "cbc": _plain(partial(solve_enumerated, backend="cbc")),
+    "highs-direct": _plain(solve_highs_direct),
+}
+
+
+def _reduced(problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float) -> _Answer:
+    """Simplify, solve each connected part of what is left, and go back."""
+    # Dominance costs more than it saves where the plain reductions already leave a narrow core.
+    quick = simplify(problem, dominance=not eliminating)
+    total = _Answer(choices=(0,) * len(quick.nodes), bound=quick.constant, finished=True)
+    for nodes, part in components(quick.core):
+        if not eliminating:
+            assert ilp is not None
+            answer = _answer_of(ilp(part, time_limit_seconds=_remaining(deadline)))
+        elif (order := order_of(part)).joined_entries <= CHEAP_JOINS:
+            answer = _eliminated(part, order)
+        else:
+            answer = _wide(part, ilp, deadline)
+        total = total.with_part(nodes, answer)
+    return replace(total, choices=quick.restore(total.choices))
+
+
+def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, rounds: int = 3) -> _Answer:
+    """A wide part: a dual bound proves the answer or prunes it; then eliminate within the limits, else the ILP.
+
+    What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.
+    """
+    pruned = prune_by_bound(problem)
+    if pruned.best is not None and pruned.closed:
+        return _Answer(choices=pruned.best, bound=problem.evaluate(pruned.best), finished=True)
+    reduced = simplify(restricted(problem, pruned.kept), dominance=True)
+    total = _Answer(choices=(0,) * len(reduced.nodes), bound=reduced.constant, finished=True)
+    for nodes, part in components(reduced.core):
+        order, remaining = order_of(part), _remaining(deadline)
+        if Limits().within(remaining).allow(order):
+            answer = _eliminated(part, order)
+        elif rounds > 1 and part.variables < 0.7 * problem.variables:
+            answer = _wide(part, ilp, deadline, rounds - 1)
+        elif ilp is not None:
+            answer = _answer_of(ilp(part, time_limit_seconds=remaining))
+        else:
+            raise SolverError(
+                "The problem is too wide for elimination",
+                found=_width(order) + f" on the {len(part.node_costs)} nodes that are left after simplification",
+                remedy="Use solver='auto', which gives such a part to an ILP.",
+            )
+        total = total.with_part(nodes, answer)
+    among_kept = reduced.restore(total.choices)
+    return replace(total, choices=tuple(int(k[c]) for k, c in zip(pruned.kept, among_kept, strict=True)))
+
+
+def _width(order: EliminationOrder) -> str:
+    if not order.nodes:
+        return f"more than {HOPELESS_JOINS:.0e} entries to join"
+    return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
+
+
+def _eliminated(part: ShardingProblem, order: EliminationOrder) -> _Answer:
+    choices = eliminate(part, order)
+    return _Answer(choices=choices, bound=part.evaluate(choices), finished=True)
+
+
+def _answer_of(solution: ShardingSolution) -> _Answer:
+    if solution.status is Status.INFEASIBLE:
+        raise Contradiction(0)
+    return _Answer(
+        choices=solution.choices, bound=solution.bound, finished=solution.status is Status.OPTIMAL,
+        variables=solution.variables, constraints=solution.constraints,
+    )  # fmt: skip
+
+
+def _remaining(deadline: float) -> float | None:
+    return None if deadline == math.inf else max(0.01, deadline - time.perf_counter())
+
+
+def _check(problem: ShardingProblem) -> None:
+    """Raise SolverError for arrays of the wrong shape, an edge to nowhere, and costs that are no numbers."""
+    remedy = "Repair the problem where it is built or read."
+    nodes = len(problem.node_costs)
+    for v, costs in enumerate(problem.node_costs):
+        # The sum is NaN or −inf when an entry is; one call instead of three on thousands of small arrays.
+        if costs.ndim != 1 or not (costs.size == 0 or costs.sum() > -math.inf):
+            raise SolverError("Damaged sharding problem", found=f"costs of node {v}: {costs!r:.80}", remedy=remedy)
+    for e, ((a, b), matrix) in enumerate(zip(problem.edges, problem.edge_costs, strict=True)):
+        if not (0 <= a < nodes and 0 <= b < nodes and a != b):
+            raise SolverError("Damaged sharding problem", found=f"edge {e} joins {a} and {b} of {nodes}", remedy=remedy)
+        if matrix.shape != (len(problem.node_costs[a]), len(problem.node_costs[b])):
+            raise SolverError("Damaged sharding problem", found=f"edge {e} has shape {matrix.shape}", remedy=remedy)
+        if not (matrix.size == 0 or matrix.sum() > -math.inf):
+            raise SolverError("Damaged sharding problem", found=f"a cost of edge {e} is no number", remedy=remedy)
+
+
+def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: float) -> ShardingSolution:
+    """Price the choices anew; raise SolverError when they are illegal or differ from what was proven."""
+    objective = problem.evaluate(answer.choices)
+    short = answer.finished and abs(objective - answer.bound) > TRUST * max(abs(objective), abs(answer.bound))
+    if short or answer.bound > objective + TRUST * abs(objective) or not is_legal(problem, answer.choices):
+        raise SolverError(
+            f"The answer of '{solver}' does not hold",
+            found=f"{answer.bound!r} was claimed, the costs add up to {objective!r}",
+            remedy="Please report this problem; another solver may serve meanwhile.",
+        )
+    return ShardingSolution(
+        choices=answer.choices, objective=objective, bound=objective if answer.finished else answer.bound,
+        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT, solver=solver,
+        seconds=time.perf_counter() - started, variables=answer.variables, constraints=answer.constraints,
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""One stage of the graph: the operators of a run of layers, what comes in, what goes out, which weights it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+
+from alpa_explore.cost.model import operator_signature
+from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.intra_op.layered_graph import LayeredGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageGraph:
+    """A run of layers, with everything that its sharding problem needs to know of the rest of the graph."""
+
+    layered: LayeredGraph
+    first: int
+    last: int
+    """Inclusive."""
+    operators: tuple[int, ...]
+    """Forward, then backward operators, in graph order."""
+    sources: tuple[int, ...]
+    """Tensors that come from outside: inputs, buffers, activations of earlier stages, gradients of later ones."""
+    parameters: tuple[int, ...]
+    """Positions in `graph.parameters` of the weights read here."""
+    sinks: frozenset[int]
+    """Tensors made here and read by another stage (and the loss): they leave without a pending sum."""
+    held: tuple[int, ...]
+    """Storage tensors held for the backward pass."""
+    structure_key: str
+    """Equal for two stages whose sharding problems are equal."""
+
+
+def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
+    """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges."""
+    graph = layered.graph
+    by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
+    for operator in graph.operators:
+        if operator.phase is not Phase.UPDATE:
+            by_layer[layered.layer_of[operator.index]].append(operator.index)
+    # Interned small numbers stand for long signatures: ranges overlap, and hashing the same text again would dominate.
+    signatures: dict[object, int] = {}
+    signature_of = [
+        signatures.setdefault(
+            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed), len(signatures)
+        )
+        for o in graph.operators
+    ]
+    names = [sha256(repr(s).encode()).hexdigest() for s in signatures]
+    parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
+
+    @cache
+    def stage(first: int, last: int) -> StageGraph:
+        operators = tuple(sorted(o for layer in range(first, last + 1) for o in by_layer[layer]))
+        here = set(operators)
+        sources: dict[int, None] = {}
+        parameters: dict[int, None] = {}
+        sinks = set()
+        for index in operators:
+            operator = graph.operators[index]
+            for tensor in operator.inputs:
+                if graph.tensors[tensor].producer in here:
+                    continue
+                if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
+                    parameters[parameter_at[tensor]] = None
+                else:
+                    sources[tensor] = None
+            for tensor in operator.outputs:
+                readers = graph.readers.get(tensor, ())
+                outside = any(r not in here and graph.operators[r].phase is not Phase.UPDATE for r in readers)
+                if outside or tensor == graph.loss:
+                    sinks.add(tensor)
+        held = tuple(sorted({t for layer in range(first, last + 1) for t in layered.held[layer]}))
+        return StageGraph(
+            layered=layered, first=first, last=last, operators=operators, sources=tuple(sources),
+            parameters=tuple(sorted(parameters)), sinks=frozenset(sinks), held=held,
+            structure_key=key(operators, tuple(sources), tuple(sorted(parameters)), sinks, held, first),
+        )  # fmt: skip
+
+    def key(
+        operators: tuple[int, ...], sources: tuple[int, ...], parameters: tuple[int, ...], sinks: set[int],
+        held: tuple[int, ...], first: int,
+    ) -> str:  # fmt: skip
+        number: dict[int, int] = {}
+        here = set(operators)
+        digest = sha256()
+
+        def name(tensor: int) -> int:
+            return number.setdefault(tensor, len(number))
+
+        def shape(tensor: int) -> tuple[object, ...]:
+            return (graph.tensors[tensor].shape, graph.tensors[tensor].dtype, graph.tensors[tensor].kind.value)
+
+        digest.update(repr([(name(t), shape(t)) for t in sources]).encode())
+        for position in parameters:
+            parameter = graph.parameters[position]
+            grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
+            digest.update(
+                repr((name(parameter.tensor), shape(parameter.tensor), [name(t) for t in grads],
+                      parameter.state_bytes_per_element, names[signature_of[parameter.update]])).encode()
+            )  # fmt: skip
+        for index in operators:
+            operator = graph.operators[index]
+            inputs, outputs = [name(t) for t in operator.inputs], [name(t) for t in operator.outputs]
+            layer = layered.layer_of[index] - first
+            digest.update(f"{names[signature_of[index]]}{inputs}{outputs}{layer}".encode())
+        digest.update(repr((sorted(map(name, sinks)), sorted(map(name, held)))).encode())
+        # Storage decides the workspace.
+        digest.update(repr(sorted((name(t), name(layered.storage[t])) for t in list(number))).encode())
+        return digest.hexdigest()
+
+    return stage

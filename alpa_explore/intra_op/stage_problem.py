@@ -1,0 +1,286 @@
+"""A stage on a logical mesh as a sharding problem: nodes, edges, and the bytes that every choice holds.
+
+Nodes, in this order:
+- a *source* for every tensor that comes from outside: any Shard/Replicate spec, free (design.md, Stage boundary);
+- a *weight* for every parameter: the spec in which it is stored;
+- an *operator* for every forward and backward operator: its strategies;
+- an *accumulator* for every gradient: the spec in which it is summed over microbatches, Partial included;
+- an *update* for every parameter: the optimizer step, whose spec is that of the optimizer state.
+
+Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
+runs again), accumulator → update → weight once an iteration. A tensor that leaves the stage pays for its pending sum
+at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update, accumulator, weight.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.memory import peak_bytes
+from alpa_explore.cost.model import CostModel, PricedOperator
+from alpa_explore.cost.resharding import ReshardTable
+from alpa_explore.graph import Phase
+from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
+from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.stage_graph import StageGraph
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class NodeKind(enum.Enum):
+    """What a node of the problem stands for."""
+
+    SOURCE = "source"
+    WEIGHT = "weight"
+    OPERATOR = "operator"
+    ACCUMULATOR = "accumulator"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """One decision. Arrays have one entry a strategy."""
+
+    kind: NodeKind
+    subject: int
+    """Tensor (source), position in graph.parameters (weight, accumulator, update), operator index (operator)."""
+    microbatch_seconds: Floats
+    iteration_seconds: Floats
+    weight_bytes: Floats
+    activation_bytes: Floats
+    priced: PricedOperator | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Edge:
+    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b]."""
+
+    a: int
+    b: int
+    tensor: int
+    seconds: Floats
+    source_specs: Ints
+    """Position in the tensor's ReshardTable of what each strategy of a makes; `target_specs` of what b reads."""
+    target_specs: Ints
+    times: int
+    """How often in a microbatch (2: read again by recomputation) or in an iteration (1)."""
+    each_iteration: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTotals:
+    """Costs of one complete choice, per device."""
+
+    microbatch_seconds: float
+    iteration_seconds: float
+    weight_bytes: float
+    activation_bytes: float
+    workspace_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageProblem:
+    """The decisions of one stage on one mesh. `at` makes the ShardingProblem of a given B and memory price."""
+
+    stage: StageGraph
+    model: CostModel
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    intervals: Intervals
+    warnings: tuple[str, ...]
+
+    def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
+        """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes)."""
+
+        def scaled(edge: Edge) -> Floats:
+            costs = edge.seconds * (inverse_b if edge.each_iteration else edge.times)
+            costs[edge.seconds >= FORBIDDEN] = FORBIDDEN
+            return costs
+
+        return ShardingProblem(
+            name=f"layers {self.stage.first}–{self.stage.last} on {self.model.mesh}",
+            node_costs=tuple(
+                n.microbatch_seconds + inverse_b * n.iteration_seconds
+                + memory_price * (n.weight_bytes + microbatches_held * n.activation_bytes)
+                for n in self.nodes
+            ),
+            edges=tuple((e.a, e.b) for e in self.edges),
+            edge_costs=tuple(scaled(e) for e in self.edges),
+        )  # fmt: skip
+
+    def totals(self, choices: tuple[int, ...]) -> StageTotals:
+        """What a choice takes, added up from the parts."""
+        node_sum = [
+            sum(float(getattr(n, part)[c]) for n, c in zip(self.nodes, choices, strict=True))
+            for part in ("microbatch_seconds", "iteration_seconds", "weight_bytes", "activation_bytes")
+        ]
+        edge_sum = [0.0, 0.0]
+        for e in self.edges:
+            edge_sum[e.each_iteration] += float(e.seconds[choices[e.a], choices[e.b]]) * e.times
+        return StageTotals(
+            microbatch_seconds=node_sum[0] + edge_sum[0], iteration_seconds=node_sum[1] + edge_sum[1],
+            weight_bytes=node_sum[2], activation_bytes=node_sum[3], workspace_bytes=self._workspace(choices),
+        )  # fmt: skip
+
+    def leaving_seconds(self, tensor: int, spec: Spec) -> float:
+        """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        return float(completion_seconds(table)[table.index[spec]])
+
+    def _workspace(self, choices: tuple[int, ...]) -> float:
+        graph = self.stage.layered.graph
+        local: dict[int, float] = {}
+        for node, choice in zip(self.nodes, choices, strict=True):
+            if node.kind is NodeKind.OPERATOR and node.priced is not None:
+                for position, tensor in enumerate(graph.operators[node.subject].outputs):
+                    local[tensor] = float(node.priced.output_bytes[position][choice])
+        # Storage that begins outside the stage (a view of something sent here) is its sender's and has no size here.
+        sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
+        return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
+
+
+def completion_seconds(table: ReshardTable) -> Floats:
+    """For each spec the cheapest way to one without a pending sum; 0 for those that have none. Shape [specs]."""
+    complete = [i for i, spec in enumerate(table.specs) if PARTIAL not in spec]
+    return np.asarray(table.seconds[:, complete].min(axis=1))
+
+
+def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
+    """Nodes and edges of `stage` on the mesh of `model` (see the module's text)."""
+    builder = _Builder(stage, model)
+    for tensor in stage.sources:
+        builder.add_source(tensor)
+    for position in stage.parameters:
+        builder.add_weight(position)
+    for index in stage.operators:
+        builder.add_operator(index)
+    for position in stage.parameters:
+        builder.add_update(position)
+    return StageProblem(
+        stage=stage, model=model, nodes=tuple(builder.nodes), edges=tuple(builder.edges),
+        intervals=workspace_intervals(stage), warnings=tuple(dict.fromkeys(builder.warnings)),
+    )  # fmt: skip
+
+
+class _Builder:
+    """Collects nodes and edges in order; `maker` remembers which node makes a tensor, and with which specs."""
+
+    def __init__(self, stage: StageGraph, model: CostModel) -> None:
+        self.stage, self.model, self.graph = stage, model, stage.layered.graph
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.warnings: list[str] = []
+        self.maker: dict[int, tuple[int, Ints]] = {}
+        self.held = set(stage.held)
+
+    def add_node(
+        self, kind: NodeKind, subject: int, microbatch: Floats, iteration: Floats | None = None,
+        weight: Floats | None = None, activation: Floats | None = None, priced: PricedOperator | None = None,
+    ) -> int:  # fmt: skip
+        zero = np.zeros(len(microbatch))
+        self.nodes.append(
+            Node(
+                kind=kind,
+                subject=subject,
+                microbatch_seconds=microbatch,
+                priced=priced,
+                iteration_seconds=zero if iteration is None else iteration,
+                weight_bytes=zero if weight is None else weight,
+                activation_bytes=zero if activation is None else activation,
+            )
+        )
+        return len(self.nodes) - 1
+
+    def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
+        a, specs = self.maker[tensor]
+        seconds = self.model.reshard(self.graph.tensors[tensor]).seconds[np.ix_(specs, targets)]
+        self.edges.append(
+            Edge(
+                a=a,
+                b=b,
+                tensor=tensor,
+                seconds=seconds,
+                source_specs=specs,
+                target_specs=targets,
+                times=times,
+                each_iteration=each_iteration,
+            )
+        )
+
+    def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
+        """Positions of the legal specs of a tensor and the bytes of one device under each."""
+        table = self.model.reshard(self.graph.tensors[tensor])
+        keep = [i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec]
+        share = [local_share(table.specs[i], self.model.mesh.shape) for i in keep]
+        return np.array(keep, dtype=np.int64), np.array(share) * self.graph.tensors[tensor].bytes
+
+    def add_source(self, tensor: int) -> None:
+        specs, local = self.specs_of(tensor, partial=False)
+        node = self.add_node(
+            NodeKind.SOURCE, tensor, np.zeros(len(specs)), activation=local if tensor in self.held else None
+        )
+        self.maker[tensor] = (node, specs)
+
+    def add_weight(self, position: int) -> None:
+        tensor = self.graph.parameters[position].tensor
+        specs, local = self.specs_of(tensor, partial=False)
+        node = self.add_node(NodeKind.WEIGHT, position, np.zeros(len(specs)), weight=local)
+        self.maker[tensor] = (node, specs)
+
+    def add_operator(self, index: int) -> None:
+        operator = self.graph.operators[index]
+        priced = self.model.operator(operator, self.graph.tensors)
+        if priced.how == "replicated":
+            self.warnings.append(f"{operator.kind} has no sharding rule: it is replicated ({operator.name})")
+        times = 2 if index in self.stage.layered.recomputed else 1
+        seconds = priced.seconds * times
+        activation = np.zeros(len(seconds))
+        for place, tensor in enumerate(operator.outputs):
+            if tensor in self.stage.sinks:
+                leaving = completion_seconds(self.model.reshard(self.graph.tensors[tensor]))
+                seconds = seconds + leaving[priced.output_specs[place]]
+            if tensor in self.held:
+                activation = activation + priced.output_bytes[place]
+        node = self.add_node(NodeKind.OPERATOR, index, seconds, activation=activation, priced=priced)
+        for place, tensor in enumerate(operator.inputs):
+            self.add_edge(tensor, node, priced.input_specs[place], times=times)
+        for place, tensor in enumerate(operator.outputs):
+            self.maker[tensor] = (node, priced.output_specs[place])
+
+    def add_update(self, position: int) -> None:
+        parameter = self.graph.parameters[position]
+        grads = [t for t in self.stage.layered.contributions[position] if t in self.maker]
+        if not grads:
+            return
+        specs, local = self.specs_of(grads[0], partial=True)
+        device = self.model.device
+        adding = np.array(
+            [compute_seconds(device, flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local]
+        )
+        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
+        for tensor in grads:
+            self.add_edge(tensor, accumulator, specs)
+        operator = self.graph.operators[parameter.update]
+        assert operator.phase is Phase.UPDATE
+        priced = self.model.operator(operator, self.graph.tensors)
+        elements = self.graph.tensors[parameter.tensor].elements
+        updated = operator.outputs[0]
+        share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
+        node = self.add_node(
+            NodeKind.UPDATE, position, np.zeros(len(priced.seconds)), iteration=priced.seconds,
+            weight=share * elements * parameter.state_bytes_per_element, priced=priced,
+        )  # fmt: skip
+        self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]
+        self.add_edge(grads[0], node, priced.input_specs[1], each_iteration=True)
+        self.maker[grads[0]] = produced
+        self.add_edge(parameter.tensor, node, priced.input_specs[0], each_iteration=True)
+        self.maker[updated] = (node, priced.output_specs[0])
+        weight, stored = self.maker[parameter.tensor]
+        self.add_edge(updated, weight, stored, each_iteration=True)

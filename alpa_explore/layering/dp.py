@@ -1,0 +1,150 @@
+"""Operator clustering, Eq. 6 of the specification (section 5.2 of the paper), exact.
+
+    G(k, r) = min over i of max( G(i, r−1), C(i+1, k) ),   FLOP(i+1 … k) ≤ (1 + delta) · FLOP_total / L
+
+C(i, k) is the bytes of the distinct tensors that o_i … o_k make and forward operators outside read. The result has
+exactly L layers and is, in this order: of least G* = G(K, L); of all such clusterings the one with the least sum of
+squared layer FLOPs (the mean is fixed, so that is the least variance); of all those the one whose tuple of cuts is
+lexicographically smallest. The tie-break does not decompose inside Eq. 6 (a prefix with a larger G may end in a more
+even whole), so it is a second pass over the layers with C ≤ G*.
+
+Both passes run from the last operator to the first, over suffixes: row i of C then follows from row i+1 by a few range
+additions (crossing.py), a row is all that is held of C, and taking the first of equal minima walks to the smallest
+cuts. Everything is whole numbers; delta is the fraction that its decimal digits say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.errors import LayeringError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.layering import limbs
+from alpa_explore.layering.balance import check_num_layers, flops_limit, too_tight
+from alpa_explore.layering.crossing import Crossing, crossings_of, produced_changes, received_changes
+from alpa_explore.layering.layers import Layering, make_layers
+from alpa_explore.layering.limbs import Ints
+
+_NEVER = np.iinfo(np.int64).max
+"""G of a suffix that has no clustering into so many layers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clustering:
+    """What `solve` finds: where layers 1, 2, … begin, G*, and the FLOP limit that was kept."""
+
+    cuts: tuple[int, ...]
+    objective_bytes: int
+    flops_limit: int
+
+
+def cluster_operators(graph: TrainingGraph, num_layers: int, delta: float = 0.5, received: bool = False) -> Layering:
+    """Cluster the forward operators of `graph` into exactly `num_layers` layers by Eq. 6.
+
+    `received` counts what a layer receives instead of what it makes for others, as Alpa's code does.
+    OptionError: fewer than one layer, or a delta that is negative or not a number. LayeringError: more layers than
+    operators, or a delta so small that no clustering keeps it (the message names the smallest that works).
+    """
+    flops = np.array([operator.flops for operator in graph.forward_operators], dtype=np.int64)
+    found = solve(flops, crossings_of(graph), num_layers, delta, received=received)
+    return Layering(
+        layers=make_layers(graph, found.cuts),
+        delta=float(delta),
+        objective_bytes=found.objective_bytes,
+        flops_limit=found.flops_limit,
+        received=received,
+    )
+
+
+def solve(
+    flops: Ints, crossings: Sequence[Crossing], num_layers: int, delta: float, *, received: bool = False
+) -> Clustering:
+    """Eq. 6 on bare numbers: `flops` of the K operators and the tensors that can cross a cut. Errors as above."""
+    operators = len(flops)
+    check_num_layers(num_layers, operators)
+    total = sum(flops.tolist())  # Python's integers: an int64 sum could wrap unseen
+    if total >= limbs.LIMIT:
+        raise LayeringError(
+            "The forward FLOPs are too many to balance exactly",
+            found=f"{total} in one microbatch, the limit is 2^61",
+            remedy="Use a smaller microbatch.",
+        )
+    limit = flops_limit(total, num_layers, delta)
+    windows = _windows(flops, min(limit, total))
+    changes = produced_changes(crossings) if not received else received_changes(crossings, operators)
+    rows = _Rows(operators, changes)
+    objective = _least_objective(rows, windows, num_layers)
+    if objective is None:
+        raise too_tight(flops, num_layers, delta)
+    cuts = _most_even_cuts(rows, windows, flops, num_layers, objective)
+    return Clustering(cuts=cuts, objective_bytes=objective, flops_limit=limit)
+
+
+def _windows(flops: Ints, limit: int) -> Ints:
+    """For each start i, the stop (exclusive) of the longest layer o_i … that keeps the FLOP limit."""
+    before = np.concatenate(([0], np.cumsum(flops)))
+    stops: Ints = np.searchsorted(before, before[:-1] + limit, side="right") - 1
+    return stops
+
+
+class _Rows:
+    """Rows of C, from the last operator to the first."""
+
+    def __init__(self, operators: int, changes: Iterator[tuple[int, int, int, int]]) -> None:
+        self.operators = operators
+        self._changes: list[list[tuple[int, int, int]]] = [[] for _ in range(operators)]
+        for i, first, stop, size in changes:
+            self._changes[i].append((first, stop, size))
+
+    def __iter__(self) -> Iterator[tuple[int, Ints]]:
+        """(i, C(i, ·)) for i = K−1 … 0; the row is one array, changed in place between steps."""
+        row = np.zeros(self.operators, dtype=np.int64)
+        for i in range(self.operators - 1, -1, -1):
+            for first, stop, size in self._changes[i]:
+                row[first:stop] += size
+            yield i, row
+
+
+def _least_objective(rows: _Rows, windows: Ints, num_layers: int) -> int | None:
+    """G*: Eq. 6 over suffixes; None when no clustering keeps the FLOP limit. best[r, i] = G of o_i … into r layers."""
+    operators = rows.operators
+    best = np.full((num_layers + 1, operators + 1), _NEVER, dtype=np.int64)
+    best[0, operators] = 0
+    for i, row in rows:
+        stop = windows[i]
+        if stop > i:
+            best[1:, i] = np.maximum(best[:-1, i + 1 : stop + 1], row[i:stop]).min(axis=1)
+    objective = int(best[num_layers, 0])
+    return None if objective == _NEVER else objective
+
+
+def _most_even_cuts(rows: _Rows, windows: Ints, flops: Ints, num_layers: int, objective: int) -> tuple[int, ...]:
+    """The cuts of least Σ (layer FLOPs)² among clusterings with every C ≤ `objective`; of equal ones the smallest.
+
+    high, low [r, i] are the two limbs of the least sum of squares of o_i … into r layers, next_start[r, i] the start of
+    the second of those layers.
+    """
+    operators = rows.operators
+    before = np.concatenate(([0], np.cumsum(flops)))
+    high = np.full((num_layers + 1, operators + 1), limbs.INFINITY, dtype=np.int64)
+    low = np.zeros_like(high)
+    high[0, operators] = 0
+    next_start = np.zeros((num_layers + 1, operators + 1), dtype=np.int64)
+    counts = np.arange(num_layers)
+    for i, row in rows:
+        starts = i + 1 + np.flatnonzero(row[i : windows[i]] <= objective)
+        if starts.size:
+            squares = limbs.square(before[starts] - before[i])
+            sums = limbs.add((high[:-1, starts], low[:-1, starts]), squares)
+            choice = limbs.argmin(sums)
+            next_start[1:, i] = starts[choice]
+            high[1:, i] = np.minimum(sums[0][counts, choice], limbs.INFINITY)
+            low[1:, i] = sums[1][counts, choice]
+    cuts, place = [], 0
+    for r in range(num_layers, 1, -1):
+        place = int(next_start[r, place])
+        cuts.append(place)
+    return tuple(cuts)

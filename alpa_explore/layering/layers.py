@@ -1,0 +1,65 @@
+"""Layers: runs of forward operators, of which stages are made. A backward operator goes with its forward operator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.layering.crossing import crossings_of, produced_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A run of forward operators; `first` and `last` (inclusive) are positions in `graph.forward_operators`."""
+
+    index: int
+    first: int
+    last: int
+    flops: int
+    """Forward FLOPs of one microbatch."""
+    cut_bytes: int
+    """C of Eq. 6: bytes of the distinct tensors made in it and read by forward operators outside it."""
+
+    @property
+    def operators(self) -> range:
+        """Positions of its operators."""
+        return range(self.first, self.last + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layering:
+    """All layers, in order, which together hold every forward operator once."""
+
+    layers: tuple[Layer, ...]
+    delta: float | None
+    """Tolerance of the FLOP balance; None when the boundaries were set by hand."""
+    objective_bytes: int
+    """G*: the largest cost of a layer, which the clustering made as small as it can be."""
+    flops_limit: int | None
+    """Most forward FLOPs that a layer may have, floor((1 + delta) · total / L); None when set by hand."""
+    received: bool = False
+    """Whether the cost of a layer was what it receives (as in Alpa's code) instead of its `cut_bytes`."""
+
+    @property
+    def layer_of_forward(self) -> tuple[int, ...]:
+        """For each forward operator, by position, the index of its layer."""
+        return tuple(layer.index for layer in self.layers for _ in layer.operators)
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Positions at which layers 1, 2, … begin."""
+        return tuple(layer.first for layer in self.layers[1:])
+
+
+def make_layers(graph: TrainingGraph, cuts: Sequence[int]) -> tuple[Layer, ...]:
+    """The layers that begin at 0 and at each of `cuts` (ascending positions in `graph.forward_operators`)."""
+    operators = graph.forward_operators
+    flops = [0, *accumulate(o.flops for o in operators)]
+    starts, stops = [0, *cuts], [*cuts, len(operators)]
+    made = produced_bytes(crossings_of(graph), starts, stops)
+    return tuple(
+        Layer(index=index, first=start, last=stop - 1, flops=flops[stop] - flops[start], cut_bytes=cut_bytes)
+        for index, (start, stop, cut_bytes) in enumerate(zip(starts, stops, made, strict=True))
+    )

@@ -1,0 +1,135 @@
+"""The catalogue: a name -> what is known of the model, and (module, example inputs) on the meta device or for real."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
+from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+
+if TYPE_CHECKING:
+    import torch
+
+_CONFIGS: dict[str, type[ModelConfig]] = {
+    "gpt": GPTConfig,
+    "moe": MoEConfig,
+    "wide-resnet": WideResNetConfig,
+    "mlp": MLPConfig,
+}
+_ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogEntry:
+    """A model of the catalogue with the options under which the paper ran it."""
+
+    name: str
+    family: str
+    """'gpt', 'moe', 'wide-resnet' or 'mlp'."""
+    config: ModelConfig
+    """Hyper-parameters."""
+    global_batch: int
+    """Samples (sequences, images) of one iteration."""
+    precision: str
+    """'float16' or 'float32': the dtype in which weights are read."""
+    rematerialization: bool
+    """Whether only layer inputs are held for the backward pass (the paper's setting)."""
+    num_layers: int
+    """L of the layering that the paper's runs used."""
+    num_microbatches: int
+    """B of the paper's runs."""
+    gpus: int | None
+    """Devices on which the paper ran it; None for models that are not in the paper."""
+    source: str
+    note: str = ""
+
+    @property
+    def parameter_count(self) -> int:
+        """Trainable elements, the tied embedding counted once."""
+        return self.config.parameter_count
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return self.config.description
+
+
+@cache
+def _catalog() -> dict[str, CatalogEntry]:
+    found: dict[str, CatalogEntry] = {}
+    for family in json.loads((files(__package__) / "catalog.json").read_text(encoding="utf-8"))["families"]:
+        for row in family["entries"]:
+            shape: dict[str, Any] = {k: v for k, v in row.items() if k not in _ENTRY_FIELDS}
+            shape |= {k: v for k, v in family["defaults"].items() if k not in shape}
+            if "blocks" in shape:
+                shape["blocks"] = tuple(shape["blocks"])
+            note = family.get("note", "")
+            found[row["name"]] = CatalogEntry(
+                name=row["name"],
+                family=family["family"],
+                config=_CONFIGS[family["family"]](**shape),
+                global_batch=family["global_batch"],
+                precision=family["precision"],
+                rematerialization=True,
+                num_layers=row["num_layers"],
+                num_microbatches=row["num_microbatches"],
+                gpus=row.get("gpus"),
+                source=family["source"],
+                note=note if row["name"] in note else "",
+            )
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """The names that `entry` and `build` know: the paper's rows by family and size, then the tiny ones."""
+    return tuple(_catalog())
+
+
+def entry(name: str) -> CatalogEntry:
+    """What is known of model `name` (case does not matter). UnknownNameError offers the nearest names."""
+    known = _catalog()
+    if name.lower() not in known:
+        raise UnknownNameError("Unknown model", found=repr(name), remedy=nearest_names(name, known))
+    return known[name.lower()]
+
+
+def microbatch_size(entry: CatalogEntry, num_microbatches: int) -> int:
+    """Samples of one microbatch, global_batch / B. OptionError when B is not a positive divisor of the batch."""
+    batch = entry.global_batch
+    what = f"The number of microbatches does not suit {entry.name}"
+    if num_microbatches <= 0:
+        raise OptionError(what, found=f"B = {num_microbatches}", remedy=f"Give a B from 1 to {batch}.")
+    if batch % num_microbatches == 0:
+        return batch // num_microbatches
+    divisors = [d for d in range(1, batch + 1) if batch % d == 0]
+    below = max(d for d in divisors if d < num_microbatches)  # 1 divides everything, so there is one
+    above = min((d for d in divisors if d > num_microbatches), default=None)
+    near = f"{below} or {above}" if above else f"{below}"
+    raise OptionError(
+        what,
+        found=f"B = {num_microbatches} does not divide its global batch of {batch}",
+        remedy=f"The nearest B that does: {near}.",
+    )
+
+
+def build(
+    name: str, microbatch: int, *, device: str = "meta", seed: int = 0
+) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """Model `name` in float32 and the example inputs of one microbatch of `microbatch` samples.
+
+    The module returns its scalar loss when called with the inputs. On the meta device (the default) neither holds
+    memory and `seed` is not used; elsewhere weights and inputs are drawn from `seed`, the global generator untouched.
+    UnknownNameError for a name not in the catalogue; OptionError for a microbatch below 1.
+    """
+    found = entry(name)
+    if microbatch < 1:
+        raise OptionError(
+            "A microbatch holds at least one sample", found=f"{microbatch}", remedy="Give a microbatch of 1 or more."
+        )
+    from alpa_explore.models.factory import make_inputs, make_module
+
+    return make_module(found.config, device, seed), make_inputs(found.config, microbatch, device, seed)

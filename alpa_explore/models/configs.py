@@ -1,0 +1,151 @@
+"""Hyper-parameters of each model family and the closed formula of its parameter count; no torch here.
+
+The conventions are the ones under which the names of the paper's model tables come out right (tests/models holds the
+figures). They were read from Alpa's public sources (github alpa-projects/alpa: alpa/model/moe.py,
+alpa/model/wide_resnet.py, benchmark/alpa/suite_*.py):
+
+* GPT: the MLP is 4 × hidden wide; token embedding and LM head are one weight; learned positions.
+* MoE: experts replace the MLP of layers 0, 2, 4, …; the MLP *and* every expert are 8 × hidden wide (4 × would give half
+  of each name); an expert is two matrices without bias; tokens are gated in groups of 2048, and an expert takes at most
+  2 · group / experts tokens of each.
+* Wide-ResNet: stage i has f = base_channels · 2^i; a block is 1×1 to f, 3×3 to f · width_factor, 1×1 to 4 · f. So
+  width_factor widens only the inner convolution.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPTConfig:
+    """A decoder with learned positions, pre-layer-norm and a tied LM head."""
+
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int
+    sequence: int
+    mlp_ratio: int = 4
+
+    @property
+    def parameter_count(self) -> int:
+        """V·h + S·h + layers · (attention + MLP + 2 layer norms) + final layer norm."""
+        return _embedding(self) + self.layers * (_attention(self.hidden) + _mlp(self.hidden, self.mlp_ratio))
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return (
+            f"GPT: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, "
+            f"sequence {self.sequence}, vocabulary {self.vocabulary}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoEConfig:
+    """A GPT in which experts with top-2 gating replace the MLP of every second layer (0, 2, 4, …), as in GShard."""
+
+    hidden: int
+    layers: int
+    heads: int
+    experts: int
+    vocabulary: int
+    sequence: int
+    expert_group: int
+    """Tokens that compete for the same expert slots (S of GShard)."""
+    mlp_ratio: int = 8
+    auxiliary_weight: float = 0.01
+    """Factor of the load-balancing loss, which is 1 a layer when the load is even."""
+
+    @property
+    def parameter_count(self) -> int:
+        """Layers alternate: attention + experts (two matrices each) + gate; attention + MLP."""
+        h, experts_layers = self.hidden, (self.layers + 1) // 2
+        experts = 2 * h + h * self.experts + self.experts * 2 * self.mlp_ratio * h * h
+        dense = (self.layers - experts_layers) * _mlp(h, self.mlp_ratio)
+        return _embedding(self) + self.layers * _attention(h) + experts_layers * experts + dense
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return (
+            f"GShard-MoE: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, {self.experts} experts in "
+            f"every second layer, sequence {self.sequence}, vocabulary {self.vocabulary}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideResNetConfig:
+    """A bottleneck ResNet; `blocks` is the number of blocks in each stage."""
+
+    layers: int
+    """50 or 101 as the literature counts them: 3 convolutions a block, the first convolution and the classifier."""
+    blocks: tuple[int, ...]
+    base_channels: int
+    width_factor: int
+    image: int
+    """Height and width of the RGB input, in pixels."""
+    classes: int
+
+    @property
+    def parameter_count(self) -> int:
+        """Convolutions have no bias; every one is followed by a batch norm (2 parameters a channel)."""
+        channels = self.base_channels
+        count = 3 * 7 * 7 * channels + 2 * channels
+        for stage, blocks in enumerate(self.blocks):
+            f = self.base_channels * 2**stage
+            inner = f * self.width_factor
+            for _ in range(blocks):
+                count += channels * f + 9 * f * inner + 4 * f * inner + 2 * (f + inner + 4 * f)
+                if channels != 4 * f:  # the first block of a stage projects its input
+                    count += channels * 4 * f + 2 * 4 * f
+                channels = 4 * f
+        return count + channels * self.classes + self.classes
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return (
+            f"Wide-ResNet-{self.layers}: {self.base_channels} base channels, width factor {self.width_factor}, "
+            f"{self.image}×{self.image} images, {self.classes} classes"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLPConfig:
+    """Linear layers with ReLU between them and a classifier at the end."""
+
+    features: int
+    hidden: int
+    layers: int
+    """Number of linear layers, the classifier included (at least 2)."""
+    classes: int
+
+    @property
+    def parameter_count(self) -> int:
+        """Weights and biases of all linear layers."""
+        sizes = (self.features, *(self.hidden,) * (self.layers - 1), self.classes)
+        return sum(a * b + b for a, b in itertools.pairwise(sizes))
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        return f"MLP: {self.layers} linear layers, hidden {self.hidden}, {self.classes} classes"
+
+
+ModelConfig: TypeAlias = GPTConfig | MoEConfig | WideResNetConfig | MLPConfig
+
+
+def _embedding(config: GPTConfig | MoEConfig) -> int:
+    return (config.vocabulary + config.sequence + 2) * config.hidden  # the 2: the final layer norm
+
+
+def _attention(h: int) -> int:
+    return 4 * h * h + 4 * h + 2 * h  # one matrix for q, k, v, one for the output, their biases, a layer norm
+
+
+def _mlp(h: int, ratio: int) -> int:
+    return 2 * ratio * h * h + (ratio + 1) * h + 2 * h  # two matrices, their biases, a layer norm

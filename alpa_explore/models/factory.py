@@ -1,0 +1,47 @@
+"""A config -> the module and its example inputs, on the meta device or for real."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.gpt import GPT
+from alpa_explore.models.mlp import MLP
+from alpa_explore.models.moe import MoETransformer
+from alpa_explore.models.wide_resnet import WideResNet
+
+
+def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
+    """The module of `config` on `device`, its weights drawn from `seed` (none are drawn on the meta device)."""
+    with torch.random.fork_rng(devices=()), torch.device(device):
+        torch.manual_seed(seed)
+        match config:
+            case GPTConfig():
+                return GPT(config)
+            case MoEConfig():
+                return MoETransformer(config)
+            case WideResNetConfig():
+                return WideResNet(config)
+            case MLPConfig():
+                return MLP(config)
+
+
+def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) -> tuple[torch.Tensor, ...]:
+    """(tokens, targets), (images, labels) or (features, labels) of one microbatch; integers are int64."""
+    generator = None if device == "meta" else torch.Generator(device).manual_seed(seed)
+
+    def integers(limit: int, *shape: int) -> torch.Tensor:
+        return torch.randint(limit, shape, device=device, generator=generator)
+
+    def reals(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, device=device, generator=generator)
+
+    match config:
+        case GPTConfig() | MoEConfig():
+            shape = (microbatch, config.sequence)
+            return integers(config.vocabulary, *shape), integers(config.vocabulary, *shape)
+        case WideResNetConfig():
+            return reals(microbatch, 3, config.image, config.image), integers(config.classes, microbatch)
+        case MLPConfig():
+            return reals(microbatch, config.features), integers(config.classes, microbatch)

@@ -1,0 +1,95 @@
+"""What GPT and the mixture of experts share: embedding with tied head, causal attention, MLP.
+
+Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, D head dim, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+INITIAL_STD = 0.02
+"""Standard deviation of initial weights, as in GPT-2."""
+
+
+def init_weights(module: nn.Module) -> None:
+    """GPT-2's initialisation of linear layers and embeddings; for `Module.apply`."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.normal_(module.weight, std=INITIAL_STD)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+
+
+class TiedEmbedding(nn.Module):
+    """Token embedding, learned positions, and the LM head that shares the token embedding's weight."""
+
+    def __init__(self, vocabulary: int, sequence: int, hidden: int) -> None:
+        super().__init__()
+        self.sequence = sequence
+        self.tokens = nn.Embedding(vocabulary, hidden)
+        self.positions = nn.Parameter(torch.empty(sequence, hidden))
+        nn.init.normal_(self.positions, std=INITIAL_STD)
+
+    def forward(self, tokens_BS: torch.Tensor) -> torch.Tensor:
+        """(B, S) token numbers -> (B, S, M)."""
+        length = tokens_BS.shape[1]
+        # A slice of the whole would be one operator more in every graph of a full-length model.
+        positions = self.positions if length == self.sequence else self.positions[:length]
+        embedded: torch.Tensor = self.tokens(tokens_BS) + positions
+        return embedded
+
+    def loss(self, hidden_BSM: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+        """Mean cross-entropy of the tied head's predictions, in float32: a float16 sum over tokens would overflow."""
+        logits_BSV = F.linear(hidden_BSM, self.tokens.weight)
+        return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
+
+
+class CausalSelfAttention(nn.Module):
+    """Multi-head attention by two plain matrix products and a softmax (the paper is older than fused attention)."""
+
+    def __init__(self, hidden: int, heads: int) -> None:
+        super().__init__()
+        assert hidden % heads == 0, f"{hidden} is not a multiple of {heads} heads"
+        self.heads = heads
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.projection = nn.Linear(hidden, hidden)
+
+    def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M); `mask_SS` is added to the scores: 0, or −inf where a token may not look."""
+        batch, length, hidden = x_BSM.shape
+        head = hidden // self.heads
+        # Heads come before q, k, v in the fused weight, so that a shard of its rows holds whole heads.
+        qkv_BHS3D = self.qkv(x_BSM).view(batch, length, self.heads, 3 * head).transpose(1, 2)
+        q_BHSD, k_BHSD, v_BHSD = qkv_BHS3D.split(head, dim=3)
+        # q is scaled before the product: unscaled scores may leave the range of float16.
+        scores_BHSS = torch.matmul(q_BHSD * (1.0 / math.sqrt(head)), k_BHSD.transpose(2, 3)) + mask_SS
+        mixed_BHSD = torch.matmul(F.softmax(scores_BHSS, dim=3), v_BHSD)
+        merged: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).reshape(batch, length, hidden))
+        return merged
+
+
+class FeedForward(nn.Module):
+    """Two linear layers with a GELU between them."""
+
+    def __init__(self, hidden: int, ratio: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(hidden, ratio * hidden)
+        self.down = nn.Linear(ratio * hidden, hidden)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        y: torch.Tensor = self.down(F.gelu(self.up(x_BSM), approximate="tanh"))
+        return y
+
+
+def causal_mask(length: int) -> torch.Tensor:
+    """(S, S) of 0 on and below the diagonal and −inf above; every row keeps an entry, so no softmax meets only −inf."""
+    return torch.full((length, length), float("-inf")).triu(1)
+
+
+def mask_for(mask_SS: torch.Tensor, length: int) -> torch.Tensor:
+    """The mask of a sequence of `length`; no operator when that is the whole mask."""
+    return mask_SS if mask_SS.shape[0] == length else mask_SS[:length, :length]

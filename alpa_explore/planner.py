@@ -1,0 +1,155 @@
+"""The Alpa planner on one screen: model → graph → layers → stage costs → pipeline → plan."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.solve import check_solver
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.models.catalog import entry, microbatch_size
+from alpa_explore.plans.assemble import assemble, choose_stages
+from alpa_explore.plans.nearest import nothing_fits
+from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.profiling.cache import SolveCache
+from alpa_explore.profiling.executors import Executor
+from alpa_explore.profiling.profile_stages import code_version, profile_stages
+from alpa_explore.profiling.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def plan(
+    model: TrainingGraph | str, cluster: Cluster | str, *, num_microbatches: int, delta: float = 0.5,
+    num_layers: int | None = None, solver: str = "auto", boundaries: Sequence[str] = (),
+    rematerialization: bool | None = None, precision: str | None = None, scheduler: Any = None,
+    cache: bool = True, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
+) -> Plan:  # fmt: skip
+    """Run the whole planner.
+
+    `model` is a captured graph (one microbatch) or a catalogue name (its microbatch is global batch /
+    `num_microbatches`). `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or a dask Client say
+    where solves run. Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError,
+    ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is set.
+    """
+    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    _check(num_microbatches=num_microbatches, delta=delta)
+    check_solver(solver)
+    clock = _Clock()
+    with clock("capture"):
+        graph = resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+    with clock("layering"):
+        layers = num_layers if num_layers is not None else default_layers(graph)
+        if boundaries:
+            layering = manual_layers(graph, tuple(boundaries))
+        else:
+            layering = cluster_operators(graph, layers, delta=delta)
+        layered = assign_layers(graph, layering.layer_of_forward)
+    with clock("sharding"), ExitStack() as stack:
+        executor = stack.enter_context(Executor(scheduler))
+        profile = profile_stages(
+            layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
+            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None, progress=progress, cancel=cancel,
+        )  # fmt: skip
+    with clock("pipeline"):
+        pipeline = pipeline_dp(
+            profile.costs.latency_table(num_microbatches), [m.devices for m in profile.costs.submeshes],
+            cluster.devices, num_microbatches,
+        )  # fmt: skip
+    if not pipeline.feasible:
+        raise nothing_fits(profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization)
+    options = PlanOptions(
+        num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
+        boundaries=tuple(boundaries),
+    )  # fmt: skip
+    return assemble(graph, cluster, options, layering, profile, pipeline, clock.seconds)
+
+
+def replan(plan: Plan, *, num_microbatches: int) -> Plan:
+    """The best plan for another number of microbatches of the same size, from the stage costs that `plan` keeps.
+
+    Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Raises as `plan` does.
+    """
+    _check(num_microbatches=num_microbatches, delta=plan.options.delta)
+    pipeline = pipeline_dp(
+        plan.costs.latency_table(num_microbatches), [m.devices for m in plan.costs.submeshes],
+        plan.cluster.devices, num_microbatches,
+    )  # fmt: skip
+    if not pipeline.feasible:
+        remat = plan.model.rematerialization
+        raise nothing_fits(plan.costs, plan.cluster, num_microbatches, rematerialization=remat)
+    return choose_stages(replace(plan, options=replace(plan.options, num_microbatches=num_microbatches)), pipeline)
+
+
+def resolve(
+    model: TrainingGraph | str,
+    num_microbatches: int,
+    *,
+    rematerialization: bool | None = None,
+    precision: str | None = None,
+) -> TrainingGraph:
+    """The graph of one microbatch: `model` itself, or a catalogue model captured with global batch / B samples."""
+    if isinstance(model, TrainingGraph):
+        if precision is not None and precision != model.precision:
+            raise OptionError(
+                "The precision of a captured graph is fixed",
+                found=f"precision={precision!r} for a graph in {model.precision}",
+                remedy="Give precision= to capture() instead.",
+            )
+        return model if rematerialization is None else replace(model, rematerialization=rematerialization)
+    known = entry(model)
+    samples = microbatch_size(known, num_microbatches)
+    from alpa_explore.models.catalog import build
+    from alpa_explore.tracing.capture import capture
+
+    module, inputs = build(model, samples)
+    return capture(
+        module, inputs, name=model, recipe=model,
+        precision=known.precision if precision is None else precision,
+        rematerialization=known.rematerialization if rematerialization is None else rematerialization,
+    )  # fmt: skip
+
+
+def default_layers(graph: TrainingGraph) -> int:
+    """The catalogue's number of layers for a catalogue model, else 8, or fewer for a graph of few operators."""
+    if graph.recipe is not None:
+        try:
+            return entry(graph.recipe).num_layers
+        except UnknownNameError:
+            pass  # an import path, not a catalogue name
+    return min(8, sum(1 for o in graph.forward_operators if o.flops > 0) or 1)
+
+
+def _check(*, num_microbatches: int, delta: float) -> None:
+    if num_microbatches < 1:
+        raise OptionError(
+            "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
+        )
+    if not 0 <= delta < float("inf"):
+        raise OptionError(
+            "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta}",
+            remedy="Give 0 or more; 0.5 is common.",
+        )  # fmt: skip
+
+
+class _Clock:
+    """Seconds of each pass, in order."""
+
+    def __init__(self) -> None:
+        self.seconds: list[tuple[str, float]] = []
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds.append((name, time.perf_counter() - start))

@@ -1,0 +1,1 @@
+"""The plan: its value, its file, its tables and its text."""

@@ -1,0 +1,85 @@
+"""A solved stage in words: for every operator its strategy, its specs, and the collectives that bring its inputs."""
+
+from __future__ import annotations
+
+from alpa_explore import units
+from alpa_explore.intra_op.stage_problem import Edge, NodeKind, StageProblem
+from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.spec import PARTIAL, local_share, render
+
+
+def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanOperator, ...]:
+    """The operators of a stage in execution order (forward, backward, update) under `choices`."""
+    graph = problem.stage.layered.graph
+    # A weight, its accumulator and its update are three decisions but one line on screen: that of the update.
+    shown_at = {n.subject: i for i, n in enumerate(problem.nodes) if n.kind is NodeKind.UPDATE}
+    incoming: dict[int, list[Edge]] = {}
+    for edge in problem.edges:
+        reader = problem.nodes[edge.b]
+        owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
+        incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
+    found = []
+    for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
+        if node.priced is None:
+            continue
+        update = node.kind is NodeKind.UPDATE
+        operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+        strategy = node.priced.strategies[choice]
+        outputs = [graph.tensors[t] for t in operator.outputs]
+        rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
+        lines, seconds = _communication(problem, incoming.get(index, []), choices)
+        for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
+            if tensor in problem.stage.sinks and PARTIAL in spec:
+                cost = problem.leaving_seconds(tensor, spec)
+                lines += (
+                    f"{graph.tensors[tensor].name} leaves the stage: its pending sum takes {units.seconds(cost)}",
+                )
+                seconds += cost
+        found.append(
+            PlanOperator(
+                name=operator.name,
+                op=operator.kind,
+                phase=operator.phase.value,
+                module=operator.module,
+                layer=problem.stage.layered.layer_of[operator.index] if not update else problem.stage.first,
+                strategy=strategy.name,
+                inputs=tuple(
+                    render(s, len(graph.tensors[t].shape))
+                    for s, t in zip(strategy.inputs, operator.inputs, strict=True)
+                ),
+                output=rendered[0] if rendered else "",
+                outputs=rendered,
+                compute_seconds=float(node.priced.seconds[choice]),
+                communication_seconds=seconds,
+                communication=lines,
+                flops=operator.flops,
+                output_shape=outputs[0].shape if outputs else (),
+            )
+        )
+    return tuple(found)
+
+
+def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]) -> tuple[tuple[str, ...], float]:
+    lines: list[str] = []
+    total = 0.0
+    mesh = problem.model.mesh
+    for edge in edges:
+        seconds = float(edge.seconds[choices[edge.a], choices[edge.b]])
+        if seconds == 0.0:
+            continue
+        total += seconds
+        tensor = problem.stage.layered.graph.tensors[edge.tensor]
+        table = problem.model.reshard(tensor)
+        rank = len(tensor.shape)
+        source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
+        steps = []
+        for step, cost in table.path(table.specs[source], table.specs[target]):
+            if step.kind is not StepKind.SLICE:
+                larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
+                moved = units.bytes_(tensor.bytes * local_share(larger, mesh.shape))
+                steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
+        way = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
+        when = " once an iteration" if edge.each_iteration else ""
+        lines.append(f"{tensor.name}: {way}, {', then '.join(steps)}{when}")
+    return tuple(lines), total

@@ -1,0 +1,129 @@
+"""A plan as the JSON document of a plan file, and back; plan.schema.json describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Any
+
+from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.plans.plan import (
+    ModelSummary,
+    Plan,
+    PlanLayer,
+    PlanOperator,
+    PlanOptions,
+    PlanStage,
+    Predicted,
+    Statistics,
+)
+from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+
+FORMAT = "alpa_explore.plan"
+VERSION = 1
+COLUMNS = (
+    "first_layer", "last_layer", "submesh", "logical_mesh", "microbatch_seconds", "iteration_seconds", "weight_bytes",
+    "activation_bytes", "workspace_bytes", "solution_key",
+)  # fmt: skip
+"""Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
+
+Document = dict[str, Any]
+
+
+def to_document(plan: Plan) -> Document:
+    """The plan as dicts, lists, strings, numbers, booleans and None."""
+    cluster, device = plan.cluster, plan.cluster.device
+    figures = asdict(device)
+    del figures["name"]
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": asdict(plan.model),
+        "cluster": {
+            "nodes": cluster.nodes, "devices_per_node": cluster.devices_per_node, "device": device.name,
+            "device_figures": figures, "inside_node": asdict(cluster.inside_node),
+            "between_nodes": asdict(cluster.between_nodes),
+        },
+        "options": asdict(plan.options),
+        "layers": [_shown(layer) for layer in plan.layers],
+        "stages": [_shown(stage, operators=[_shown(o) for o in stage.operators]) for stage in plan.stages],
+        "predicted": asdict(plan.predicted),
+        "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
+        "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
+        "warnings": list(plan.warnings),
+        "costs": _costs_document(plan.costs),
+    }  # fmt: skip
+
+
+def from_document(document: Mapping[str, Any]) -> Plan:
+    """The plan of a document that satisfies the schema; keys that this version does not know are left out."""
+    cluster = _cluster(document["cluster"])
+    return Plan(
+        model=_made(ModelSummary, document["model"]),
+        cluster=cluster,
+        options=_made(PlanOptions, document["options"]),
+        layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
+        stages=tuple(
+            _made(PlanStage, stage, operators=tuple(_made(PlanOperator, o) for o in stage["operators"]))
+            for stage in document["stages"]
+        ),
+        predicted=_made(Predicted, document["predicted"]),
+        t_max_sweep=tuple(_made(SweepPoint, point) for point in document["t_max_sweep"]),
+        statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
+        costs=_costs(document["costs"], cluster, document["options"]["num_layers"]),
+        warnings=tuple(document["warnings"]),
+    )
+
+
+def _shown(value: Any, **instead: Any) -> Document:
+    """The fields of a flat dataclass; `asdict` would copy every string of every operator."""
+    names = [field.name for field in fields(value)]
+    return {name: instead[name] if name in instead else getattr(value, name) for name in names}
+
+
+def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
+    """A dataclass from its fields; JSON's lists are tuples."""
+    given = {field.name: body[field.name] for field in fields(kind) if field.name not in instead}
+    return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
+
+
+def _cluster(body: Mapping[str, Any]) -> Cluster:
+    return Cluster(
+        nodes=body["nodes"],
+        devices_per_node=body["devices_per_node"],
+        device=_made(Device, body["device_figures"], name=body["device"]),
+        inside_node=_made(Link, body["inside_node"]),
+        between_nodes=_made(Link, body["between_nodes"]),
+    )
+
+
+def _costs_document(costs: StageCosts) -> Document:
+    return {
+        "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
+        "device_memory_bytes": costs.device_memory_bytes,
+        "columns": list(COLUMNS),
+        "candidates": [
+            [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
+            for (first, last, submesh), candidates in costs.candidates.items()
+            for c in candidates
+        ],
+    }
+
+
+def _costs(body: Mapping[str, Any], cluster: Cluster, num_layers: int) -> StageCosts:
+    """A logical mesh is stored as its shape: its links follow from the cluster. Raises IndexError or AssertionError
+    where a row names a submesh that is not there, or a shape that does not fill it."""
+    pieces = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
+    meshes: dict[tuple[int, tuple[int, ...]], LogicalMesh] = {}
+    candidates: dict[RangeKey, list[StageCandidate]] = {}
+    for first, last, submesh, shape, *figures in body["candidates"]:
+        seen = (submesh, tuple(shape))
+        if seen not in meshes:
+            meshes[seen] = logical_mesh(cluster, pieces[submesh], seen[1])
+        named = dict(zip(COLUMNS[4:], figures, strict=True))
+        candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
+    return StageCosts(
+        num_layers=num_layers, submeshes=pieces, device_memory_bytes=body["device_memory_bytes"],
+        candidates={key: tuple(found) for key, found in candidates.items()},
+    )  # fmt: skip

@@ -1,0 +1,163 @@
+"""Plans and tables as plain text. Names in a plan may come from a stranger: nothing they hold reaches the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.tables import stages_table
+
+_HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from_seconds": "t_max from",
+             "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
+             "waiting_seconds": "(B−1)·t_max", "memory_fraction": "of memory"}  # fmt: skip
+_UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
+    return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
+
+
+def heading(key: str) -> str:
+    """The heading of a table's column: `latency_seconds` -> 'latency' (the figures below it name their unit)."""
+    if key in _HEADINGS:
+        return _HEADINGS[key]
+    unit = next((suffix for suffix in _UNITS if suffix.startswith("_") and key.endswith(suffix)), "")
+    return key.removesuffix(unit).replace("_", " ")
+
+
+def cell(key: str, value: Any) -> str:
+    """One value of a table for people, by the unit that its key names."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, int | float):
+        for suffix, formatted in _UNITS.items():
+            if key.endswith(suffix):
+                return formatted(value)
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if key == "layers":
+        return run_of_layers(value)
+    if key == "devices":
+        return ranges(value)
+    if key in ("submesh", "logical_mesh", "output_shape"):
+        return "×".join(map(str, value)) or "scalar"
+    return printable(", ".join(map(str, value)))
+
+
+def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Rows as aligned columns under headings, numbers to the right; all keys of the first row unless told which."""
+    if not rows:
+        return "(nothing)"
+    keys = list(columns or rows[0])
+    lines = [[heading(k) for k in keys], *([cell(k, row[k]) for k in keys] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(keys))]
+    right = [all(isinstance(row[k], int | float | None) for row in rows) for k in keys]
+    shown = (
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+        for line in lines
+    )
+    return "\n".join(shown)
+
+
+def run_of_layers(layers: Sequence[int]) -> str:
+    """(0, 2) -> '0–2'; (3, 3) -> '3'."""
+    first, last = layers
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def layers_phrase(layers: Sequence[int]) -> str:
+    """(0, 2) -> 'layers 0–2'; (3, 3) -> 'layer 3'."""
+    return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """(0, 1, 2, 5) -> '0–2, 5'."""
+    runs: list[tuple[int, int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][1] == n - 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return ", ".join(run_of_layers(run) for run in runs)
+
+
+def pace_setter(plan: Plan) -> PlanStage:
+    """The slowest stage: every microbatch waits for it."""
+    return max(plan.stages, key=lambda s: s.latency_seconds)
+
+
+def fullest(plan: Plan) -> PlanStage:
+    """The stage whose devices have the least memory left."""
+    return max(plan.stages, key=lambda s: s.peak_bytes)
+
+
+def sentence(plan: Plan) -> str:
+    """The plan as one would read it aloud."""
+    p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
+    rate = (
+        f"{units.seconds(p.iteration_seconds)} an iteration of {plan.global_batch:,} samples, "
+        f"{units.flops_per_second(plan.flops_per_second_per_device)} a device "
+        f"({units.percent(plan.flops_utilization)} of peak)"
+    )
+    memory = f"memory is {units.percent(full.peak_bytes / plan.cluster.device.memory_bytes)} full"
+    if len(plan.stages) == 1:
+        count = plan.cluster.devices
+        return f"One stage on {count} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
+    sizes = [str(len(s.devices)) for s in plan.stages]
+    whose = "its" if full is slow else f"stage {full.index}'s"
+    return (
+        f"{len(sizes)} stages on {', '.join(sizes[:-1])} and {sizes[-1]} devices: {rate}. "
+        f"Stage {slow.index} sets the pace with {units.seconds(slow.latency_seconds)} a microbatch; {whose} {memory}."
+    )
+
+
+def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
+    """(name, value, where it comes from with the numbers put in) of the figures at the top of every report."""
+    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
+    full, second, byte = fullest(plan), units.seconds, units.bytes_
+    peak = units.flops_per_second(device.peak(model.precision))
+    tokens = f"; {_rate(plan.tokens_per_second)} tokens/s" if model.tokens > model.samples else ""
+    return (
+        ("iteration", second(p.iteration_seconds),
+         f"T = Σt + (B−1)·t_max = {second(p.sum_latency_seconds)} + {b - 1:,} × {second(p.t_max_seconds)}"),
+        ("throughput", f"{_rate(plan.samples_per_second)} samples/s",
+         f"{model.samples:,} samples × {b:,} microbatches / {second(p.iteration_seconds)}{tokens}"),
+        ("FLOP/s of a device", units.flops_per_second(plan.flops_per_second_per_device),
+         f"{units.percent(plan.flops_utilization)} of {peak} in {printable(model.precision)}; model FLOPs "
+         f"{units.flops(model.model_flops)} a microbatch, recomputation not counted"),
+        ("bubble", units.percent(p.bubble_fraction), "share of T in which the average stage waits: 1 − Σ B·t / (S·T)"),
+        ("peak memory", byte(p.peak_bytes_per_device),
+         f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
+         f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}"),
+    )  # fmt: skip
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def plan_report(plan: Plan) -> str:
+    """The summary that `alpa-explore plan` and `show` print."""
+    model, options, statistics = plan.model, plan.options, plan.statistics
+    rows = [dict(zip(("figure", "value", "from"), line, strict=True)) for line in figures_of(plan)]
+    spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
+    parts = [
+        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
+        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
+        f"delta {options.delta:g}, {options.num_layers} layers",
+        sentence(plan),
+        render_table(stages_table(plan)),
+        "\n".join(render_table(rows).splitlines()[1:]),
+        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
+        f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
+        f"Seconds by pass: {spent or 'not recorded'}.",
+    ]
+    if plan.warnings:
+        parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
+    return "\n\n".join(parts)

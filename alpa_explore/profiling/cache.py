@@ -1,0 +1,241 @@
+"""A disk cache of solves: one small file an entry, named by the key of what it depends on.
+
+One file an entry (in 256 folders, so that listing stays fast) rather than one database: a cut-off file costs one
+entry and not all of them, a rename is atomic also between processes, and no lock is needed on the network file systems
+on which home folders live. Measured on a local disk: see benchmarks/solve_cache.py.
+
+A file is a line `alpa-explore-cache FORMAT CODE_VERSION DIGEST` and the entry as JSON; no pickle, so a cache of a
+stranger's can do no harm beyond wrong numbers. What does not fit (cut off, damaged, another version) is a miss, said
+once in `warnings`, and is written anew by the next put. A disk that is full or read-only turns writing off, said once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import itertools
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+FORMAT_VERSION = 1
+_MAGIC = "alpa-explore-cache"
+_ARRAY = "$array"
+_DTYPES = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheStatistics:
+    """What happened since the cache was opened."""
+
+    hits: int
+    misses: int
+    """Rejected entries included."""
+    rejected: int
+    """Entries found but damaged, or of another version."""
+    writes: int
+    writing: bool
+    """False after the disk refused."""
+
+
+class SolveCache:
+    """get and put of JSON-able values by key; safe for several threads and processes at once."""
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None, *, code_version: str = "0") -> None:
+        """`folder`: see `default_folder`. `code_version`: of the code that computes the values; entries of another
+        version are misses. Nothing is created until the first put."""
+        self.folder = Path(folder) if folder is not None else default_folder()
+        self.warnings: list[str] = []
+        self._header = f"{_MAGIC} {FORMAT_VERSION} {_word(code_version)}"
+        self._counts = dict.fromkeys(("hits", "misses", "rejected", "writes"), 0)
+        self._writing = True
+        self._said: set[str] = set()
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held open; `with` marks the lines that use the cache."""
+
+    @property
+    def statistics(self) -> CacheStatistics:
+        """Counts so far."""
+        with self._lock:
+            return CacheStatistics(**self._counts, writing=self._writing)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The value put under `key`; None when there is none that can be used. Arrays come back as numpy arrays."""
+        path = self._path(key)
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            self._miss()
+            return None
+        except OSError as error:
+            self._miss("unreadable", f"The cache in {self.folder} cannot be read ({error.strerror}).")
+            return None
+        try:
+            value = self._decoded(text, key)
+        except _OtherVersion:
+            self._miss(
+                "version", f"The cache in {self.folder} holds entries of another version: they are computed again."
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            self._miss(
+                "damaged", f"The cache in {self.folder} holds damaged entries ({path.name}): they are computed again."
+            )
+        else:
+            with self._lock:
+                self._counts["hits"] += 1
+            return value
+        return None
+
+    def put(self, key: str, value: Mapping[str, Any]) -> None:
+        """Store a mapping (keys are strings) of numbers, strings, lists, mappings and numpy arrays of numbers.
+
+        Tuples come back as lists; arrays of integers are kept in the fewest bytes that do.
+
+        A disk error is no error of the caller's: writing is turned off, with one warning. TypeError for other values.
+        """
+        if not self._writing:
+            return
+        body = json.dumps({"key": key, "value": value}, default=_encoded, separators=(",", ":")).encode()
+        path = self._path(key)
+        temporary = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}-{next(self._numbers)}.tmp")
+        try:
+            try:
+                temporary.write_bytes(self._framed(body))
+            except FileNotFoundError:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                temporary.write_bytes(self._framed(body))
+            os.replace(temporary, path)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            with self._lock:
+                self._writing = False
+            self._say("full", f"The cache in {self.folder} is not written any more: {error.strerror or error}.")
+            return
+        with self._lock:
+            self._counts["writes"] += 1
+
+    def clear(self) -> int:
+        """Remove every entry, and what writers that died have left; the number of entries removed."""
+        removed = 0
+        for path in list(self._files()):
+            with suppress(FileNotFoundError):
+                path.unlink()
+                removed += path.suffix == ".json"
+        return removed
+
+    def size(self) -> tuple[int, int]:
+        """(entries, bytes) on the disk now."""
+        sizes = [path.stat().st_size for path in self._files() if path.suffix == ".json"]
+        return len(sizes), sum(sizes)
+
+    def _files(self) -> Iterator[Path]:
+        for part in range(256):
+            folder = self.folder / f"{part:02x}"
+            if folder.is_dir():
+                yield from (path for path in folder.iterdir() if path.suffix in (".json", ".tmp"))
+
+    def _path(self, key: str) -> Path:
+        name = hashlib.blake2b(key.encode(), digest_size=20).hexdigest()
+        return self.folder / name[:2] / f"{name[2:]}.json"
+
+    def _framed(self, body: bytes) -> bytes:
+        return f"{self._header} {_digest(body)}\n".encode() + body
+
+    def _decoded(self, text: bytes, key: str) -> dict[str, Any]:
+        head, _, body = text.partition(b"\n")
+        words = head.decode().rsplit(" ", 1)
+        if words[0] != self._header:
+            raise _OtherVersion if words[0].startswith(f"{_MAGIC} ") else ValueError("not an entry")
+        if words[1] != _digest(body):
+            raise ValueError("cut off or damaged")
+        entry = json.loads(body, object_hook=_decoded_array)
+        value = entry["value"]
+        if entry["key"] != key or not isinstance(value, dict):
+            raise ValueError("not the entry of this key")
+        return value
+
+    def _miss(self, kind: str | None = None, warning: str = "") -> None:
+        with self._lock:
+            self._counts["misses"] += 1
+            self._counts["rejected"] += kind is not None
+        if kind is not None:
+            self._say(kind, warning)
+
+    def _say(self, kind: str, warning: str) -> None:
+        with self._lock:
+            if kind not in self._said:
+                self._said.add(kind)
+                self.warnings.append(warning)
+
+
+class _OtherVersion(Exception):
+    """An entry of another format or code version."""
+
+
+def default_folder() -> Path:
+    """$ALPA_EXPLORE_CACHE, else alpa_explore in $XDG_CACHE_HOME or the platform's folder for caches."""
+    if own := os.environ.get("ALPA_EXPLORE_CACHE"):
+        return Path(own)
+    if xdg := os.environ.get("XDG_CACHE_HOME"):
+        return Path(xdg) / "alpa_explore"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "alpa_explore" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "alpa_explore"
+    return Path.home() / ".cache" / "alpa_explore"
+
+
+def _word(version: str) -> str:
+    """A version as one word of the header."""
+    return "".join(c if c.isprintable() and not c.isspace() else "_" for c in version) or "_"
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.blake2b(body, digest_size=12).hexdigest()
+
+
+def _encoded(value: Any) -> Any:
+    """numpy values for JSON: an array as [dtype, shape, dtype stored, base64], integers in the fewest bytes that do."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
+        stored = value
+        if value.dtype.kind in "iu" and value.size:
+            stored = value.astype(np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max())))
+        data = base64.b64encode(np.ascontiguousarray(stored).tobytes()).decode()
+        return {_ARRAY: [value.dtype.name, list(value.shape), stored.dtype.name, data]}
+    raise TypeError(f"a {type(value).__name__} cannot be stored in the cache")
+
+
+def _decoded_array(entry: dict[str, Any]) -> Any:
+    if _ARRAY not in entry:
+        return entry
+    name, shape, stored, data = entry[_ARRAY]
+    if not {name, stored} <= _DTYPES:
+        raise ValueError("not an array of numbers")
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64") from error
+    array = np.frombuffer(raw, dtype=stored).astype(name).reshape(shape)
+    array.setflags(write=False)
+    return array

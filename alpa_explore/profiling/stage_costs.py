@@ -1,0 +1,77 @@
+"""What a stage would cost: for every (layer range × submesh) the candidates that the sharding solves found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.cluster import LogicalMesh, Submesh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCandidate:
+    """One solved sharding problem of a (layer range, submesh): a logical mesh, a choice, its costs per device.
+
+    Seconds come in two parts (design.md, Costs): `microbatch_seconds` is paid for every microbatch (forward and
+    backward), `iteration_seconds` once an iteration (gradient sync, update).
+    """
+
+    logical_mesh: LogicalMesh
+    microbatch_seconds: float
+    iteration_seconds: float
+    weight_bytes: float
+    """Weights, gradients and optimizer state."""
+    activation_bytes: float
+    """Held for the backward pass of one microbatch."""
+    workspace_bytes: float
+    """The peak beside them while one microbatch is computed."""
+    solution_key: str
+    """Key of the solve; with it the choice of every operator is found again."""
+
+    def latency_seconds(self, num_microbatches: int) -> float:
+        """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
+        return self.microbatch_seconds + self.iteration_seconds / num_microbatches
+
+    def peak_bytes(self, microbatches_held: int) -> float:
+        """Memory of one device that holds the activations of so many microbatches."""
+        return self.weight_bytes + microbatches_held * self.activation_bytes + self.workspace_bytes
+
+
+RangeKey = tuple[int, int, int]
+"""(first layer, last layer inclusive, index into `StageCosts.submeshes`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCosts:
+    """All candidates; evaluating them at another number of microbatches needs no new solve."""
+
+    num_layers: int
+    submeshes: tuple[Submesh, ...]
+    device_memory_bytes: int
+    candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
+
+    def choose(self, key: RangeKey, place: int, num_microbatches: int) -> StageCandidate | None:
+        """The fastest candidate that fits at `place` from the end (1 = last stage), where min(place, B) microbatches
+        are held; None when none fits."""
+        held = min(place, num_microbatches)
+        fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
+        return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
+
+    def latency_table(self, num_microbatches: int) -> NDArray[np.float64]:
+        """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf = cannot be.
+
+        This is t_intra(range, submesh, s) of the paper with its Eq. 5 applied.
+        """
+        size = self.num_layers
+        table = np.full((size, size + 1, len(self.submeshes), size), np.inf)
+        held = np.minimum(np.arange(1, size + 1), num_microbatches)
+        for (first, last, submesh), candidates in self.candidates.items():
+            cell = table[first, last + 1, submesh]
+            for candidate in candidates:
+                peak = candidate.weight_bytes + held * candidate.activation_bytes + candidate.workspace_bytes
+                fits = peak <= self.device_memory_bytes
+                np.minimum(cell, candidate.latency_seconds(num_microbatches), out=cell, where=fits)
+        return table

@@ -1,0 +1,1 @@
+"""Sharding specs, strategies, resharding steps and operator rules."""

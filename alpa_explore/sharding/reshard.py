@@ -1,0 +1,57 @@
+"""Resharding: the single collectives that lead from one spec to another.
+
+This module says which steps exist; `cost.resharding` prices them and finds the cheapest sequence. Only the innermost
+axis of a sharded dim can be gathered, sliced or moved: the blocks of the others would not stay contiguous.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec, is_legal
+
+
+class StepKind(enum.Enum):
+    """A collective, or a local slice."""
+
+    ALL_GATHER = "all-gather"
+    ALL_REDUCE = "all-reduce"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALL_TO_ALL = "all-to-all"
+    SLICE = "slice"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a resharding along one mesh axis."""
+
+    kind: StepKind
+    axis: int
+    source: Spec
+    target: Spec
+
+
+def steps_from(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> Iterator[Step]:
+    """Every legal single step that starts at `spec` (of a tensor of this whole shape)."""
+    for axis, placement in enumerate(spec):
+        for target, kind in _moves(placement, len(shape)):
+            # Appending or removing an axis is local to a block only if no inner axis shards the same dim.
+            inner = spec[axis + 1 :]
+            if (placement >= 0 and placement in inner) or (target >= 0 and target in inner):
+                continue
+            changed = (*spec[:axis], target, *inner)
+            if is_legal(changed, shape, mesh_shape):
+                yield Step(kind, axis, spec, changed)
+
+
+def _moves(placement: int, rank: int) -> Iterator[tuple[int, StepKind]]:
+    if placement == PARTIAL:
+        yield REPLICATE, StepKind.ALL_REDUCE
+        yield from ((dim, StepKind.REDUCE_SCATTER) for dim in range(rank))
+    elif placement == REPLICATE:
+        yield from ((dim, StepKind.SLICE) for dim in range(rank))
+    else:
+        yield REPLICATE, StepKind.ALL_GATHER
+        yield from ((dim, StepKind.ALL_TO_ALL) for dim in range(rank) if dim != placement)

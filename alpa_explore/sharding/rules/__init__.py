@@ -1,0 +1,58 @@
+"""Sharding rules, one file an operator family: an operator in, the splits of its work out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules import (
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    losses,
+    matrix,
+    normalization,
+    reductions,
+    views,
+)
+from alpa_explore.sharding.strategy import Split
+
+Rule = Callable[[Operator, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Split, ...]]
+
+RULES: Mapping[str, Rule] = {
+    **convolution.RULES,
+    **creation.RULES,
+    **elementwise.RULES,
+    **indexing.RULES,
+    **losses.RULES,
+    **matrix.RULES,
+    **normalization.RULES,
+    **reductions.RULES,
+    **views.RULES,
+}
+"""Operator kind -> its rule."""
+
+HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY
+"""Kinds whose work is never repeated on an axis that could divide it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How an operator is covered."""
+
+    splits: tuple[Split, ...]
+    heavy: bool
+    how: str
+    """'rule', or 'replicated' when no rule knows the kind."""
+
+
+def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
+    """The splits of `operator`; `tensors` are those of its graph."""
+    rule = RULES.get(operator.kind)
+    if rule is None:
+        return Coverage((), False, "replicated")
+    inputs = tuple(tensors[t] for t in operator.inputs)
+    outputs = tuple(tensors[t] for t in operator.outputs)
+    return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")

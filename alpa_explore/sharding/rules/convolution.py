@@ -1,0 +1,67 @@
+"""Convolutions and pooling. Batch and channels are cut, never space: no halo has to be exchanged."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.strategy import Split
+
+
+def _nonempty(*splits: Split) -> Splits:
+    return tuple(s for s in splits if s.size > 1)
+
+
+def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, weight, bias?): batch and output channels are spatial, input channels are summed (ungrouped only).
+
+    As in addmm only the first device adds the bias when input channels are cut. Transposed: the batch alone.
+    """
+    x, weight = inputs[:2]
+    bias = len(inputs) > 2
+    batch = Split("batch", x.shape[0], (0, *(REPLICATE,) * (len(inputs) - 1)), (0,))
+    transposed, groups = operator.arguments[6], operator.arguments[8]
+    if transposed is True or groups != 1:
+        return _nonempty(batch)
+    out = Split("out", weight.shape[0], (REPLICATE, 0, *((0,) if bias else ())), (1,))
+    into = Split("in", weight.shape[1], (1, 1, *((REPLICATE,) if bias else ())), (PARTIAL,))
+    return _nonempty(batch, out, into)
+
+
+def convolution_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy, x, weight) -> those of (dx, dweight, dbias) that the mask asks for."""
+    mask = cast("tuple[bool, ...]", operator.arguments[10])
+    x, weight = inputs[1], inputs[2]
+
+    def asked(dx: int, dweight: int, dbias: int) -> tuple[int, ...]:
+        return tuple(p for p, wanted in zip((dx, dweight, dbias), mask, strict=True) if wanted)
+
+    batch = Split("batch", x.shape[0], (0, 0, REPLICATE), asked(0, PARTIAL, PARTIAL))
+    if operator.arguments[7] is True or operator.arguments[9] != 1:
+        return _nonempty(batch)
+    out = Split("out", weight.shape[0], (1, REPLICATE, 0), asked(PARTIAL, 0, 0))
+    into = Split("in", weight.shape[1], (REPLICATE, 1, 1), asked(1, 1, REPLICATE))
+    # With an `in` split every device computes the whole bias gradient: legal, and no work of weight is repeated.
+    return _nonempty(batch, out, into)
+
+
+def pooling(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Samples and channels are independent; indices of a maximum count within one plane."""
+    planes = len(inputs[0].shape) - 2
+    rows = [((d,) * len(inputs), (d,) * len(outputs), inputs[0].shape[d]) for d in range(planes)]
+    return along(inputs, outputs, rows)
+
+
+RULES = {
+    "aten.convolution.default": convolution,
+    "aten.convolution_backward.default": convolution_backward,
+    **dict.fromkeys(
+        ("aten.max_pool2d_with_indices.default", "aten.max_pool2d_with_indices_backward.default",
+         "aten.avg_pool2d.default", "aten.avg_pool2d_backward.default", "aten._adaptive_avg_pool2d.default",
+         "aten._adaptive_avg_pool2d_backward.default"),
+        pooling,
+    ),
+}  # fmt: skip
+HEAVY = frozenset(("aten.convolution.default", "aten.convolution_backward.default"))

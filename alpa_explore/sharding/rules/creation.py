@@ -1,0 +1,46 @@
+"""Tensors made from nothing (or from the shape of another): every dim along which all entries are alike can be cut."""
+
+from __future__ import annotations
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.sharding.spec import REPLICATE
+
+
+def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """full, zeros, ones, new_zeros, …: each device makes its own piece. An input lends its dtype only."""
+    shape = outputs[0].shape
+    rows = [((REPLICATE,) * len(inputs), (d,), size) for d, size in enumerate(shape)]
+    return along(inputs, outputs, rows)
+
+
+def whole(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """arange, literals, triangles: small, and the value depends on the place. Every device makes all of it."""
+    return ()
+
+
+def batched_triangle(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """tril, triu: the last two dims are the matrix."""
+    rank = len(inputs[0].shape)
+    return along(inputs, outputs, [((d,), (d,), inputs[0].shape[d]) for d in range(rank - 2)])
+
+
+def dropout(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """native_dropout: entries are independent; each device draws for its own piece."""
+    return along(inputs, outputs, [((d,), (d,) * len(outputs), size) for d, size in enumerate(inputs[0].shape)])
+
+
+RULES = {
+    **dict.fromkeys(
+        ("aten.full.default", "aten.zeros.default", "aten.ones.default", "aten.empty.memory_format",
+         "aten.new_zeros.default", "aten.new_ones.default", "aten.new_full.default", "aten.new_empty.default"),
+        uniform,
+    ),
+    **dict.fromkeys(
+        ("aten.arange.default", "aten.arange.start", "aten.arange.start_step", "aten.scalar_tensor.default",
+         "constant.literal"),
+        whole,
+    ),
+    **dict.fromkeys(("aten.tril.default", "aten.triu.default"), batched_triangle),
+    "aten.native_dropout.default": dropout,
+}  # fmt: skip

@@ -1,0 +1,111 @@
+"""Splits from factors: the loop dims of an operator, as in an einsum.
+
+A factor that appears in the output is spatial: its pieces are concatenated. One that does not is reduced: the pieces
+are added, so the output is PARTIAL. These helpers turn the common shapes of operators into splits; a family's rule
+adds what is special to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+from alpa_explore.graph import Tensor
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.strategy import Split
+
+Splits = tuple[Split, ...]
+
+
+def from_factors(equation: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
+    """'mk,kn->mn': one letter a dim. A letter that no output has is summed; '.' is a dim that is never cut."""
+    left, right = equation.split("->")
+    input_terms, output_terms = left.split(","), right.split(",")
+    sizes: dict[str, int] = {}
+    for term, tensor in zip((*input_terms, *output_terms), (*inputs, *outputs), strict=True):
+        assert len(term) == len(tensor.shape), f"{equation} does not describe {tensor.shape}"
+        for letter, size in zip(term, tensor.shape, strict=True):
+            sizes[letter] = max(size, sizes.get(letter, 1))
+    found = []
+    for letter, size in sizes.items():
+        if letter == "." or size == 1:
+            continue
+
+        def cut(term: str, tensor: Tensor, letter: str = letter, size: int = size) -> int:
+            dim = term.find(letter)
+            return dim if dim >= 0 and tensor.shape[dim] == size else REPLICATE
+
+        ins = tuple(cut(t, x) for t, x in zip(input_terms, inputs, strict=True))
+        outs = tuple(cut(t, x) if letter in t else PARTIAL for t, x in zip(output_terms, outputs, strict=True))
+        if any(p >= 0 for p in (*ins, *outs)):
+            found.append(Split(letter, size, ins, outs))
+    return tuple(found)
+
+
+def elementwise(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Collection[int] = ()) -> Splits:
+    """Every dim of the first output but `uncut`; inputs broadcast (a missing dim or one of size 1 is replicated)."""
+    shape = outputs[0].shape
+    rank = len(shape)
+
+    def cut(tensor: Tensor, dim: int) -> int:
+        here = dim - (rank - len(tensor.shape))
+        return here if here >= 0 and tensor.shape[here] == shape[dim] else REPLICATE
+
+    return tuple(
+        Split(f"dim{dim}", shape[dim], tuple(cut(t, dim) for t in inputs), tuple(cut(t, dim) for t in outputs))
+        for dim in range(rank)
+        if shape[dim] > 1 and dim not in uncut
+    )
+
+
+def along(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], pairs: Sequence[tuple[Sequence[int], Sequence[int], int]]
+) -> Splits:
+    """Splits given dim by dim: (dim of each input, dim of each output, size); sizes of 1 are left out."""
+    assert all(len(i) == len(inputs) and len(o) == len(outputs) for i, o, _ in pairs), "a placement for each tensor"
+    return tuple(
+        Split(f"dim{next((d for d in (*i, *o) if d >= 0), 0)}", size, tuple(i), tuple(o))
+        for i, o, size in pairs
+        if size > 1
+    )
+
+
+def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Collection[int] | None = None) -> Splits:
+    """A pending sum that passes through a linear operator: the inputs at `summed` (all by default) are PARTIAL."""
+    places = range(len(inputs)) if summed is None else summed
+    ins = tuple(PARTIAL if i in places else REPLICATE for i in range(len(inputs)))
+    return (Split("sum", 1, ins, (PARTIAL,) * len(outputs), divides=False),)
+
+
+def is_floating(tensor: Tensor) -> bool:
+    """Only floating tensors have addends that a device may hold: integers and booleans are indices and masks."""
+    return tensor.dtype.startswith(("float", "bfloat"))
+
+
+def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(dim of source, dim of target, size) that a reshape can cut.
+
+    The dims are grouped so that each group of the source and of the target has the same extent. Blocks stay contiguous
+    only along the first dim of a group that is larger than 1; both sides must agree on a divisor.
+    """
+    found = []
+    i = j = 0
+    while i < len(source) or j < len(target):
+        start_i, start_j = i, j
+        left = source[i] if i < len(source) else 1
+        right = target[j] if j < len(target) else 1
+        i, j = i + 1, j + 1
+        while left != right:
+            if left < right:
+                left *= source[i]
+                i += 1
+            else:
+                right *= target[j]
+                j += 1
+        first_i = next((d for d in range(start_i, min(i, len(source))) if source[d] > 1), None)
+        first_j = next((d for d in range(start_j, min(j, len(target))) if target[d] > 1), None)
+        if first_i is not None and first_j is not None:
+            size = math.gcd(source[first_i], target[first_j])
+            if size > 1:
+                found.append((first_i, first_j, size))
+    return found

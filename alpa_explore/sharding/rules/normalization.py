@@ -1,0 +1,91 @@
+"""Layer, group and batch norm. Normalised dims stay whole; a batch norm over a cut batch sums its statistics."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.strategy import Split
+
+
+def layer_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, normalised shape, weight?, bias?, eps) -> (y, mean, rstd): the leading dims are rows."""
+    rows = len(inputs[0].shape) - len(cast("tuple[int, ...]", operator.arguments[1]))
+    rest = (REPLICATE,) * (len(inputs) - 1)
+    pairs = [((d, *rest), (d,) * len(outputs), inputs[0].shape[d]) for d in range(rows)]
+    return along(inputs, outputs, pairs)
+
+
+def layer_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy, x, shape, mean, rstd, weight?, bias?, mask) -> (dx?, dweight?, dbias?): weights' gradients sum over rows."""
+    shape = inputs[1].shape
+    rows = len(shape) - len(cast("tuple[int, ...]", operator.arguments[2]))
+    rest = (REPLICATE,) * (len(inputs) - 4)
+    pairs = [
+        ((d, d, d, d, *rest), tuple(d if o.shape == shape else PARTIAL for o in outputs), shape[d]) for d in range(rows)
+    ]
+    return along(inputs, outputs, pairs)
+
+
+def group_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Samples are independent; the size arguments N, C, H·W, groups follow the local shape (sharding.local)."""
+    rest = (REPLICATE,) * (len(inputs) - 1)
+    return along(inputs, outputs, [((0, *rest), (0,) * len(outputs), inputs[0].shape[0])])
+
+
+def group_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy, x, mean, rstd, weight?, sizes…) -> (dx, dweight?, dbias?)."""
+    rest = (REPLICATE,) * (len(inputs) - 4)
+    shape = inputs[1].shape
+    placed = tuple(0 if o.shape == shape else PARTIAL for o in outputs)
+    return along(inputs, outputs, [((0, 0, 0, 0, *rest), placed, shape[0])])
+
+
+def _statistics_bytes(channels: int) -> int:
+    """Two float32 sums for each channel."""
+    return 2 * 4 * channels
+
+
+def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent; over a cut batch the sums of x and
+    x² are all-reduced, and every device then has the statistics of the whole batch."""
+    batch, channels = inputs[0].shape[:2]
+    vectors = len(inputs) - 1
+    over_batch = Split(
+        "batch", batch, (0, *(REPLICATE,) * vectors),
+        tuple(0 if o.shape == inputs[0].shape else REPLICATE for o in outputs), _statistics_bytes(channels),
+    )  # fmt: skip
+    over_channels = Split(
+        "channels", channels, (1, *(0,) * vectors), tuple(1 if o.shape == inputs[0].shape else 0 for o in outputs)
+    )
+    return tuple(s for s in (over_batch, over_channels) if s.size > 1)
+
+
+def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy, x, vectors…) -> (dx, dweight, dbias): the two sums that dx needs are the weights' gradients, so those are
+    whole on every device once they are all-reduced."""
+    batch, channels = inputs[1].shape[:2]
+    vectors = len(inputs) - 2
+    shape = inputs[1].shape
+    over_batch = Split(
+        "batch", batch, (0, 0, *(REPLICATE,) * vectors), tuple(0 if o.shape == shape else REPLICATE for o in outputs),
+        _statistics_bytes(channels),
+    )  # fmt: skip
+    over_channels = Split(
+        "channels", channels, (1, 1, *(0,) * vectors), tuple(1 if o.shape == shape else 0 for o in outputs)
+    )
+    return tuple(s for s in (over_batch, over_channels) if s.size > 1)
+
+
+RULES = {
+    "aten.native_layer_norm.default": layer_norm,
+    "aten.native_layer_norm_backward.default": layer_norm_backward,
+    "aten.native_group_norm.default": group_norm,
+    "aten.native_group_norm_backward.default": group_norm_backward,
+    **dict.fromkeys(
+        ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"), batch_norm
+    ),
+    "aten.native_batch_norm_backward.default": batch_norm_backward,
+}

@@ -1,0 +1,100 @@
+"""Reductions and scans. Over a cut dim a sum leaves addends; a maximum, a mean, a softmax or a scan needs the whole
+dim."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules.factors import Splits, along, elementwise, is_floating, pending_sum
+from alpa_explore.sharding.spec import PARTIAL
+
+
+def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
+    """(reduced dims, are they kept with size 1)."""
+    given = operator.arguments[1] if len(operator.arguments) > 1 else None
+    dims = given if isinstance(given, tuple) else () if given is None else (given,)
+    numbers = {cast(int, d) % rank for d in dims} if rank else set()
+    keep = len(operator.arguments) > 2 and operator.arguments[2] is True
+    return numbers or set(range(rank)), keep
+
+
+def _reduce(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], *, adds: bool) -> Splits:
+    shape = inputs[0].shape
+    reduced, keep = _reduced(operator, len(shape))
+    rows = []
+    place = 0
+    for dim, size in enumerate(shape):
+        if dim in reduced:
+            place += keep
+            if adds:
+                rows.append(((dim,), (PARTIAL,) * len(outputs), size))
+        else:
+            rows.append(((dim,), (place,) * len(outputs), size))
+            place += 1
+    return along(inputs, outputs, rows)
+
+
+def summation(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """sum: linear."""
+    passes = is_floating(inputs[0])
+    return (*_reduce(operator, inputs, outputs, adds=True), *(pending_sum(inputs, outputs) if passes else ()))
+
+
+def mean(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """mean: a local mean divides by the local count, so the reduced dims stay whole; still linear."""
+    return (*_reduce(operator, inputs, outputs, adds=False), *pending_sum(inputs, outputs))
+
+
+def whole_dims(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """amax, max.dim, argmax, any, all, var: the reduced dims stay whole."""
+    return _reduce(operator, inputs, outputs, adds=False)
+
+
+def _dim_argument(operator: Operator, rank: int, place: int) -> int:
+    return cast(int, operator.arguments[place]) % rank if rank else 0
+
+
+def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """softmax, log_softmax, cumsum, sort, topk (dim in second place): that dim stays whole."""
+    dim = _dim_argument(operator, len(inputs[0].shape), 1)
+    return elementwise(inputs, outputs, uncut={dim})
+
+
+def topk(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """topk(x, k, dim = −1)."""
+    dim = cast(int, operator.arguments[2]) if len(operator.arguments) > 2 else -1
+    return elementwise(inputs, outputs, uncut={dim % len(inputs[0].shape)})
+
+
+def sort(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """sort(x, dim = −1)."""
+    dim = cast(int, operator.arguments[1]) if len(operator.arguments) > 1 else -1
+    return elementwise(inputs, outputs, uncut={dim % len(inputs[0].shape)})
+
+
+def softmax_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(gradient, output, dim): that dim stays whole."""
+    dim = _dim_argument(operator, len(inputs[0].shape), 2)
+    return elementwise(inputs, outputs, uncut={dim})
+
+
+RULES = {
+    **dict.fromkeys(("aten.sum.default", "aten.sum.dim_IntList"), summation),
+    **dict.fromkeys(("aten.mean.default", "aten.mean.dim"), mean),
+    **dict.fromkeys(
+        ("aten.amax.default", "aten.amin.default", "aten.max.dim", "aten.min.dim", "aten.argmax.default",
+         "aten.argmin.default", "aten.any.dim", "aten.any.default", "aten.all.default", "aten.all.dim",
+         "aten.max.default", "aten.min.default", "aten.logsumexp.default"),
+        whole_dims,
+    ),
+    **dict.fromkeys(
+        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default", "aten.cumsum.default"),
+        softmax,
+    ),
+    **dict.fromkeys(
+        ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"), softmax_backward
+    ),
+    "aten.topk.default": topk,
+    "aten.sort.default": sort,
+}  # fmt: skip

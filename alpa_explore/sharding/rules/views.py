@@ -1,0 +1,139 @@
+"""Views and other movements of whole dims: a cut follows its dim wherever the dim stays in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.rules.factors import Splits, along, is_floating, pending_sum, regrouped
+from alpa_explore.sharding.spec import REPLICATE
+
+
+def _with_sum(splits: Splits, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
+    passes = inputs and all(is_floating(t) for t in (*inputs, *outputs))
+    return (*splits, *(pending_sum(inputs, outputs) if passes else ()))
+
+
+def _integers(value: object) -> tuple[int, ...]:
+    return cast("tuple[int, ...]", value) if isinstance(value, tuple) else (cast(int, value),)
+
+
+def _argument(operator: Operator, place: int, default: int) -> int:
+    return cast(int, operator.arguments[place]) if len(operator.arguments) > place else default
+
+
+def _same_dims(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Sequence[int]) -> Splits:
+    """All tensors have the same rank and each dim but `uncut` is cut alike in all of them."""
+    rank = len(outputs[0].shape)
+    kept = {d % rank for d in uncut} if rank else set()
+    rows = [((d,) * len(inputs), (d,) * len(outputs), outputs[0].shape[d]) for d in range(rank) if d not in kept]
+    return along(inputs, outputs, rows)
+
+
+def reshape(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """view, reshape, squeeze, unsqueeze: dims are regrouped, elements stay in order."""
+    rows = [((i,), (o,), size) for i, o, size in regrouped(inputs[0].shape, outputs[0].shape)]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def permute(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Output dim j is input dim order[j]."""
+    rank = len(inputs[0].shape)
+    order = list(range(rank))
+    if operator.kind == "aten.transpose.int":
+        a, b = (cast(int, d) % rank for d in operator.arguments[1:3])
+        order[a], order[b] = b, a
+    elif operator.kind == "aten.t.default":
+        order.reverse()
+    else:
+        order = [d % rank for d in _integers(operator.arguments[1])]
+    rows = [((i,), (o,), inputs[0].shape[i]) for o, i in enumerate(order)]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def expand(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """A dim of size 1 (or a new one) that is repeated is whole on every device, whatever the cut of the output."""
+    offset = len(outputs[0].shape) - len(inputs[0].shape)
+    rows = []
+    for o, size in enumerate(outputs[0].shape):
+        i = o - offset
+        same = i >= 0 and inputs[0].shape[i] == size
+        rows.append(((i if same else REPLICATE,), (o,), size))
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def split(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """The dim that is split stays whole: its pieces would lie on other devices than their shards."""
+    uncut = [_argument(operator, 2, 0)]
+    return _with_sum(_same_dims(inputs, outputs, uncut), inputs, outputs)
+
+
+def cat(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """As split, backwards. An empty legacy operand of rank 1 is cut nowhere."""
+    dim = _argument(operator, 1, 0)
+    rank = len(outputs[0].shape)
+    rows = [
+        (tuple(d if len(t.shape) == rank else REPLICATE for t in inputs), (d,), outputs[0].shape[d])
+        for d in range(rank)
+        if d != dim % rank
+    ]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def stack(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Dims behind the new one move by one; the new one is not cut."""
+    new = _argument(operator, 1, 0) % len(outputs[0].shape)
+    rows = [((d,) * len(inputs), (d if d < new else d + 1,), size) for d, size in enumerate(inputs[0].shape)]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """The dim from which one index is taken disappears and is not cut."""
+    dim = _argument(operator, 1, 0) % len(inputs[0].shape)
+    rows = [((d,), (d if d < dim else d - 1,), size) for d, size in enumerate(inputs[0].shape) if d != dim]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def select_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """select, backwards: the gradient lies in one index of a tensor of zeros."""
+    dim = _argument(operator, 2, 0) % len(outputs[0].shape)
+    rows = [((d if d < dim else d - 1,), (d,), size) for d, size in enumerate(outputs[0].shape) if d != dim]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def slicing(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """slice: the sliced dim is not cut."""
+    return _with_sum(_same_dims(inputs, outputs, [_argument(operator, 1, 0)]), inputs, outputs)
+
+
+def slice_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """slice, backwards; the dim stands after the sizes."""
+    return _with_sum(_same_dims(inputs, outputs, [_argument(operator, 2, 0)]), inputs, outputs)
+
+
+def changed_dims_uncut(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """pad, repeat of existing dims: a dim whose size changes is not cut."""
+    if len(inputs[0].shape) != len(outputs[0].shape):
+        return ()
+    rows = [((d,), (d,), size) for d, size in enumerate(inputs[0].shape) if size == outputs[0].shape[d]]
+    return along(inputs, outputs, rows)
+
+
+RULES = {
+    **dict.fromkeys(
+        ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.squeeze.dim",
+         "aten.squeeze.dims", "aten.squeeze.default", "aten.unsqueeze.default"),
+        reshape,
+    ),
+    **dict.fromkeys(("aten.permute.default", "aten.transpose.int", "aten.t.default"), permute),
+    "aten.expand.default": expand,
+    **dict.fromkeys(("aten.split.Tensor", "aten.split_with_sizes.default"), split),
+    "aten.cat.default": cat,
+    "aten.stack.default": stack,
+    "aten.select.int": select,
+    "aten.select_backward.default": select_backward,
+    "aten.slice.Tensor": slicing,
+    "aten.slice_backward.default": slice_backward,
+    **dict.fromkeys(("aten.constant_pad_nd.default", "aten.repeat.default"), changed_dims_uncut),
+}  # fmt: skip

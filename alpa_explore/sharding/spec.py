@@ -1,0 +1,61 @@
+"""Sharding specs: one placement for each mesh axis (design.md, section 3; the notation is the Alpa paper's).
+
+A spec is a tuple of ints, one for each axis of a squeezed logical mesh: a tensor dim (≥ 0) that the axis shards,
+`REPLICATE`, or `PARTIAL` (every device holds an addend; their sum is the tensor). Axes that shard the same dim do so in
+ascending order: in S01 axis 0 makes the large blocks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TypeAlias
+
+REPLICATE = -1
+PARTIAL = -2
+
+Spec: TypeAlias = tuple[int, ...]
+
+
+def shards(spec: Spec, mesh_shape: Sequence[int], rank: int) -> tuple[int, ...]:
+    """How many pieces each of the `rank` tensor dims is cut into."""
+    pieces = [1] * rank
+    for placement, size in zip(spec, mesh_shape, strict=True):
+        if placement >= 0:
+            pieces[placement] *= size
+    return tuple(pieces)
+
+
+def is_legal(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> bool:
+    """True when every sharded dim exists and divides evenly."""
+    if any(p >= len(shape) for p in spec):
+        return False
+    return all(size % n == 0 for size, n in zip(shape, shards(spec, mesh_shape, len(shape)), strict=True))
+
+
+def local_shape(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> tuple[int, ...]:
+    """Shape of one device's piece; `spec` must be legal."""
+    return tuple(size // n for size, n in zip(shape, shards(spec, mesh_shape, len(shape)), strict=True))
+
+
+def local_share(spec: Spec, mesh_shape: Sequence[int]) -> float:
+    """Share of the tensor's elements that one device holds (Partial and Replicate hold all of them)."""
+    return 1.0 / math.prod(size for placement, size in zip(spec, mesh_shape, strict=True) if placement >= 0)
+
+
+def legal_specs(shape: Sequence[int], mesh_shape: Sequence[int], *, partial: bool) -> tuple[Spec, ...]:
+    """All legal specs of a tensor, replicated first; with `partial` also those with pending sums."""
+    placements = [REPLICATE, *range(len(shape)), *([PARTIAL] if partial else [])]
+    every = itertools.product(placements, repeat=len(mesh_shape))
+    return tuple(s for s in every if is_legal(s, shape, mesh_shape))
+
+
+def render(spec: Spec, rank: int) -> str:
+    """(1, -1) of a rank-2 tensor -> 'RS0'; a pending sum over axis 1 is added as '+P1'; a scalar is '·'."""
+    dims = []
+    for dim in range(rank):
+        axes = "".join(str(axis) for axis, placement in enumerate(spec) if placement == dim)
+        dims.append(f"S{axes}" if axes else "R")
+    pending = "".join(str(axis) for axis, placement in enumerate(spec) if placement == PARTIAL)
+    return ("".join(dims) or "·") + (f"+P{pending}" if pending else "")

@@ -1,0 +1,101 @@
+"""ATen calls as frozen Operators and back: constants become Symbols, and an Operator can be run on real tensors.
+
+`run_operator` is the one definition of what an Operator computes; the proofs of sharding rules and the interpreter use
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from alpa_explore.graph import Argument, Operator, Ref, Symbol
+
+LITERAL = "constant.literal"
+"""A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
+
+_PREFIX = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
+# Every operator runs where its tensors are: these say nothing that a plan depends on.
+DROPPED_KEYWORDS = frozenset({"device", "layout", "pin_memory", "non_blocking"})
+
+
+def to_symbol(value: object) -> Symbol | None:
+    """The Symbol of a torch constant or complex number, None if `value` is neither."""
+    for kind, name in _PREFIX.items():
+        if isinstance(value, kind):
+            return Symbol(name, str(value).removeprefix("torch."))
+    if isinstance(value, torch.device):
+        return Symbol("device", str(value))
+    if isinstance(value, complex):
+        return Symbol("complex", repr(value))
+    return None
+
+
+def from_symbol(symbol: Symbol) -> object:
+    """The torch constant that a Symbol stands for."""
+    if symbol.kind == "device":
+        return torch.device(symbol.value)
+    if symbol.kind == "complex":
+        return complex(symbol.value)
+    assert symbol.kind in _PREFIX.values(), f"unknown symbol kind {symbol.kind!r}"
+    return getattr(torch, symbol.value)
+
+
+def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
+    """An argument as torch takes it: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
+    if isinstance(argument, Ref):
+        return tensors[argument.tensor]
+    if isinstance(argument, Symbol):
+        return from_symbol(argument)
+    if isinstance(argument, tuple):
+        return [to_torch(a, tensors) for a in argument]
+    return argument
+
+
+@lru_cache(maxsize=1024)
+def overload(kind: str) -> Any:
+    """The torch operator of a kind: 'aten.mm.default' -> torch.ops.aten.mm.default. AttributeError if there is none."""
+    namespace, name, overload_name = kind.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
+
+
+def run_operator(
+    operator: Operator, tensors: Mapping[int, torch.Tensor], device: torch.device | str = "cpu"
+) -> tuple[torch.Tensor, ...]:
+    """Run one forward or backward operator; the tensors it returns, in the order of `operator.outputs`.
+
+    `tensors` maps tensor index -> value and must hold `operator.inputs`. `device` is where an operator without inputs
+    (arange, zeros) makes its output. Random operators draw from torch's generator. Optimizer operators keep state
+    between steps and are not run here: ValueError.
+    """
+    if operator.kind.startswith("optimizer."):
+        raise ValueError(f"{operator.kind} keeps state between steps: run it with torch.optim")
+    arguments = [to_torch(a, tensors) for a in operator.arguments]
+    keywords = {name: to_torch(a, tensors) for name, a in operator.keywords}
+    if operator.kind == LITERAL:
+        made = torch.tensor(arguments[0], dtype=keywords["dtype"], device=device).reshape(arguments[1])
+        return (made,)
+    if operator.kind == "aten.view.default":
+        # The captured view was legal for the strides of the whole tensor; a shard's or a copy's may differ.
+        return (arguments[0].reshape(arguments[1]),)
+    if not operator.inputs and _takes_device(operator.kind):
+        keywords["device"] = torch.device(device)
+    return flatten_outputs(overload(operator.kind)(*arguments, **keywords))
+
+
+def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
+    """What an ATen call returned, as one flat tuple of tensors; outputs that were not asked for (None) are left out."""
+    if isinstance(result, torch.Tensor):
+        return (result,)
+    if isinstance(result, Sequence):
+        return tuple(t for part in result for t in flatten_outputs(part))
+    assert result is None, f"an operator returned {type(result).__name__}"
+    return ()
+
+
+@lru_cache(maxsize=1024)
+def _takes_device(kind: str) -> bool:
+    return any(a.name == "device" for a in overload(kind)._schema.arguments)

@@ -1,0 +1,120 @@
+"""Capture: a PyTorch model and one microbatch of example inputs -> the TrainingGraph of one training step.
+
+Everything happens on fake tensors, so a model of any size takes no memory. The steps, each a module of this folder:
+fake parameters (fake_model), model and loss as one traced function (example, losses, locate, joint_graph), nodes to
+drafts of operators (drafts), phases (phases), and the numbered tensors and operators with the parameter update after
+them (assemble, optimizers).
+
+A model is captured as it is: in training mode dropout is there, in eval mode it is not. What the forward pass writes
+into buffers (running statistics of batch norm) is not part of the graph: no loss, gradient or plan depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses import FakeTensorMode
+
+from alpa_explore.errors import CaptureError, OptionError, nearest_names
+from alpa_explore.graph import TrainingGraph, verify
+from alpa_explore.tracing.assemble import assemble
+from alpa_explore.tracing.diagnose import diagnose
+from alpa_explore.tracing.drafts import draft
+from alpa_explore.tracing.example import Example, flatten_example
+from alpa_explore.tracing.fake_model import Held, attribute_tensors, fake_like, held_tensors, installed
+from alpa_explore.tracing.joint_graph import JointGraph, trace
+from alpa_explore.tracing.locate import AnnotateCalls, Place, follow_modules
+from alpa_explore.tracing.losses import Loss, scalar_loss
+from alpa_explore.tracing.optimizers import find_optimizer
+from alpa_explore.tracing.phases import assign_phases
+
+PRECISIONS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
+
+
+def capture(
+    model: nn.Module,
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
+    loss: Loss = None,
+    optimizer: str = "adam",
+    precision: str | None = None,
+    rematerialization: bool = False,
+    name: str | None = None,
+    recipe: str | None = None,
+) -> TrainingGraph:
+    """The training step of `model` on one microbatch, as a graph.
+
+    `example_inputs` are one microbatch: a tuple of positional inputs or a dict of keyword inputs (real, meta or fake
+    tensors; values are not read). Without `loss` the model must return its loss; with one, the last inputs are its
+    targets (losses.py has the rules). `optimizer` is 'adam', 'adamw', 'sgd' or 'sgd_momentum'. `precision` is the dtype
+    that floating weights, buffers and inputs are taken to have; None leaves them as they are. `recipe` says how the
+    model can be made again and is only kept. The model is left as it was.
+
+    Raises CaptureError, with operator, module and line, if the model cannot be traced.
+    """
+    if not isinstance(model, nn.Module):
+        raise CaptureError("Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module.")
+    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    chosen = find_optimizer(optimizer)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    dtype = _dtype(precision)
+    held = held_tensors(model, mode, dtype)
+    if not any(one.trainable for one in held):
+        raise CaptureError(
+            "The model has nothing to train",
+            found=f"{len(held)} parameters and buffers, none of which requires a gradient",
+            remedy="Call model.requires_grad_(True), or capture a model that has parameters.",
+        )
+    example = flatten_example(model, example_inputs, loss)
+    place = Place()
+    with torch.enable_grad():
+        joint = _trace(model, held, example, loss, mode, dtype, place)
+    drafts = draft(joint)
+    loss_key = drafts.key(joint.loss)
+    gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
+    phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
+    graph = assemble(
+        name=name or type(model).__name__, held=held, example=example, joint=joint, drafts=drafts, phases=phases,
+        loss=loss_key, gradients=gradients, optimizer=chosen, rematerialization=rematerialization, recipe=recipe,
+        attributes=attribute_tensors(model), training=model.training,
+    )  # fmt: skip
+    return verify(graph)
+
+
+def _dtype(precision: str | None) -> torch.dtype | None:
+    if precision is None:
+        return None
+    if precision not in PRECISIONS:
+        raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), PRECISIONS))
+    return PRECISIONS[precision]
+
+
+def _trace(
+    model: nn.Module,
+    held: tuple[Held, ...],
+    example: Example,
+    loss: Loss,
+    mode: FakeTensorMode,
+    dtype: torch.dtype | None,
+    place: Place,
+) -> JointGraph:
+    inputs = [fake_like(tensor, mode, dtype) for tensor in example.tensors]
+
+    def run(tensors: Any) -> torch.Tensor:
+        place.modules.clear()
+        call = example.rebuild(tensors[len(held) :])
+        with installed(held, tensors[: len(held)]), follow_modules(model, place), AnnotateCalls(place):
+            output = model(*call.arguments, **call.keywords)
+            place.modules.clear()
+            result = scalar_loss(output, call.targets, loss)
+        place.function = "of the backward pass"
+        return result
+
+    try:
+        return trace(run, [*(one.fake for one in held), *inputs])
+    except CaptureError:
+        raise
+    except Exception as error:  # whatever the model's code may raise
+        raise diagnose(error, place) from error

@@ -1,0 +1,108 @@
+"""A model's parameters and buffers as fake tensors: shapes and dtypes without memory.
+
+Each distinct tensor of the model gets one fake one on the CPU, whatever the real one is (allocated, on a GPU, on the
+meta device, fake already). The model itself is changed only inside `installed`, and restored whatever happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.nn.parameter import is_lazy
+
+from alpa_explore.errors import CaptureError
+
+Slot = tuple[nn.Module, str, bool]
+"""A place in the model that holds a tensor: module, name in it, True for a parameter (False: buffer)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One distinct tensor that the model holds, with every place that holds it (tied weights have several)."""
+
+    name: str
+    fake: torch.Tensor
+    slots: tuple[Slot, ...]
+
+    @property
+    def trainable(self) -> bool:
+        """True if training changes it: a parameter that requires a gradient."""
+        return self.fake.requires_grad
+
+
+def held_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype | None) -> tuple[Held, ...]:
+    """The model's distinct parameters, then buffers, in registration order, floating ones as `precision`."""
+    slots: dict[int, list[Slot]] = {}
+    first: dict[int, tuple[str, torch.Tensor]] = {}
+    for is_parameter in (True, False):
+        for path, module in model.named_modules():
+            for name, tensor in (module._parameters if is_parameter else module._buffers).items():
+                if tensor is None:
+                    continue
+                full_name = f"{path}.{name}" if path else name
+                if is_lazy(tensor):
+                    raise CaptureError(
+                        "A parameter has no shape yet",
+                        found=f"{full_name} of a lazy module",
+                        remedy="Call the model once on example inputs, then capture it.",
+                    )
+                first.setdefault(id(tensor), (full_name, tensor))
+                slots.setdefault(id(tensor), []).append((module, name, is_parameter))
+    return tuple(
+        Held(name=name, fake=fake_like(tensor, mode, precision, tensor.requires_grad), slots=tuple(slots[key]))
+        for key, (name, tensor) in first.items()
+    )
+
+
+def fake_like(
+    tensor: torch.Tensor, mode: FakeTensorMode, precision: torch.dtype | None = None, requires_grad: bool = False
+) -> torch.Tensor:
+    """A fake CPU tensor with the shape and strides of `tensor`; a floating dtype becomes `precision`, if given."""
+    dtype = precision if precision is not None and tensor.is_floating_point() else tensor.dtype
+    with mode:
+        if tensor.layout is not torch.strided:
+            raise CaptureError(
+                "A tensor is not dense", found=str(tensor.layout), remedy="Pass dense tensors (tensor.to_dense())."
+            )
+        made = torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=dtype, device="cpu")
+    assert isinstance(made, FakeTensor)
+    return made.requires_grad_(requires_grad)
+
+
+@contextmanager
+def installed(held: Sequence[Held], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Put `tensors` into the model in place of what it holds, and put that back at the end."""
+    saved: list[tuple[dict[str, torch.Tensor | None], str, torch.Tensor | None]] = []
+    try:
+        for one, tensor in zip(held, tensors, strict=True):
+            for module, name, is_parameter in one.slots:
+                place: dict[str, torch.Tensor | None] = module._parameters if is_parameter else module._buffers  # type: ignore[assignment]
+                saved.append((place, name, place[name]))
+                place[name] = tensor
+        yield
+    finally:
+        for place, name, tensor_before in reversed(saved):
+            place[name] = tensor_before
+
+
+def attribute_tensors(model: nn.Module) -> dict[int, str]:
+    """id -> path of the tensors that the model holds as plain attributes, outside parameters and buffers."""
+    return {
+        id(value): f"{path}.{name}" if path else name
+        for path, module in model.named_modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
+def attribute_named(model: nn.Module, path: str) -> torch.Tensor | None:
+    """The tensor that `attribute_tensors` gave this path, None if there is none."""
+    owner, _, name = path.rpartition(".")
+    modules = dict(model.named_modules())
+    value = vars(modules[owner]).get(name) if owner in modules else None
+    return value if isinstance(value, torch.Tensor) else None

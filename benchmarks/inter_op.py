@@ -1,0 +1,139 @@
+"""The pipeline DP beside a numba transcription of the specification's pseudocode: same T, and the ratio of times.
+
+    python benchmarks/inter_op.py [--large] [--json FILE]
+
+Tables are synthetic: layers of uneven weight, stages that gain from devices with diminishing returns, and memory
+under which deep places cannot hold large stages. numba is no dependency of the package: `pip install numba` for this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+
+try:
+    import numba
+except ImportError:
+    numba = None
+
+
+def synthetic_table(layers: int, nodes: int, per_node: int, *, tight: bool, seed: int = 0) -> tuple[NDArray, NDArray]:
+    """(latency [L, L + 1, M, L], devices_of [M]) for the submesh shapes of a cluster."""
+    rng = np.random.default_rng(seed)
+    devices_of = np.array([1 << k for k in range(per_node.bit_length())] + [per_node * n for n in range(2, nodes + 1)])
+    weight = rng.uniform(0.7, 1.3, layers) * 0.01
+    latency = np.full((layers, layers + 1, len(devices_of), layers), np.inf)
+    held = np.arange(1, layers + 1)
+    budget = 14 * layers / (nodes * per_node)
+    for k in range(layers):
+        for i in range(k + 1, layers + 1):
+            for shape, devices in enumerate(devices_of):
+                seconds = weight[k:i].sum() / devices**0.93 * rng.uniform(1, 1.1)
+                if not tight:
+                    latency[k, i, shape] = seconds
+                    continue
+                used = (i - k) / devices * (6 + held)
+                # A slower choice of strategies that halves the memory, then nothing.
+                latency[k, i, shape] = np.where(
+                    used <= budget, seconds, np.where(used <= 2 * budget, 1.2 * seconds, np.inf)
+                )
+    return latency, devices_of
+
+
+def pseudocode(latency, candidates, devices_of, total_devices, num_microbatches):  # type: ignore[no-untyped-def]
+    """Section 5 of the specification, loop for loop (compiled by numba below)."""
+    layers, _, shapes, places = latency.shape
+    best = np.inf
+    evaluated = 0
+    for t_max in candidates:
+        if (num_microbatches - 1) * t_max >= best:
+            break
+        evaluated += 1
+        table = np.full((places + 1, layers + 1, total_devices + 1), np.inf)
+        table[0, layers, 0] = 0.0
+        for s in range(1, places + 1):
+            for k in range(layers - 1, -1, -1):
+                for d in range(1, total_devices + 1):
+                    for i in range(k + 1, layers + 1):
+                        for shape in range(shapes):
+                            if devices_of[shape] > d:
+                                continue
+                            seconds = latency[k, i, shape, s - 1]
+                            if seconds > t_max:
+                                continue
+                            rest = table[s - 1, i, d - devices_of[shape]]
+                            if rest != np.inf:
+                                table[s, k, d] = min(table[s, k, d], seconds + rest)
+        for s in range(1, places + 1):
+            if table[s, 0, total_devices] != np.inf:
+                best = min(best, table[s, 0, total_devices] + (num_microbatches - 1) * t_max)
+    return best, evaluated
+
+
+def measure(function: Callable[[], object], least_seconds: float = 0.2) -> tuple[float, object]:
+    """(median seconds, last value) of a function called until least_seconds have passed."""
+    times: list[float] = []
+    value: object = None
+    while sum(times) < least_seconds:
+        start = time.perf_counter()
+        value = function()
+        times.append(time.perf_counter() - start)
+    return sorted(times)[len(times) // 2], value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also L=32 on 8×8, B=1024 against numba (a minute)")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    options = parser.parse_args()
+    transcription = numba.njit(pseudocode) if numba else None
+    rows = []
+    print("  L  cluster  memory     B candidates evaluated       ms  numba ms ratio")
+    for layers, nodes, per_node in [(8, 1, 8), (16, 8, 8), (32, 8, 8), (32, 64, 8)]:
+        for tight in (False, True):
+            latency, devices_of = synthetic_table(layers, nodes, per_node, tight=tight)
+            devices = nodes * per_node
+            for microbatches in (1, 32, 1024):
+
+                def ours(latency=latency, devices_of=devices_of, devices=devices, microbatches=microbatches):  # type: ignore[no-untyped-def]
+                    return pipeline_dp(latency, devices_of, devices, microbatches)
+
+                seconds, result = measure(ours)
+                row = {
+                    "layers": layers, "cluster": f"{nodes}x{per_node}", "memory_binds": tight, "B": microbatches,
+                    "candidates": len(result.candidates), "evaluations": result.evaluations, "seconds": seconds,
+                    "total_seconds": result.total_seconds, "stages": len(result.stages),
+                }  # fmt: skip
+                small = layers <= 16 or (options.large and nodes == 8 and microbatches == 1024)
+                if transcription and small:
+                    if not rows:
+                        transcription(latency, result.candidates[:1], devices_of, devices, microbatches)  # compiles
+                    start = time.perf_counter()
+                    expected, _ = transcription(latency, result.candidates, devices_of, devices, microbatches)
+                    row["numba_seconds"] = time.perf_counter() - start
+                    row["ratio"] = row["numba_seconds"] / seconds
+                    assert expected == result.total_seconds, "not the pseudocode's T"
+                    compared = f"{1e3 * row['numba_seconds']:>9.1f} {row['ratio']:.0f}x"
+                else:
+                    compared = f"{'–':>9} –"
+                rows.append(row)
+                print(
+                    f"{layers:>3} {row['cluster']:>8} {'binds' if tight else 'free':>7} {microbatches:>5} "
+                    f"{row['candidates']:>10} {row['evaluations']:>9} {1e3 * seconds:>8.1f} "
+                    f"{compared}",
+                    flush=True,
+                )
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(rows, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""What the documents say a user can type or open is there: commands, options, make targets, files, README code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "tests/browser/README.md")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PATH = re.compile(r"`((?:alpa_explore|widgets|notebooks|tests|benchmarks|binder|\.ci)/[\w./-]*)`")
+LINK = re.compile(r"\]\((?!\w+:|#)([^)#]+)")
+TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
+
+
+def blocks(document: str, *languages: str) -> list[str]:
+    """The fenced blocks of a document in these languages."""
+    return [code for language, code in FENCE.findall((ROOT / document).read_text()) if language in languages]
+
+
+def commands(program: str) -> list[list[str]]:
+    """Every line of a shell block that starts with `program`, as words; comments and continuations are resolved."""
+    shell = "\n".join(block for document in DOCUMENTS for block in blocks(document, "bash", "sh", "console"))
+    lines = shell.replace("\\\n", " ").splitlines()
+    words = [shlex.split(line.removeprefix("$ "), comments=True) for line in lines]
+    return [line for line in words if line[:1] == [program]]
+
+
+def run_alpa_explore(*arguments: str) -> str:
+    """What the installed command prints."""
+    command = Path(sys.executable).with_name("alpa-explore")
+    return subprocess.run([command, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("code", blocks("README.md", "python"))
+@pytest.mark.slow
+def test_the_code_of_the_readme_runs(code: str, tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_documented_commands_and_options_exist() -> None:
+    documented = commands("alpa-explore")
+    assert documented, "the README shows how the command line is used"
+    helps = {words[1]: run_alpa_explore(words[1], "--help") for words in documented}
+    unknown = [
+        f"{words[1]} {word}"
+        for words in documented
+        for word in (option.partition("=")[0] for option in words[2:])
+        if word.startswith("-") and not re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", helps[words[1]])
+    ]
+    assert unknown == []
+
+
+def test_documented_make_targets_exist() -> None:
+    targets = set(TARGET.findall((ROOT / "Makefile").read_text()))
+    documented = {word for words in commands("make") for word in words[1:] if "=" not in word}
+    prose = "\n".join((ROOT / document).read_text() for document in DOCUMENTS)
+    documented |= set(re.findall(r"`make ([a-z-]+)", prose))
+    assert {"explore", "test", "check"} <= documented
+    assert documented - targets == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_documented_files_exist(document: str) -> None:
+    text = (ROOT / document).read_text()
+    named = {*PATH.findall(text), *((Path(document).parent / link).as_posix() for link in LINK.findall(text))}
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []

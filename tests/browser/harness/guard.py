@@ -1,0 +1,61 @@
+"""What the page was not supposed to do: ask another machine for something, or report an error."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route
+
+LOCAL_SCHEMES = frozenset({"about", "blob", "data"})
+
+
+def is_local(url: str) -> bool:
+    """True when fetching `url` cannot leave this machine."""
+    parts = urlsplit(url)
+    if parts.scheme in LOCAL_SCHEMES:
+        return True
+    host = parts.hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Aborts and records every request to another machine; records console errors and uncaught exceptions."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.foreign_requests: list[str] = []
+        self.console_errors: list[str] = []
+        context.route("**/*", self._judge)
+        context.route_web_socket(lambda url: not is_local(url), lambda socket: self._refuse(socket.url))
+        context.on("page", self._listen)
+
+    def _judge(self, route: Route) -> None:
+        if is_local(route.request.url):
+            route.continue_()
+        else:
+            self._refuse(route.request.url)
+            route.abort()
+
+    def _refuse(self, url: str) -> None:
+        # A web socket that is routed and not connected never reaches its server: recording it is all there is to do.
+        self.foreign_requests.append(url)
+
+    def _listen(self, page: Page) -> None:
+        page.on("console", self._read)
+        page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
+
+    def _read(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.console_errors.append(message.text)
+
+    def check(self) -> None:
+        """Raise AssertionError if anything was recorded."""
+        assert not self.foreign_requests, f"requests that would have left the machine: {self.foreign_requests}"
+        assert not self.console_errors, f"errors on the browser's console: {self.console_errors}"

@@ -1,0 +1,105 @@
+"""One browser page on JupyterLab: open a notebook, run it, read what it shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+from tests.browser.harness.guard import Guard
+from tests.browser.harness.server import LabServer
+
+START_SECONDS = 60.0
+RUN_SECONDS = 120.0
+FIGURE_SECONDS = 60.0
+PLOT = ".js-plotly-plot"
+
+# Lab's own model of the page answers every question about cells; the DOM only holds the cells on screen.
+_READY = """() => {
+  const app = window.jupyterapp;
+  return Boolean(app?.shell?.currentWidget?.context?.isReady) && !document.querySelector('#jupyterlab-splash');
+}"""
+_KERNEL = "() => window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status ?? 'none'"
+_RUN_ALL = """async (limit) => {
+  const late = new Promise((_, refuse) => setTimeout(refuse, limit, new Error(`cells still run after ${limit} ms`)));
+  await Promise.race([window.jupyterapp.commands.execute('notebook:run-all-cells'), late]);
+}"""
+_SHUT_DOWN = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.shutdown()"
+_OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells
+  .flatMap((cell) => cell.outputs ?? [])"""
+_DRAWN = "(plot) => Boolean(plot._fullLayout && plot.calcdata)"
+_FIGURE = """(plot) => {
+  const plain = (_key, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
+  return JSON.parse(JSON.stringify({ data: plot.data, layout: plot.layout }, plain));
+}"""
+
+
+class LabPage:
+    """`page` is playwright's own page, for everything that has no verb here."""
+
+    def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
+        self.page = page
+        self.server = server
+        self.guard = guard
+
+    def open(self, notebook: str) -> None:
+        """Open a notebook of `server.root` in a fresh workspace and wait until its kernel is idle."""
+        self.page.goto(self.server.address.page(f"lab/tree/{notebook}?reset"))
+        self.page.wait_for_function(_READY, timeout=1000 * START_SECONDS)
+        self.wait_idle(START_SECONDS)
+
+    def run_all(self, seconds: float = RUN_SECONDS) -> None:
+        """Run every cell to its end; raises AssertionError with the cell's error if one fails."""
+        self.page.evaluate(_RUN_ALL, 1000 * seconds)
+        self.wait_idle(seconds)
+        assert not (errors := self.errors()), "cells failed:\n" + "\n".join(errors)
+
+    def wait_idle(self, seconds: float = RUN_SECONDS) -> None:
+        """Wait until the kernel of the open notebook waits for work."""
+        self.wait_until(lambda: self.page.evaluate(_KERNEL) == "idle", "the kernel is idle", seconds)
+
+    def save(self) -> None:
+        """Save the open notebook, as Ctrl-S does."""
+        self.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+
+    def shut_down(self) -> None:
+        """Stop the notebook's kernel, so that the next test has the machine to itself."""
+        self.page.evaluate(_SHUT_DOWN)
+
+    def outputs(self) -> list[dict[str, Any]]:
+        """All outputs of the notebook, as nbformat stores them."""
+        outputs: list[dict[str, Any]] = self.page.evaluate(_OUTPUTS)
+        return outputs
+
+    def errors(self) -> list[str]:
+        """`ename: evalue` of each failed cell."""
+        return [f"{o['ename']}: {o['evalue']}" for o in self.outputs() if o["output_type"] == "error"]
+
+    def text(self) -> str:
+        """What the cells printed, stdout and stderr together."""
+        return "".join(_joined(o["text"]) for o in self.outputs() if o["output_type"] == "stream")
+
+    def figure(self, within: Locator | None = None, index: int = 0, seconds: float = FIGURE_SECONDS) -> Locator:
+        """The plotly figure at `index` (of the page, or `within` something), once it is drawn."""
+        plot = (within or self.page).locator(PLOT).nth(index)
+        plot.wait_for(state="visible", timeout=1000 * seconds)
+        self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn", seconds)
+        return plot
+
+    def read_figure(self, plot: Locator) -> dict[str, Any]:
+        """`{"data": …, "layout": …}` of a drawn figure, arrays as lists."""
+        figure: dict[str, Any] = plot.evaluate(_FIGURE)
+        return figure
+
+    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+        """Ask until `holds()`; raises AssertionError that names `what` was awaited."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"after {seconds:.0f} s it is still not so: {what}"
+            self.page.wait_for_timeout(50)
+
+
+def _joined(text: str | list[str]) -> str:
+    return text if isinstance(text, str) else "".join(text)

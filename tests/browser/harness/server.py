@@ -1,0 +1,143 @@
+"""A JupyterLab of the tests' own: started as `alpa-explore lab` starts it, with an empty HOME."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import nbformat
+
+from alpa_explore.cli.lab import lab_command
+
+START_SECONDS = 60.0
+STOP_SECONDS = 10.0
+
+
+def private_environment(home: Path) -> dict[str, str]:
+    """The environment of a user who has just been made: nothing of the real one's configuration, history or cache.
+
+    Only `ALPA_EXPLORE_CACHE` stays as it is: the tests point it at a folder of their own, which servers may share.
+    """
+    folders = {
+        "HOME": home,
+        "IPYTHONDIR": home / ".ipython",
+        "JUPYTER_CONFIG_DIR": home / ".jupyter",
+        "JUPYTER_DATA_DIR": home / ".local/share/jupyter",
+        "JUPYTER_RUNTIME_DIR": home / "runtime",
+        "JUPYTERLAB_SETTINGS_DIR": home / "lab/settings",
+        "JUPYTERLAB_WORKSPACES_DIR": home / "lab/workspaces",
+        "XDG_CACHE_HOME": home / ".cache",
+        "XDG_CONFIG_HOME": home / ".config",
+        "XDG_DATA_HOME": home / ".local/share",
+    }
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "IPYTHON"))}
+    return kept | {name: str(folder) for name, folder in folders.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a running server answers."""
+
+    url: str
+    token: str
+
+    def page(self, path: str) -> str:
+        """The address of a path under the server, token included."""
+        joint = "&" if "?" in path else "?"
+        return f"{self.url}{path.lstrip('/')}{joint}token={self.token}"
+
+
+class LabServer:
+    """`with LabServer(home) as lab:`; `lab.root` is the folder that the browser sees."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.root = home / "work"
+        self.log = home / "jupyterlab.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._address: Address | None = None
+
+    @property
+    def address(self) -> Address:
+        """Raises AssertionError before the server is up."""
+        assert self._address is not None, "the server is not running"
+        return self._address
+
+    @property
+    def process_id(self) -> int:
+        """Of the server; its kernels are its children."""
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    def write_notebook(self, name: str, *cells: str) -> str:
+        """Store a notebook of these code cells under the root; returns its path as Lab names it."""
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
+        notebook.metadata.language_info = {"name": "python"}
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, path)
+        return name
+
+    def copy_notebook(self, source: Path) -> str:
+        """Store a copy of a notebook under the root, so that a run never touches the original."""
+        target = self.root / source.name
+        target.write_bytes(source.read_bytes())
+        return source.name
+
+    def __enter__(self) -> Self:
+        self.root.mkdir(parents=True, exist_ok=True)
+        # What a user's `alpa-explore lab` runs, and two things that only tests want.
+        command = lab_command(str(self.root), no_browser=True, port=0)
+        command += ["--ServerApp.terminals_enabled=False", "--LabApp.expose_app_in_browser=True"]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=self.root, env=private_environment(self.home), stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            self._address = self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    def _wait(self) -> Address:
+        # The server writes this file when it listens; it holds the port that the system chose.
+        assert self._process is not None
+        record = self.home / "runtime" / f"jpserver-{self._process.pid}.json"
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(f"JupyterLab ended with {self._process.returncode}:\n{self.log.read_text()[-3000:]}")
+            if (known := _read_record(record)) is not None:
+                return Address(url=known["url"], token=known["token"])
+            time.sleep(0.1)
+        raise TimeoutError(f"JupyterLab did not start in {START_SECONDS:.0f} s:\n{self.log.read_text()[-3000:]}")
+
+    def stop(self) -> None:
+        """End the server and with it its kernels."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+def _read_record(path: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None  # not there yet, or half written: the caller asks again

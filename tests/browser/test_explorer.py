@@ -1,0 +1,206 @@
+"""The explorer as a user meets it: in JupyterLab, in a browser, by keyboard.
+
+That nothing asks another machine and that the console stays free of errors is asserted by the fixture after each test.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+TOUR = Path(__file__).parents[2] / "notebooks/00_tour.ipynb"
+PLAN_SECONDS = 300.0
+SMALL = """
+from alpa_explore_widgets import explore
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
+"""
+SLOW_SECOND_PLAN = """
+import alpa_explore as ax
+from alpa_explore.errors import CancelledError
+from alpa_explore.profiling.progress import Progress
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.planner import Planner
+
+asked = []
+
+def plan(*arguments, progress, cancel, **options):
+    asked.append(options)
+    if len(asked) == 2:
+        for done in range(6000):
+            progress(Progress(pass_name="sharding", done=done, total=6000, elapsed_seconds=done / 10))
+            if cancel.wait(0.1):
+                raise CancelledError("Cancelled", found="the button", remedy="Plan again.")
+    return ax.plan(*arguments, progress=progress, cancel=cancel, **options)
+
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, planner=Planner(plan=plan))
+"""
+
+
+def first_explorer(lab: LabPage) -> Locator:
+    """The first explorer of the notebook, once its plan is there and the figure that is seen is drawn."""
+    explorer = lab.page.locator(".alpa-explorer").first
+    explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+    lab.figure(explorer)
+    return explorer
+
+
+def slider(explorer: Locator, name: str) -> Locator:
+    return explorer.get_by_role("slider", name=name)
+
+
+def tab(explorer: Locator, title: str) -> Locator:
+    return explorer.get_by_role("tab", name=title, exact=True)
+
+
+def seen_figure(lab: LabPage, explorer: Locator) -> dict[str, Any]:
+    """Data and layout of the figure of the chosen tab."""
+    return lab.read_figure(lab.figure(explorer.locator(".alpa-panel:visible")))
+
+
+def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None:
+    lab.open(lab.server.copy_notebook(TOUR))
+    lab.run_all(PLAN_SECONDS)
+    explorer = first_explorer(lab)
+    tab(explorer, "t_max").click()
+    before, step_time = seen_figure(lab, explorer), explorer.locator(".alpa-tile").first.inner_text()
+
+    handle = slider(explorer, "B, microbatches")
+    start = handle.get_attribute("aria-valuetext")
+    handle.press("ArrowLeft")
+    handle.press("ArrowLeft")
+
+    lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != before["data"], "the t_max figure changed")
+    assert handle.get_attribute("aria-valuetext") != start
+    assert explorer.locator(".alpa-tile").first.inner_text() != step_time
+
+
+def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPage) -> None:
+    received: list[int] = []
+    lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
+    lab.open(lab.server.write_notebook("tabs.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    tab(explorer, "Layers").focus()
+    for _ in explorer.get_by_role("tab").all():
+        assert seen_figure(lab, explorer)["data"]
+        lab.page.keyboard.press("ArrowRight")
+    assert tab(explorer, "Layers").get_attribute("aria-selected") == "true", "after the last tab comes the first"
+    assert sum(received) < 4e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
+
+
+def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("plan.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    box = explorer.get_by_role("spinbutton", name="Layers")
+    box.fill("3")
+    box.press("Tab")
+    explorer.get_by_text("Out of date").wait_for()
+    assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
+    assert explorer.locator(".alpa-stale").count() == 1
+
+    explorer.get_by_role("button", name="Plan").press("Enter")
+
+    lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
+    assert explorer.get_by_text("Out of date").count() == 0
+
+
+def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("cancel.ipynb", SLOW_SECOND_PLAN))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    figure = seen_figure(lab, explorer)
+    slider(explorer, "FLOP tolerance").press("ArrowRight")
+    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_text("left").wait_for()
+    assert "of 6,000" in explorer.locator(".alpa-progress").inner_text()
+    assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "true"
+
+    explorer.get_by_role("button", name="Cancel").press("Enter")
+
+    explorer.get_by_text("Out of date").wait_for()
+    assert seen_figure(lab, explorer) == figure
+    assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "false"
+
+
+def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("error.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    figure = seen_figure(lab, explorer)
+    box = explorer.get_by_role("spinbutton", name="Layers")
+    box.fill("1000")
+    box.press("Tab")
+    explorer.get_by_role("button", name="Plan").press("Enter")
+    alert = explorer.get_by_role("alert")
+    alert.wait_for(timeout=1000 * PLAN_SECONDS)
+    assert "last plan that worked" in alert.inner_text()
+    assert seen_figure(lab, explorer) == figure
+
+
+def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("keys.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    cells = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
+    before = lab.page.evaluate(cells)
+    for place in (
+        tab(explorer, "Layers"),
+        explorer.get_by_role("button", name="Plan"),
+        slider(explorer, "B, microbatches"),
+    ):
+        place.focus()
+        for key in ("a", "b", "x"):  # add a cell above, below, cut
+            lab.page.keyboard.press(key)
+    assert lab.page.evaluate(cells) == before
+
+
+def test_the_figures_follow_the_theme_of_the_page(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("theme.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+
+    def paper() -> str:
+        return str(seen_figure(lab, explorer)["layout"]["paper_bgcolor"])
+
+    light = paper()
+    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    lab.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
+    assert "alpa-dark" in (explorer.get_attribute("class") or "")
+    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    lab.wait_until(lambda: paper() == light, "and for a light one again")
+
+
+def test_the_saved_notebook_holds_the_plan_as_a_table_and_is_small(lab: LabPage) -> None:
+    name = lab.server.write_notebook("saved.ipynb", SMALL)
+    lab.open(name)
+    lab.run_all()
+    explorer = first_explorer(lab)
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    explorer.get_by_text("12 × 8").wait_for()
+    lab.wait_until(lambda: any("B = 12" in str(o.get("data")) for o in lab.outputs()), "the table follows the plan")
+    assert lab.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
+    lab.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
+    stored = lab.server.root / name
+    lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
+    assert stored.stat().st_size < 200_000
+
+
+def test_every_control_has_a_name(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("names.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    unnamed = explorer.evaluate(
+        """(root) => [...root.querySelectorAll('input, select, button, [role=tab], [role=figure]')]
+          .filter((e) => e.offsetParent && !e.labels?.length && !e.getAttribute('aria-label') && !e.innerText?.trim())
+          .map((e) => e.outerHTML.slice(0, 120))"""
+    )
+    figure_tools = [html for html in unnamed if "modebar" not in html]
+    assert figure_tools == []

@@ -1,0 +1,44 @@
+"""JupyterLab as `alpa-explore lab` configures it."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CELLS = ("import ipywidgets", "print('seen')", "ipywidgets.IntSlider(description='B')")
+
+
+def test_running_and_saving_a_notebook_of_the_course_leaves_the_file_as_it_was(lab: LabPage) -> None:
+    name = lab.server.write_notebook("notebooks/07_small.ipynb", *CELLS)
+    before = (lab.server.root / name).read_text()
+    lab.open(name)
+    lab.run_all()
+    assert lab.text() == "seen\n"
+    lab.save()
+    assert (lab.server.root / name).read_text() == before
+
+
+def test_a_notebook_of_the_users_own_keeps_its_outputs(lab: LabPage) -> None:
+    name = lab.server.write_notebook("notebooks/07_small-Copy1.ipynb", *CELLS)
+    lab.open(name)
+    lab.run_all()
+    lab.save()
+    assert '"seen\\n"' in (lab.server.root / name).read_text()
+
+
+def test_the_server_and_its_kernel_listen_on_loopback_only(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("listening.ipynb", "1"))
+    family = [psutil.Process(lab.server.process_id), *psutil.Process(lab.server.process_id).children(recursive=True)]
+    listening = {c.laddr.ip for p in family for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    assert listening == {"127.0.0.1"}
+
+
+def test_lab_does_not_offer_to_fetch_news(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("news.ipynb", "1"))
+    lab.page.wait_for_timeout(1000)  # the offer would come after the page is there
+    assert lab.page.locator(".Toastify__toast").all_inner_texts() == []
+    assert lab.page.get_by_text("Jupyter news").count() == 0

@@ -1,0 +1,317 @@
+"""The command line: what it prints where, its exit codes, and what it does with bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alpa_explore import cli, planner
+from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
+from alpa_explore.models.catalog import names
+from alpa_explore.plans.files import load_plan
+from alpa_explore.plans.plan import Plan
+from alpa_explore.profiling.progress import Progress
+from tests.plans.example import example_plan
+
+PLAN = ("plan", "gpt-tiny", "--cluster", "2x4:v100")
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def example() -> Plan:
+    return example_plan()
+
+
+@pytest.fixture
+def asked(example: Plan, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the planner was asked; it answers with the example."""
+    found: dict[str, Any] = {}
+
+    def plan(model: str, cluster: object, *, progress: Callable[[Progress], None], **options: Any) -> Plan:
+        found.update(options, model=model, cluster=str(cluster))
+        progress(Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0))
+        progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=3.0))
+        return example
+
+    monkeypatch.setattr(planner, "plan", plan)
+    return found
+
+
+@pytest.fixture
+def file(example: Plan, tmp_path: Path) -> str:
+    example.save(tmp_path / "a.plan.json")
+    return str(tmp_path / "a.plan.json")
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(*_: object, **__: object) -> Plan:
+        raise error
+
+    monkeypatch.setattr(planner, "plan", plan)
+
+
+class TestPlan:
+    def test_results_go_to_stdout_and_progress_to_stderr(self, asked: dict[str, Any], capsys: Capture) -> None:
+        assert cli.main(PLAN) == 0
+        captured = capsys.readouterr()
+        assert captured.out.startswith("gpt-example (944 M parameters, float16) on 2x4:v100")
+        assert "sharding 31.2 s" in captured.out
+        assert captured.err.splitlines() == [
+            "planning gpt-tiny on 2x4:v100, B = 8 microbatches of 8 samples",
+            "sharding: 0 of 2 (0 %), 0.0 s, time left not known yet",
+            "sharding: 2 of 2 (100 %), 3.0 s",
+        ]
+
+    def test_options_reach_the_planner(self, asked: dict[str, Any]) -> None:
+        more = "-B 16 --delta 0.25 --layers 3 --solver cbc --scheduler serial --precision float32 --no-remat --no-cache"
+        assert cli.main([*PLAN, *more.split()]) == 0
+        asked.pop("cancel")
+        assert asked == {
+            "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "delta": 0.25, "num_layers": 3,
+            "solver": "cbc", "scheduler": "serial", "precision": "float32", "rematerialization": False, "cache": False,
+        }  # fmt: skip
+
+    def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
+        assert cli.main(["plan", "gpt-1.3b", "--cluster", "1x4:v100"]) == 0
+        assert asked["num_microbatches"] == 128
+        assert asked["num_layers"] is asked["precision"] is asked["rematerialization"] is asked["scheduler"] is None
+
+    def test_json_is_the_summary(self, asked: dict[str, Any], capsys: Capture, example: Plan) -> None:
+        assert cli.main([*PLAN, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["predicted"]["iteration_seconds"] == example.predicted.iteration_seconds
+        assert found["statistics"]["seconds"]["sharding"] == 31.25
+
+    def test_files_are_written(self, asked: dict[str, Any], tmp_path: Path, example: Plan, capsys: Capture) -> None:
+        plan_file, page = tmp_path / "a.plan.json", tmp_path / "a.html"
+        assert cli.main([*PLAN, "-o", str(plan_file), "--html", str(page)]) == 0
+        assert load_plan(plan_file) == example
+        assert page.read_text().startswith("<!doctype html>")
+        assert f"wrote {plan_file}" in capsys.readouterr().err
+
+    def test_a_missing_folder_is_found_before_planning(self, asked: dict[str, Any], tmp_path: Path) -> None:
+        assert cli.main([*PLAN, "-o", str(tmp_path / "missing" / "a")]) == 2
+        assert asked == {}
+
+    def test_no_plan_that_fits_is_exit_1(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+        error = InfeasiblePlanError("No plan fits in memory", found="stage 0 needs\n20 GiB", remedy="It fits on 2x8.")
+        fail_with(error, monkeypatch)
+        assert cli.main(PLAN) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == (
+            "alpa-explore: No plan fits in memory: stage 0 needs 20 GiB. It fits on 2x8."
+        )
+
+    def test_an_error_of_the_planner_is_exit_2(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+        fail_with(OptionError("w", found="f", remedy="r."), monkeypatch)
+        assert cli.main(PLAN) == 2
+        assert "Traceback" not in capsys.readouterr().err
+
+    def test_a_fault_of_ours_is_told_apart(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+        fail_with(ZeroDivisionError("oh"), monkeypatch)
+        assert cli.main(PLAN) == 70
+        err = capsys.readouterr().err
+        assert "ZeroDivisionError: oh" in err
+        assert "please report" in err
+
+    def test_work_cancelled_by_another_hand_is_exit_1(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fail_with(CancelledError("Cancelled", found="a test", remedy="Start again."), monkeypatch)
+        assert cli.main(PLAN) == 1
+
+    def test_ctrl_c_cancels_and_ends_with_130(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+        def plan(*_: object, cancel: threading.Event, **__: object) -> Plan:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert cancel.wait(10)
+            raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
+
+        monkeypatch.setattr(planner, "plan", plan)
+        before = signal.getsignal(signal.SIGINT)
+        assert cli.main(PLAN) == 130
+        assert signal.getsignal(signal.SIGINT) is before
+        err = capsys.readouterr().err
+        assert "stopping" in err
+        assert "1 of 2 tasks" in err
+        assert "Traceback" not in err
+
+    def test_a_second_ctrl_c_stops_at_once(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+        def plan(*_: object, **__: object) -> Plan:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+            raise AssertionError("not stopped")
+
+        monkeypatch.setattr(planner, "plan", plan)
+        assert cli.main(PLAN) == 130
+        assert capsys.readouterr().err.splitlines()[-1] == "alpa-explore: stopped"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("plan gpt-1.3 --cluster 1x4:v100", "'gpt-1.3b'"),
+        ("plan gpt-tiny --cluster 1x3:v100", "nearest here: 2 or 4"),
+        ("plan gpt-tiny --cluster 1x4:v10", "'v100'"),
+        ("plan gpt-tiny --cluster four", "For example '2x8:a100'"),
+        ("plan gpt-tiny --cluster 1x4:v100 -B 0", "B = 0"),
+        ("plan gpt-tiny --cluster 1x4:v100 -B 7", "does not divide its global batch"),
+        ("plan gpt-tiny --cluster 1x4:v100 -B x", "invalid int value: 'x'"),
+        ("plan gpt-tiny", "--cluster"),
+        ("plan gpt-tiny --cluster 1x4:v100 --clutser 2", "--clutser"),
+        ("plan gpt-tiny --cluster 1x4:v100 -o .", "is a folder"),
+        ("plna", "invalid choice: 'plna'"),
+        ("", "COMMAND"),
+        ("show nothing.plan.json", "There is no plan file"),
+        ("show .", "is a folder"),
+        ("lab nothing.ipynb", "no such notebook"),
+        ("lab --port 99999", "0 to 65535"),
+    ],
+)
+def test_bad_input_is_exit_2_with_one_line(arguments: str, message: str, capsys: Capture) -> None:
+    try:
+        code: object = cli.main(arguments.split())
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1
+    assert captured.err.startswith("alpa-explore: ")
+    assert message in captured.err
+
+
+class TestShow:
+    def test_prints_the_summary(self, file: str, capsys: Capture) -> None:
+        assert cli.main(["show", file]) == 0
+        captured = capsys.readouterr()
+        assert "4 stages on 1, 1, 4 and 2 devices" in captured.out
+        assert captured.err == ""
+
+    def test_json(self, file: str, capsys: Capture) -> None:
+        assert cli.main(["show", file, "--json"]) == 0
+        assert len(json.loads(capsys.readouterr().out)["stages"]) == 4
+
+    def test_a_stage_is_a_table_of_its_operators(self, file: str, capsys: Capture) -> None:
+        assert cli.main(["show", file, "--stage", "2"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 1 + 171
+        assert lines[0].split() == ["operator", "op", "phase", "layer", "strategy", "inputs", "outputs", "compute",
+                                    "communication"]  # fmt: skip
+        assert "S0RR" in lines[1]
+
+    def test_a_stage_as_json(self, file: str, capsys: Capture) -> None:
+        assert cli.main(["show", file, "--stage", "2", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)[0]["outputs"] == ["S0RR"]
+
+    def test_a_stage_that_is_not_there(self, file: str, capsys: Capture) -> None:
+        assert cli.main(["show", file, "--stage", "4"]) == 2
+        assert "0 to 3" in capsys.readouterr().err
+
+    def test_html(self, file: str, tmp_path: Path) -> None:
+        assert cli.main(["show", file, "--html", str(tmp_path / "a.html")]) == 0
+        assert (tmp_path / "a.html").stat().st_size > 4e6
+
+
+def test_models_lists_the_catalogue(capsys: Capture) -> None:
+    assert cli.main(["models", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in rows] == list(names())
+    assert all(row["parameters"] > 0 and row["source"] for row in rows)
+    assert cli.main(["models"]) == 0
+    assert "gpt-1.3b" in capsys.readouterr().out
+
+
+def test_clusters_lists_each_device_once_with_its_sources(capsys: Capture) -> None:
+    assert cli.main(["clusters", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len({row["device"] for row in rows}) == len(rows)
+    assert all(row["source"] and row["inside_node"]["source"] and row["between_nodes"]["source"] for row in rows)
+    a100 = next(row for row in rows if row["device"] == "a100-80gb")
+    assert "a100" in a100["aliases"]
+    assert cli.main(["clusters"]) == 0
+    assert "Sources" in capsys.readouterr().out
+
+
+class TestLab:
+    @pytest.fixture
+    def started(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        found: list[str] = []
+        monkeypatch.setattr(os, "execv", lambda _program, command: found.extend(command))
+        return found
+
+    def test_opens_the_tour_on_this_machine_only(self, started: list[str]) -> None:
+        cli.main(["lab"])
+        assert started[:3] == [sys.executable, "-m", "jupyterlab"]
+        assert "--ServerApp.ip=127.0.0.1" in started
+        assert "--LabApp.default_url=/lab/tree/00_tour.ipynb" in started
+        config = next(a.partition("=")[2] for a in started if a.startswith("--config="))
+        assert "NeverCheckForUpdate" in Path(config).read_text()
+
+    def test_opens_a_notebook_of_the_users(self, started: list[str], tmp_path: Path) -> None:
+        (tmp_path / "my own.ipynb").write_text("{}")
+        cli.main(["lab", str(tmp_path / "my own.ipynb"), "--no-browser", "--port", "8901"])
+        assert f"--ServerApp.root_dir={tmp_path}" in started
+        assert "--LabApp.default_url=/lab/tree/my%20own.ipynb" in started
+        assert {"--no-browser", "--ServerApp.port=8901"} <= set(started)
+
+    def test_opens_a_folder(self, started: list[str], tmp_path: Path) -> None:
+        cli.main(["lab", str(tmp_path)])
+        assert f"--ServerApp.root_dir={tmp_path}" in started
+        assert not any("default_url" in a for a in started)
+
+    def test_opens_the_current_folder_where_the_tour_is_not_installed(
+        self, started: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cli.lab, "_PACKAGE", tmp_path / "site-packages" / "alpa_explore")
+        monkeypatch.chdir(tmp_path)
+        cli.main(["lab"])
+        assert f"--ServerApp.root_dir={tmp_path}" in started
+
+
+def run_in_a_process(code: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, **options)
+
+
+@pytest.mark.distributed
+def test_lists_and_plan_files_are_shown_without_torch_and_plotly(file: str) -> None:
+    code = (
+        "import sys; from alpa_explore.cli import main\n"
+        f"assert main(['models']) == main(['clusters']) == main(['show', {file!r}]) == 0\n"
+        "assert not {'torch', 'plotly', 'distributed', 'highspy'} & set(sys.modules), sorted(sys.modules)"
+    )
+    result = run_in_a_process(code)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.distributed
+def test_a_reader_that_has_seen_enough_is_no_error(file: str) -> None:
+    command = f"{sys.executable} -m alpa_explore.cli show {file} --stage 2 --json | head -n 1"
+    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+    assert result.stderr == ""
+    assert result.stdout == "[\n"
+
+
+@pytest.mark.distributed
+def test_a_terminal_without_unicode_shows_question_marks(file: str) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    result = run_in_a_process(
+        f"import sys; from alpa_explore.cli import main; sys.exit(main(['show', {file!r}]))", env=environment
+    )
+    assert result.returncode == 0, result.stderr
+    assert "T = ?t + (B?1)?t_max" in result.stdout
+
+
+@pytest.mark.slow
+def test_a_real_model_is_planned_and_its_file_shown(tmp_path: Path, capsys: Capture) -> None:
+    target = str(tmp_path / "a.plan.json")
+    arguments = ["plan", "mlp-tiny", "--cluster", "1x2:v100", "-B", "8", "--layers", "2", "--scheduler", "serial"]
+    assert cli.main([*arguments, "-o", target, "--html", str(tmp_path / "a.html")]) == 0
+    printed = capsys.readouterr().out
+    assert cli.main(["show", target]) == 0
+    assert capsys.readouterr().out == printed

@@ -1,0 +1,67 @@
+"""Progress: one line that changes on a terminal, a few lines in a log."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from alpa_explore.cli import progress_line
+from alpa_explore.cli.progress_line import ProgressLine, describe, duration
+from alpa_explore.profiling.progress import Progress
+
+
+class Stream(io.StringIO):
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def run(stream: Stream, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> str:
+    """100 tasks, one a second, in each of two passes."""
+    monkeypatch.setattr(progress_line.time, "monotonic", lambda: clock[0])
+    with ProgressLine(stream) as line:
+        line.say("planning")
+        for name in ("sharding", "memory"):
+            for done in range(101):
+                clock[0] += 1.0
+                line(Progress(pass_name=name, done=done, total=100, elapsed_seconds=float(done)))
+    return stream.getvalue()
+
+
+def test_a_log_gets_a_line_every_ten_seconds_and_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = run(Stream(terminal=False), [0.0], monkeypatch).splitlines()
+    assert lines[0] == "planning"
+    assert lines[1].startswith("sharding: 0 of 100")
+    assert len(lines) == 1 + 2 * 11
+    assert lines[-1] == "memory: 100 of 100 (100 %), 100 s"
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_terminal_gets_one_changing_line_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    text = run(Stream(terminal=True), [0.0], monkeypatch)
+    assert text.count("\n") == 3
+    assert text.count("\r\x1b[2K") == 202
+    shown = [part.removeprefix("\x1b[2K").rstrip("\n") for part in text.split("\r")[1:]]
+    assert all(len(part.split("\n")[0]) < 30 for part in shown)
+
+
+def test_what_was_known_already_is_not_shown() -> None:
+    stream = Stream(terminal=False)
+    with ProgressLine(stream) as line:
+        line(Progress(pass_name="sharding", done=0, total=0, elapsed_seconds=0.0))
+    assert stream.getvalue() == ""
+
+
+def test_the_time_left_is_named() -> None:
+    found = describe(Progress(pass_name="sharding", done=312, total=420, elapsed_seconds=12.0))
+    assert found == "sharding: 312 of 420 (74 %), 12 s, 4.2 s left"
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, "0.0 s"), (75.4, "75 s"), (725.0, "12 min 5 s")])
+def test_durations(seconds: float, expected: str) -> None:
+    assert duration(seconds) == expected

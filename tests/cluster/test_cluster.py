@@ -1,0 +1,93 @@
+"""Clusters, submeshes, logical meshes and where submeshes lie."""
+
+import random
+
+import pytest
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh, logical_meshes, place, preset_names, submeshes
+from alpa_explore.errors import ClusterError, UnknownNameError
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_makes_a_cluster_with_sane_figures(name):
+    cluster = Cluster.parse(f"2x4:{name}")
+    device = cluster.device
+    assert cluster.devices == 8
+    assert 0 < device.matmul_efficiency <= 1
+    assert 0 < device.memory_efficiency <= 1
+    assert device.memory_bytes > 2**30
+    assert device.source
+    assert cluster.inside_node.source
+    assert cluster.between_nodes.source
+    assert device.peak("float16") > 1e9
+    assert device.peak("int64") == device.peak("float32")
+
+
+def test_an_unknown_device_offers_the_nearest_names():
+    with pytest.raises(UnknownNameError, match="v100"):
+        Cluster.parse("1x4:v10")
+
+
+@pytest.mark.parametrize("text", ["4:v100", "1x4", "1x4:", "ax4:v100", "", "1x-4:v100"])
+def test_a_cluster_in_another_form_is_explained(text):
+    with pytest.raises(ClusterError, match="2x8:a100"):
+        Cluster.parse(text)
+
+
+@pytest.mark.parametrize(("count", "advice"), [(3, "2 or 4"), (6, "4 or 8"), (0, "nearest here: 1"), (12, "8 or 16")])
+def test_devices_per_node_must_be_a_power_of_two(count, advice):
+    with pytest.raises(ClusterError, match=advice):
+        Cluster.parse(f"1x{count}:v100")
+
+
+def test_zero_nodes_are_refused():
+    with pytest.raises(ClusterError, match="1 node or more"):
+        Cluster.parse("0x4:v100")
+
+
+def test_changes_reach_cluster_and_device():
+    cluster = Cluster.parse("1x4:v100", nodes=2, memory_bytes=5)
+    assert cluster.nodes == 2
+    assert cluster.device.memory_bytes == 5
+
+
+def test_submeshes_are_powers_of_two_in_a_node_and_whole_nodes():
+    assert submeshes(Cluster.parse("3x4:v100")) == (
+        Submesh(1, 1), Submesh(1, 2), Submesh(1, 4), Submesh(2, 4), Submesh(3, 4),
+    )  # fmt: skip
+    assert submeshes(Cluster.parse("1x1:v100")) == (Submesh(1, 1),)
+
+
+def test_logical_meshes_inside_a_node_list_mirror_images_once():
+    cluster = Cluster.parse("1x8:v100")
+    assert [m.shape for m in logical_meshes(cluster, Submesh(1, 8))] == [(1, 8), (2, 4)]
+    assert [m.shape for m in logical_meshes(cluster, Submesh(1, 1))] == [(1, 1)]
+
+
+def test_a_ring_across_nodes_shares_the_network_with_the_other_rings_of_its_node():
+    cluster = Cluster.parse("2x8:v100")
+    network, nvlink = cluster.between_nodes.bandwidth, cluster.inside_node.bandwidth
+    natural = logical_mesh(cluster, Submesh(2, 8), (2, 8))
+    assert natural.bandwidth == (network / 8, nvlink)
+    one_ring = logical_mesh(cluster, Submesh(2, 8), (1, 16)).squeezed()
+    assert one_ring.shape == (16,)
+    assert one_ring.bandwidth == (network,)
+    assert logical_mesh(cluster, Submesh(2, 8), (4, 4)).bandwidth == (network / 4, nvlink)
+
+
+def test_submeshes_that_add_up_to_the_cluster_always_find_a_place():
+    rng = random.Random(0)
+    for _ in range(300):
+        nodes, per_node = rng.choice([1, 2, 3, 8]), rng.choice([1, 2, 4, 8])
+        cluster = Cluster.parse(f"{nodes}x{per_node}:v100")
+        left, pieces = cluster.devices, []
+        while left:
+            piece = rng.choice([s for s in submeshes(cluster) if s.devices <= left])
+            pieces.append(piece)
+            left -= piece.devices
+        placed = place(cluster, pieces)
+        assert sorted(d for devices in placed for d in devices) == list(range(cluster.devices))
+        for piece, devices in zip(pieces, placed, strict=True):
+            assert list(devices) == list(range(devices[0], devices[0] + piece.devices)), "not contiguous"
+            if piece.nodes == 1:
+                assert devices[0] // per_node == devices[-1] // per_node, "crosses a node"

@@ -1,0 +1,69 @@
+"""What holds for every test: no network, one thread for numerical libraries, an empty cache, and --no-skips for CI."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+
+# Before torch or numpy is imported: pytest's workers share the cores, and one thread in each is fastest.
+for _threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+# transformers asks its hub before it looks at what is installed.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+# A deadline measures the machine, not the code: shared cores miss it now and then.
+hypothesis.settings.register_profile("house", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("house")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """--no-skips: what CI asks for."""
+    parser.addoption("--no-skips", action="store_true", help="a skipped test is a failed test")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """Turn a skip into a failure where none is allowed, keeping its reason as the message."""
+    report: pytest.TestReport = yield
+    if item.config.getoption("--no-skips") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, which --no-skips does not allow: {call.excinfo.value if call.excinfo else '?'}"
+    return report
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes what the user's own runs have cached."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """A connection to another machine fails, in this process; loopback and unix sockets work."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: Any) -> None:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(str(address[0])):
+            raise AssertionError(f"a test tried to reach {address[0]}:{address[1]}; tests stay on this machine")
+        connect(self, address)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", guarded)
+        yield
+
+
+def _is_loopback(host: str) -> bool:
+    if host in ("localhost", ""):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,45 @@
+"""The roofline and the liveness peak."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.memory import peak_bytes
+
+DEVICE = Cluster.parse("1x1:v100").device
+
+
+def test_a_view_is_free_and_any_kernel_pays_its_launch():
+    assert compute_seconds(DEVICE, flops=0, bytes_accessed=0, dtype="float16", matrix=False) == 0
+    tiny = compute_seconds(DEVICE, flops=1, bytes_accessed=4, dtype="float32", matrix=False)
+    assert tiny == pytest.approx(DEVICE.launch_seconds, rel=1e-3)
+
+
+def test_large_products_reach_the_stated_efficiency_and_small_ones_half_of_it():
+    device = dataclasses.replace(DEVICE, launch_seconds=0.0)
+    large = 1e15
+    rate = large / compute_seconds(device, flops=large, bytes_accessed=0, dtype="float16", matrix=True)
+    assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency, rel=1e-3)
+    half = device.half_efficiency_flops
+    rate = half / compute_seconds(device, flops=half, bytes_accessed=0, dtype="float16", matrix=True)
+    assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency / 2)
+
+
+def test_elementwise_work_is_bound_by_memory():
+    seconds = compute_seconds(DEVICE, flops=1e8, bytes_accessed=1.2e9, dtype="float32", matrix=False)
+    wanted = DEVICE.launch_seconds + 1.2e9 / (DEVICE.memory_bandwidth * DEVICE.memory_efficiency)
+    assert seconds == pytest.approx(wanted)
+
+
+def test_the_peak_equals_a_step_by_step_count():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        count = int(rng.integers(0, 20))
+        starts = rng.integers(0, 30, count)
+        ends = starts + rng.integers(0, 10, count)
+        sizes = rng.integers(1, 100, count).astype(float)
+        slow = max((sizes[(starts <= t) & (t <= ends)].sum() for t in range(50)), default=0.0)
+        assert peak_bytes(starts, ends, sizes) == slow

@@ -1,0 +1,121 @@
+"""The page: everything in one file, the library once, nothing from elsewhere, and a stranger's names stay text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.errors import PlanFileError
+from alpa_explore.figures.page import page_html, write_html
+from alpa_explore.plans.plan import Plan
+from tests.browser.harness.chromium import find_chromium
+from tests.figures.conftest import HOSTILE
+
+
+class Elements(HTMLParser):
+    """Tags with attributes, in order, and the text of scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def page(plan: Plan) -> str:
+    return page_html(plan)
+
+
+def test_the_library_is_in_it_once_and_nothing_is_fetched(page: str) -> None:
+    found = Elements(page)
+    assert [s.get("src") for s in found.named("script")] == [None, None, None]
+    assert found.named("link") == []
+    assert found.named("img") == []
+    assert not [a for _, attributes in found.tags for a in attributes if a == "src"]
+    assert len(re.findall(r"plotly\.js v\d", page)) == 1
+    assert len(page) < 8e6
+
+
+def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(page: str, plan: Plan) -> None:
+    found = Elements(page)
+    assert found.named("html") == [{"lang": "en"}]
+    assert len(found.named("h1")) == 1
+    figures = 4 + len(plan.stages)
+    assert len(found.named("h2")) == len(found.named("figure")) == len(found.named("table")) == figures
+    assert all(figure["aria-label"] for figure in found.named("figure"))
+    assert "gpt-example on 2x4:v100 · alpa_explore" in found.texts
+    assert any("4 stages on 1, 1, 4 and 2 devices" in text for text in found.texts)
+
+
+def test_each_figure_is_there_in_both_themes(page: str, plan: Plan) -> None:
+    match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
+    assert match is not None
+    data = json.loads(match[1])
+    assert set(data["figures"]) == {"layers", "cluster", "t-max", "stage-costs"} | {
+        f"sharding-{s.index}" for s in plan.stages
+    }
+    assert all(set(themes) == {"light", "dark"} for themes in data["figures"].values())
+    assert data["config"]["displaylogo"] is data["config"]["showSendToCloud"] is False
+
+
+def test_names_of_a_stranger_add_no_element(hostile_plan: Plan, page: str) -> None:
+    hostile = page_html(hostile_plan)
+    assert [tag for tag, _ in Elements(hostile).tags] == [tag for tag, _ in Elements(page).tags]
+    assert HOSTILE not in hostile
+    assert not [a for _, attributes in Elements(hostile).tags for a in attributes if a.startswith("on")]
+
+
+def test_the_page_is_written_whole_or_not_at_all(plan: Plan, tmp_path: Path) -> None:
+    write_html(plan, tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text().endswith("</html>\n")
+    with pytest.raises(PlanFileError, match="The page was not written"):
+        write_html(plan, tmp_path / "missing" / "a.html")
+
+
+@pytest.mark.browser
+def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_nothing_is_fetched(
+    hostile_plan: Plan, tmp_path: Path
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    write_html(hostile_plan, tmp_path / "a.html")
+    executable = find_chromium()
+    assert executable, "the browser tier needs Chromium"
+    asked: list[str] = []
+    said: list[str] = []
+    flags = [
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync",
+    ]  # fmt: skip
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(executable), args=flags)
+        for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 17, 17)")):
+            tab = browser.new_page(color_scheme=scheme)
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.on("dialog", lambda dialog: said.append(dialog.message))
+            tab.on("console", lambda message: said.append(message.text))
+            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.goto((tmp_path / "a.html").as_uri())
+            tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
+            drawn = tab.locator("figure .main-svg:first-child")
+            assert drawn.count() == 4 + len(hostile_plan.stages)
+            assert drawn.first.evaluate("(svg) => svg.style.background") == paper
+            assert tab.locator("figure a, figure img, figure script").count() == 0
+            tab.close()
+        browser.close()
+    assert said == []
+    assert {url.split("?")[0] for url in asked} == {(tmp_path / "a.html").as_uri()}

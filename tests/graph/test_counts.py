@@ -1,0 +1,67 @@
+"""Counts by formula against torch's own flop counter and against hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from alpa_explore.graph import Tensor, TensorKind, counts
+from alpa_explore.tracing.capture import capture
+
+
+def tensor(index, *shape, dtype="float32"):
+    return Tensor(index=index, name=f"t{index}", shape=shape, dtype=dtype, kind=TensorKind.VALUE, producer=None)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Linear(8, 5),
+        nn.Conv2d(8, 6, 3, stride=2, padding=1),
+        nn.Conv1d(8, 6, 5, dilation=2),
+        nn.ConvTranspose2d(8, 6, 3, stride=2),
+    ],
+    ids=lambda m: str(m).split("(")[0],
+)
+def test_products_count_what_torch_counts(model):
+    shape = {nn.Linear: (4, 8), nn.Conv1d: (4, 8, 20)}.get(type(model), (4, 8, 9, 9))
+    x = torch.randn(*shape)
+    graph = capture(nn.Sequential(nn.Identity(), model), x, loss=lambda output: output.square().sum())
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model(x).square().sum().backward()
+    counted = sum(o.flops for o in graph.operators if counts.is_matrix_product(o.kind))
+    assert counted == counter.get_total_flops()
+
+
+def test_a_grouped_convolution_meets_only_its_groups_weights():
+    # torch's counter takes the weight gradient of a grouped convolution for that of an ungrouped one.
+    graph = capture(nn.Conv2d(8, 8, 3, groups=4, bias=False), torch.randn(4, 8, 9, 9), loss=lambda output: output.sum())
+    products = [o.flops for o in graph.operators if counts.is_matrix_product(o.kind)]
+    assert products == [2 * (4 * 8 * 7 * 7) * (2 * 3 * 3)] * 2
+
+
+def test_views_and_movement_count_no_flops():
+    whole, part = tensor(0, 4, 6), tensor(1, 4, 3)
+    assert counts.flops("aten.slice.Tensor", [whole], [part]) == 0
+    assert counts.bytes_accessed("aten.slice.Tensor", [whole], [part]) == 0
+    assert counts.flops("aten.clone.default", [whole], [whole]) == 0
+    assert counts.bytes_accessed("aten.clone.default", [whole], [tensor(1, 4, 6)]) == 2 * 96
+
+
+def test_elementwise_counts_its_output_and_a_reduction_its_input():
+    row, whole = tensor(0, 6), tensor(1, 4, 6)
+    assert counts.flops("aten.add.Tensor", [row, row], [whole]) == 24
+    assert counts.flops("aten.sum.dim_IntList", [whole], [row]) == 24
+
+
+def test_a_tensor_read_twice_moves_once():
+    whole = tensor(0, 4, 6)
+    assert counts.bytes_accessed("aten.mul.Tensor", [whole, whole], [tensor(1, 4, 6)]) == 2 * 96
+
+
+def test_an_embedding_reads_rows_not_the_table():
+    table, ids, rows = tensor(0, 1000, 8), tensor(1, 2, 3, dtype="int64"), tensor(2, 2, 3, 8)
+    assert counts.bytes_accessed("aten.embedding.default", [table, ids], [rows]) == 2 * rows.bytes + ids.bytes

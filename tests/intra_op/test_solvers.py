@@ -1,0 +1,215 @@
+"""One body for all solvers: the stated optimum of every stored problem, and brute force on small random ones."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alpa_explore.errors import OptionError, SolverError
+from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.files import read_problem
+from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.solve import SOLVERS, solve
+
+PROBLEMS = Path(__file__).parent.parent / "problems"
+QUICK = {
+    "t2": SOLVERS, "t7": ("auto", "elimination", "ilp", "highs", "highs-direct"),
+    "block_16x8": ("auto", "elimination", "ilp", "highs-direct"), "r200x8": ("auto", "elimination", "ilp"),
+    "gpt2_8x8": ("auto", "elimination", "ilp"), "t36r": ("auto", "elimination"), "llama2_8x8": ("auto", "elimination"),
+    "r1000x12": ("auto", "elimination"),
+}  # fmt: skip
+SLOW = {
+    "t7": ("cbc",), "t36r": ("highs", "highs-direct", "ilp"), "block_16x8": ("highs",),
+    "gpt2_8x8": ("highs", "highs-direct"),
+    "r200x8": ("highs", "highs-direct", "cbc"), "llama2_8x8": ("ilp",), "r1000x12": ("ilp",),
+}  # fmt: skip
+STORED = [pytest.param(n, s, id=f"{n}-{s}") for n, solvers in QUICK.items() for s in solvers] + [
+    pytest.param(n, s, id=f"{n}-{s}", marks=pytest.mark.slow) for n, solvers in SLOW.items() for s in solvers
+]
+RUNS = {"auto": 400, "elimination": 400, "ilp": 200, "highs": 200, "highs-direct": 400, "cbc": 40}
+
+
+@pytest.mark.parametrize(("name", "solver"), STORED)
+def test_the_stated_optimum_of_a_stored_problem_is_found(name: str, solver: str) -> None:
+    problem, optimum = read_problem(PROBLEMS / f"{name}.json.gz")
+    solution = solve(problem, solver)
+    assert solution.status is Status.OPTIMAL
+    assert solution.objective == pytest.approx(optimum, rel=1e-9)
+    assert solution.objective == problem.evaluate(solution.choices) == solution.bound
+
+
+def brute_force(problem: ShardingProblem) -> float:
+    """The least cost over all choices, every one of them priced; inf when none is legal."""
+    count = len(problem.node_costs)
+    total = np.zeros([1] * count)
+
+    def spread(table: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+        shape = [1] * count
+        for axis, size in zip(axes, table.shape, strict=True):
+            shape[axis] = size
+        return np.where(table >= FORBIDDEN, np.inf, table).reshape(shape)
+
+    for v, costs in enumerate(problem.node_costs):
+        total = total + spread(costs, (v,))
+    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
+        total = total + (spread(matrix, (a, b)) if a < b else spread(matrix.T, (b, a)))
+    return float(total.min())
+
+
+def random_problem(seed: int) -> ShardingProblem:
+    """Up to seven nodes: parallel edges both ways, isolated nodes, ties, forbidden entries, many scales."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 5, size=rng.integers(1, 8))
+    scale = float(rng.choice([1e-9, 1e-6, 1.0, 1e6]))
+    forbidden = float(rng.choice([0.0, 0.1, 0.35]))
+
+    def costs(*shape: int) -> np.ndarray:
+        kind = rng.integers(3)
+        values = (
+            rng.integers(0, 3, shape)
+            if kind == 0
+            else rng.random(shape)
+            if kind == 1
+            else 10 ** rng.uniform(-3, 1, shape)
+        )
+        return np.where(rng.random(shape) < forbidden, rng.choice([1e18, 3e18]), values * scale)
+
+    count = len(sizes)
+    edges = []
+    for _ in range(int(rng.integers(0, 2 * count + 1)) if count > 1 else 0):
+        a, b = rng.choice(count, 2, replace=False)
+        edges.append((int(a), int(b)))
+    return ShardingProblem(
+        name=f"seed {seed}", node_costs=tuple(costs(k) for k in sizes), edges=tuple(edges),
+        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in edges),
+    )  # fmt: skip
+
+
+def assert_like_brute_force(problem: ShardingProblem, solver: str) -> None:
+    least = brute_force(problem)
+    solution = solve(problem, solver)
+    if least == math.inf:
+        assert solution.status is Status.INFEASIBLE
+        assert solution.choices == ()
+        assert solution.objective == math.inf
+    else:
+        assert solution.status is Status.OPTIMAL
+        assert solution.objective == problem.evaluate(solution.choices)
+        assert solution.objective == pytest.approx(least, rel=1e-9, abs=0)
+        assert solution.gap == 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_solver_equals_brute_force_on_random_problems(solver: str) -> None:
+    for seed in range(RUNS[solver]):
+        assert_like_brute_force(random_problem(seed), solver)
+
+
+@pytest.mark.parametrize("backend", ["highs", "cbc"])
+def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
+    for seed in range(60):
+        problem = random_problem(seed)
+        solution = solve_enumerated(problem, backend=backend, alpa_form=True)
+        assert solution.objective == pytest.approx(brute_force(problem), rel=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["auto", "elimination"])
+def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alpa_explore.intra_op.solve.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.DEAR_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BROADCAST_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BLOCK_ENTRIES", 4)
+    for seed in range(300):
+        assert_like_brute_force(random_problem(seed), solver)
+
+
+def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alpa_explore.intra_op.solve.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.Limits.allow", lambda self, order: False)
+    problem = clique(nodes=5, strategies=4)
+    assert solve(problem).variables > 0
+    for seed in range(150):
+        assert_like_brute_force(random_problem(seed), "auto")
+
+
+def clique(*, nodes: int, strategies: int) -> ShardingProblem:
+    rng = np.random.default_rng(0)
+    edges = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes))
+    return ShardingProblem(
+        name="clique", node_costs=tuple(rng.random(strategies) for _ in range(nodes)), edges=edges,
+        edge_costs=tuple(rng.random((strategies, strategies)) for _ in edges),
+    )  # fmt: skip
+
+
+def test_elimination_says_that_a_clique_is_too_wide_for_it() -> None:
+    with pytest.raises(SolverError, match=r"too wide.*solver='auto'"):
+        solve(clique(nodes=16, strategies=10), "elimination")
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs-direct", "highs", "ilp", "cbc"])
+def test_at_the_time_limit_the_best_choice_so_far_comes_with_a_bound(solver: str) -> None:
+    problem = clique(nodes=24, strategies=8)
+    solution = solve(problem, solver, time_limit_seconds=1.0)
+    assert solution.status is Status.TIME_LIMIT
+    assert "time limit" in solution.status.value
+    assert solution.objective == problem.evaluate(solution.choices)
+    assert 0 < solution.bound < solution.objective
+    assert 0 < solution.gap < 1
+    assert solution.seconds < 6
+
+
+def test_an_unknown_solver_is_answered_with_the_nearest_names() -> None:
+    with pytest.raises(OptionError, match="'elimination'"):
+        solve(random_problem(1), "eliminate")
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, math.nan])
+def test_a_time_limit_that_is_not_positive_is_refused(limit: float) -> None:
+    with pytest.raises(OptionError, match="positive"):
+        solve(random_problem(1), time_limit_seconds=limit)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_problem_without_nodes_costs_nothing(solver: str) -> None:
+    solution = solve(ShardingProblem(name="empty", node_costs=(), edges=(), edge_costs=()), solver)
+    assert (solution.status, solution.choices, solution.objective) == (Status.OPTIMAL, (), 0.0)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_node_without_any_strategy_makes_a_problem_infeasible(solver: str) -> None:
+    problem = ShardingProblem(
+        name="none", node_costs=(np.ones(2), np.ones(0)), edges=((0, 1),), edge_costs=(np.ones((2, 0)),)
+    )
+    assert solve(problem, solver).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "matrices"),
+    [
+        ((np.array([1.0, np.nan]), np.ones(2)), (), ()),
+        ((np.array([1.0, -np.inf]), np.ones(2)), (), ()),
+        ((np.ones(2), np.ones(2)), ((0, 2),), (np.ones((2, 2)),)),
+        ((np.ones(2), np.ones(2)), ((1, 1),), (np.ones((2, 2)),)),
+        ((np.ones(2), np.ones(3)), ((0, 1),), (np.ones((3, 2)),)),
+        ((np.ones(2), np.ones(2)), ((0, 1),), (np.full((2, 2), np.nan),)),
+    ],
+)  # fmt: skip
+def test_a_damaged_problem_is_refused(nodes: tuple, edges: tuple, matrices: tuple) -> None:
+    with pytest.raises(SolverError, match="Damaged"):
+        solve(ShardingProblem(name="damaged", node_costs=nodes, edges=edges, edge_costs=matrices))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_solves_in_threads_give_the_same_and_print_nothing(solver: str, capfd: pytest.CaptureFixture[str]) -> None:
+    problems = [random_problem(seed) for seed in range(12)]
+    alone = [solve(p, solver).objective for p in problems]
+    with ThreadPoolExecutor(4) as pool:
+        together = [s.objective for s in pool.map(lambda p: solve(p, solver), problems)]
+    assert together == alone
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,187 @@
+"""Eq. 6: the vectorised clustering against the plain reference, and both against every clustering there is."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from alpa_explore.errors import LayeringError, OptionError
+from alpa_explore.layering import Crossing, cluster_operators
+from alpa_explore.layering.balance import smallest_delta
+from alpa_explore.layering.dp import solve
+from alpa_explore.layering.reference import cost, solve_reference
+
+
+def fast(flops, crossings, num_layers, delta, received):
+    """What dp.py finds in the reference's form: (G*, cuts), or None when delta is too tight."""
+    try:
+        found = solve(np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received)
+    except LayeringError:
+        return None
+    return found.objective_bytes, found.cuts
+
+
+def brute_force(flops, crossings, num_layers, delta, received):
+    """The best (G, sum of squares, cuts) of all clusterings that keep the limit."""
+    best = None
+    for cuts in combinations(range(1, len(flops)), num_layers - 1):
+        layers = list(zip((0, *cuts), (*cuts, len(flops)), strict=True))
+        weights = [sum(flops[a:b]) for a, b in layers]
+        # delta in the tests below has two decimals: whole numbers compare exactly.
+        if max(weights) * num_layers * 100 > round(100 + 100 * delta) * sum(flops):
+            continue
+        objective = max(cost(crossings, a, b - 1, received=received) for a, b in layers)
+        key = objective, sum(w * w for w in weights), cuts
+        best = key if best is None else min(best, key)
+    return None if best is None else (best[0], best[2])
+
+
+@pytest.mark.parametrize("received", [False, True])
+def test_both_solvers_equal_brute_force_on_small_instances(random_instance, received):
+    rng, feasible = random.Random(3), 0
+    for _ in range(150):
+        operators = rng.randrange(1, 9)
+        flops, crossings = random_instance(rng, operators, rng.choice((1, 3, 10)))
+        num_layers, delta = rng.randint(1, operators), rng.choice((0, 0.1, 0.33, 1, 4))
+        expected = brute_force(flops, crossings, num_layers, delta, received)
+        assert solve_reference(flops, crossings, num_layers, delta, received=received) == expected
+        assert fast(flops, crossings, num_layers, delta, received) == expected
+        feasible += expected is not None
+    assert 60 < feasible < 150, "the instances should try both outcomes"
+
+
+@pytest.mark.parametrize("received", [False, True])
+@pytest.mark.parametrize("scale", [1, 2, 10, 10**16])
+def test_the_fast_solver_equals_the_reference_cut_for_cut(random_instance, scale, received):
+    rng = random.Random(scale)
+    for _ in range(50):
+        operators = rng.randrange(1, 26)
+        flops, crossings = random_instance(rng, operators, scale)
+        num_layers, delta = rng.randint(1, min(operators, 8)), rng.choice((0, 0.1, 0.5, 1, 5))
+        expected = solve_reference(flops, crossings, num_layers, delta, received=received)
+        assert fast(flops, crossings, num_layers, delta, received) == expected
+
+
+def test_operators_without_flops_or_bytes_are_cut_as_early_as_can_be():
+    assert fast([0] * 6, [], 3, 0, False) == (0, (1, 2))
+
+
+def test_squares_of_1e17_that_a_float_cannot_tell_apart_are_told_apart():
+    a, b, c = 10**17, 1, 10**17 + 1
+    assert float(a) ** 2 + float(b + c) ** 2 == float(a + b) ** 2 + float(c) ** 2
+    assert fast([a, b, c], [], 2, 0.5, False) == (0, (2,))
+    assert fast([c, b, a], [], 2, 0.5, False) == (0, (1,))
+
+
+def test_a_small_cut_goes_before_an_even_balance_and_the_balance_before_an_early_cut():
+    flops = [1, 1, 1, 1]
+    wide, narrow = 100, 10
+    narrow_late = [Crossing(producer=p, readers=(p + 1,), bytes=b) for p, b in enumerate((wide, wide, narrow))]
+    assert fast(flops, narrow_late, 2, 0.5, False) == (narrow, (3,))
+    assert fast(flops, narrow_late, 2, 0.2, False) == (wide, (2,))
+    alike = [Crossing(producer=p, readers=(p + 1,), bytes=narrow) for p in range(3)]
+    assert fast(flops, alike, 2, 1, False) == (narrow, (2,))
+
+
+def test_a_prefix_with_a_larger_objective_may_end_in_the_more_even_whole():
+    # A chain with these bytes behind each operator. G(4, 2) of Eq. 6 alone prefers a first cut at 1 (cost 2) to one at
+    # 2 (cost 9), but the last cut costs 9 whatever is done, and the first cut at 2 gives four equal layers.
+    behind = (1, 9, 100, 2, 100, 9, 100)
+    crossings = [Crossing(producer=p, readers=(p + 1,), bytes=b) for p, b in enumerate(behind)]
+    assert fast([2] * 8, crossings, 4, 1, False) == (9, (2, 4, 6))
+
+
+def test_what_a_layer_receives_differs_from_what_it_makes():
+    crossings = [Crossing(producer=0, readers=(2,), bytes=6), Crossing(producer=1, readers=(2,), bytes=5)]
+    flops = [1, 1, 1]
+    assert fast(flops, crossings, 3, 0, False) == (6, (1, 2))
+    assert fast(flops, crossings, 3, 0, True) == (11, (1, 2))
+
+
+def test_delta_zero_lets_equal_layers_through_whatever_the_number_of_layers():
+    for num_layers in range(1, 50):
+        assert fast([7] * 2 * num_layers, [], num_layers, 0, False) == (0, tuple(range(2, 2 * num_layers, 2)))
+
+
+def test_delta_is_the_fraction_that_its_digits_say():
+    # The largest of these two layers is exactly 1.1 times the mean; 1 + 0.1 in binary is a little more or less.
+    assert fast([11, 9], [], 2, 0.1, False) == (0, (1,))
+    assert fast([110000001, 89999999], [], 2, 0.1, False) is None
+
+
+def test_the_smallest_delta_in_the_message_works_and_a_smaller_one_does_not(random_instance):
+    rng = random.Random(4)
+    met = 0
+    for _ in range(80):
+        operators = rng.randrange(2, 15)
+        flops, crossings = random_instance(rng, operators, rng.choice((3, 1000, 10**16)))
+        num_layers = rng.randint(2, operators)
+        try:
+            solve(np.array(flops, dtype=np.int64), crossings, num_layers, 0)
+        except LayeringError as error:
+            number = re.search(r"smallest delta that works is ([0-9.]+);", str(error))
+            assert number is not None
+            delta = float(number[1].rstrip("."))
+            assert fast(flops, crossings, num_layers, delta, False) is not None
+            if delta > 2e-6:
+                assert fast(flops, crossings, num_layers, round(delta - 2e-6, 6), False) is None
+            met += 1
+    assert met > 20
+
+
+def test_the_smallest_delta_of_operators_without_flops_is_zero():
+    assert smallest_delta([0, 0, 0], 2) == 0
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "delta", "kind", "words"),
+    [
+        (0, 0.5, OptionError, "at least one layer"),
+        (-3, 0.5, OptionError, "-3"),
+        (4, 0.5, LayeringError, "at most 3 layers"),
+        (2, -0.1, OptionError, "delta = -0.1"),
+        (2, float("nan"), OptionError, "nan"),
+        (2, float("inf"), OptionError, "inf"),
+    ],
+)
+def test_bad_options_are_refused_with_a_remedy(num_layers, delta, kind, words):
+    with pytest.raises(kind, match=words) as caught:
+        solve(np.array([1, 1, 1]), [], num_layers, delta)
+    assert caught.value.remedy
+
+
+def test_more_flops_than_the_exact_arithmetic_holds_are_refused_not_wrapped():
+    with pytest.raises(LayeringError, match="smaller microbatch"):
+        solve(np.array([2**62, 2**62]), [], 2, 0.5)
+
+
+def test_a_graph_is_clustered_into_layers_that_say_what_they_cost(make_graph):
+    graph = make_graph(
+        [("a", 4, 10, (-1,)), ("a", 0, 100, (0,)), ("b", 4, 10, (1,)), ("b", 0, 5, (2,)), ("c", 4, 1, (3, 0))]
+    )
+    found = cluster_operators(graph, 3, delta=0.5)
+    assert found.cuts == (1, 3)  # (1, 4) costs as much and is as even
+    assert found.layer_of_forward == (0, 1, 1, 2, 2)
+    assert [(x.index, x.first, x.last, x.flops, x.cut_bytes) for x in found.layers] == [
+        (0, 0, 0, 4, 40),
+        (1, 1, 2, 4, 40),
+        (2, 3, 4, 4, 0),
+    ]
+    assert (found.objective_bytes, found.flops_limit, found.delta, found.received) == (40, 6, 0.5, False)
+    received = cluster_operators(graph, 3, delta=0.5, received=True)
+    assert received.cuts == (1, 4)
+    assert received.objective_bytes == 60  # layer 2 receives the 20 bytes of op3 and the 40 of op0
+    assert received.received
+
+
+def test_two_thousand_operators_take_well_under_a_second(random_instance):
+    rng = random.Random(5)
+    flops, crossings = random_instance(rng, 2000, 10**13)
+    started = time.perf_counter()
+    assert len(fast(flops, crossings, 16, 0.5, False)[1]) == 15
+    assert time.perf_counter() - started < 1.0  # 0.1 s or less when the machine is free

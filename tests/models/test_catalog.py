@@ -1,0 +1,79 @@
+"""The catalogue by itself: names, entries, the number of microbatches, and no torch until a model is built."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import alpa_explore
+from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.models import GPTConfig, entry, microbatch_size, names
+
+PAPER_ROWS = (
+    *("gpt-350m", "gpt-1.3b", "gpt-2.6b", "gpt-6.7b", "gpt-15b", "gpt-39b"),
+    *("moe-380m", "moe-1.3b", "moe-2.4b", "moe-10b", "moe-27b", "moe-70b"),
+    *("wide-resnet-250m", "wide-resnet-1b", "wide-resnet-2b", "wide-resnet-4b", "wide-resnet-6.8b", "wide-resnet-13b"),
+)
+
+
+def test_every_row_of_the_paper_and_the_tiny_models_are_there():
+    assert names() == (*PAPER_ROWS, "gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")
+
+
+def test_an_entry_says_how_the_paper_ran_the_model():
+    found = entry("gpt-1.3b")
+    assert found.config == GPTConfig(hidden=2048, layers=24, heads=32, vocabulary=51200, sequence=1024)
+    assert (found.family, found.global_batch, found.precision, found.rematerialization) == (
+        "gpt",
+        1024,
+        "float16",
+        True,
+    )
+    assert (found.num_layers, found.num_microbatches, found.gpus) == (6, 128, 4)
+    assert "2201.12023" in found.source
+    assert entry("wide-resnet-13b").precision == "float32"
+    assert entry("wide-resnet-13b").num_layers == 33  # its residual blocks
+    assert entry("mlp-tiny").gpus is None
+
+
+def test_a_note_stands_only_at_the_models_it_is_about():
+    assert "40" in entry("gpt-15b").note
+    assert entry("gpt-39b").note == ""
+
+
+def test_the_number_of_microbatches_of_every_entry_divides_its_batch():
+    for name in names():
+        found = entry(name)
+        assert microbatch_size(found, found.num_microbatches) * found.num_microbatches == found.global_batch
+
+
+def test_the_case_of_a_name_does_not_matter():
+    assert entry("GPT-1.3B") == entry("gpt-1.3b")
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(UnknownNameError, match=r"'gpt-13b'.*Did you mean .*'gpt-1\.3b'"):
+        entry("gpt-13b")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [(0, "from 1 to 1024"), (-4, "B = -4"), (100, "64 or 128"), (3, "2 or 4"), (1500, "nearest B that does: 1024")],
+)
+def test_a_number_of_microbatches_that_does_not_divide_the_batch_is_refused(count, words):
+    with pytest.raises(OptionError, match=words):
+        microbatch_size(entry("gpt-1.3b"), count)
+
+
+def test_names_and_entries_take_no_torch(monkeypatch):
+    monkeypatch.setattr(alpa_explore, "models", alpa_explore.models)  # put back afterwards
+    for module in [m for m in sys.modules if m.startswith("alpa_explore.models")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "torch", None)  # makes `import torch` fail
+    import alpa_explore.models as fresh
+
+    counts = {name: fresh.entry(name).parameter_count for name in fresh.names()}
+    assert counts["gpt-350m"] == 355_788_800
+    with pytest.raises(ImportError):
+        fresh.build("mlp-tiny", 1)

@@ -1,0 +1,26 @@
+"""Specs: notation, legality, local shapes."""
+
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_legal, legal_specs, local_shape, render
+
+
+def test_specs_are_written_the_alpa_way():
+    assert render((0, REPLICATE), 2) == "S0R"
+    assert render((REPLICATE, 0), 2) == "S1R"
+    assert render((1, 1), 3) == "RS01R"
+    assert render((0, PARTIAL), 2) == "S0R+P1"
+    assert render((PARTIAL, PARTIAL), 0) == "·+P01"
+    assert render((), 1) == "R"
+
+
+def test_a_dim_must_divide_evenly():
+    assert is_legal((0, 0), (8, 3), (2, 4))
+    assert not is_legal((0, 0), (4, 3), (2, 4))
+    assert not is_legal((1, REPLICATE), (8, 3), (2, 4))
+    assert not is_legal((2, REPLICATE), (8, 3), (2, 4))
+    assert local_shape((0, 1), (8, 12), (2, 4)) == (4, 3)
+
+
+def test_a_tensor_of_three_dims_has_25_specs_on_two_axes():
+    assert len(legal_specs((8, 8, 8), (2, 2), partial=True)) == 25
+    assert len(legal_specs((8, 8, 8), (2, 2), partial=False)) == 16
+    assert legal_specs((8, 8), (2,), partial=True)[0] == (REPLICATE,)

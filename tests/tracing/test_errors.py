@@ -1,0 +1,117 @@
+"""A model that cannot be captured: the operator, the module, the line, and what to try."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from alpa_explore.errors import CaptureError
+from alpa_explore.tracing.capture import capture
+
+
+class Model(nn.Module):
+    """A linear layer and, inside a submodule, something that may not be traceable."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.act = Act(act)
+
+    def forward(self, x):
+        return self.act(self.layer(x))
+
+
+class Act(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.call = act
+
+    def forward(self, h):
+        return self.call(h)
+
+
+def branch(h):
+    return h.sum() if h.sum() > 0 else -h.sum()
+
+
+def item(h):
+    return h.sum() * h.max().item()
+
+
+def numpy(h):
+    return h.sum() + float(h.detach().numpy().sum())
+
+
+def nonzero(h):
+    return h[h > 0].sum()
+
+
+def shapes(h):
+    return (h @ torch.ones(5, 2)).sum()
+
+
+def gpu(h):
+    return h.cuda().sum()
+
+
+def unknown_name(h):
+    return h.no_such_method()
+
+
+@pytest.mark.parametrize(
+    ("act", "operator", "remedy"),
+    [
+        (branch, "_local_scalar_dense", "torch.where"),
+        (item, "_local_scalar_dense", "torch.where"),
+        (numpy, "numpy", "NumPy"),
+        (nonzero, "nonzero", "torch.where"),
+        (shapes, "matmul", "shapes of the example inputs"),
+        (unknown_name, "no_such_method", "outside capture"),
+        (gpu, "none running", "on the device of the input"),
+    ],
+)
+def test_an_untraceable_model_names_operator_module_line_and_remedy(act, operator, remedy):
+    with pytest.raises(CaptureError) as caught:
+        capture(Model(act), torch.randn(2, 4))
+    assert operator in caught.value.found
+    assert "module act" in caught.value.found
+    assert f"test_errors.py:{act.__code__.co_firstlineno + 1}" in caught.value.found
+    assert remedy in caught.value.remedy
+    assert caught.value.__cause__ is not None
+
+
+def plain(h):
+    return h
+
+
+def detached(h):
+    return h.detach().sum()
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "loss", "what"),
+    [
+        (Model(plain), torch.randn(2, 4), None, "returns no loss"),
+        (Model(plain), torch.randn(2, 4), lambda output: output, "not a single number"),
+        (Model(plain), torch.randn(2, 4), "mse", "no target"),
+        (Model(plain), {"x": torch.randn(2, 4)}, "mse", "no target"),
+        (Model(plain), (torch.randn(2, 4), torch.randn(2, 4)), "msee", "Unknown loss"),
+        (Model(plain), torch.randn(2, 4), 3, "cannot be called"),
+        (Model(detached), torch.randn(2, 4), None, "depends on no parameter"),
+        (Model(plain).requires_grad_(False), torch.randn(2, 4), torch.sum, "nothing to train"),
+        (Model(plain), ([1, 2],), lambda output: output.sum(), "no tensor"),
+        (Model(plain), "tokens", torch.sum, "not a tuple or a dict"),
+        (Model(plain), (torch.randn(2, 4).numpy(),), lambda output: output.sum(), "NumPy"),
+        (Model(plain), torch.randn(2, 4).to_sparse(), lambda output: output.sum(), "not dense"),
+        (nn.LazyLinear(3), torch.randn(2, 4), lambda output: output.sum(), "no shape yet"),
+        (Model(plain), torch.zeros(2, 4, dtype=torch.int64), lambda output: output.sum(), "unlike dtypes"),
+        (Model(torch.sum), (torch.randn(2, 4), torch.randn(2, 4)), None, "cannot be traced"),
+        ("gpt", torch.randn(2, 4), None, "Not a model"),
+    ],
+)  # fmt: skip
+def test_bad_input_gets_a_clear_error(model, inputs, loss, what):
+    with pytest.raises(CaptureError) as caught:
+        capture(model, inputs, loss=loss)
+    assert what in caught.value.what + caught.value.found
+    assert caught.value.remedy

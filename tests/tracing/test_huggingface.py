@@ -1,0 +1,111 @@
+"""Hugging Face models from a config, as they are: captured and equal to autograd."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.evaluate import evaluate, initial_values
+
+transformers = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+pytestmark = pytest.mark.slow
+
+SMALL = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100,
+}  # fmt: skip
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+SPEECH = {
+    "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 4, "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "vocab_size": 100, "num_mel_bins": 8, "max_source_positions": 32,
+    "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1,
+}  # fmt: skip
+VISION = {
+    "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64, "image_size": 32,
+    "patch_size": 8,
+}  # fmt: skip
+
+
+def tokens():
+    ids = torch.randint(1, 100, (2, 16))
+    return {"input_ids": ids, "labels": ids}
+
+
+def images():
+    return {"pixel_values": torch.randn(2, 3, 32, 32), "labels": torch.tensor([0, 1])}
+
+
+def build(name):
+    t = transformers
+    causal = t.AutoModelForCausalLM.from_config
+    makers = {
+        "gpt2": lambda: causal(t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=64)),
+        "llama": lambda: causal(t.LlamaConfig(**GROUPED)),
+        "mixtral": lambda: causal(t.MixtralConfig(**GROUPED, num_local_experts=4)),
+        "qwen3": lambda: causal(t.Qwen3Config(**GROUPED, head_dim=8)),
+        "mamba": lambda: causal(t.MambaConfig(hidden_size=32, num_hidden_layers=2, vocab_size=100, state_size=4)),
+        "bert": lambda: t.BertForMaskedLM(t.BertConfig(**SMALL)),
+        "resnet": lambda: t.ResNetForImageClassification(
+            t.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+        ),
+        "whisper": lambda: t.WhisperForConditionalGeneration(t.WhisperConfig(**SPEECH)),
+        "t5": lambda: t.T5ForConditionalGeneration(
+            t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4, vocab_size=100, decoder_start_token_id=0)
+        ),
+        "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**VISION)),
+    }
+    return makers[name]()
+
+
+INPUTS = {
+    "bert": lambda: {**tokens(), "attention_mask": torch.ones(2, 16, dtype=torch.long)},
+    "resnet": images,
+    "vit": images,
+    "whisper": lambda: {"input_features": torch.randn(2, 8, 64), "labels": torch.randint(1, 100, (2, 16))},
+}
+NAMES = ("gpt2", "llama", "bert", "mixtral", "qwen3", "mamba", "resnet", "whisper", "t5", "vit")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_from_a_config_is_captured_and_equals_autograd(name):
+    torch.manual_seed(0)
+    model, inputs = build(name).train(), INPUTS.get(name, tokens)()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    for parameter in model.parameters():
+        if not torch.isfinite(parameter).all():  # some are left unset until weights are loaded
+            nn.init.normal_(parameter, std=0.05)
+    graph = capture(model, inputs)
+    assert graph.warnings == ()
+    start = initial_values(graph, model, inputs)
+    torch.manual_seed(1)
+    values = evaluate(graph, start)
+    torch.manual_seed(1)
+    with sdpa_kernel(SDPBackend.MATH):
+        loss = model(**inputs).loss
+    loss.backward()
+    torch.testing.assert_close(values[graph.loss], loss.detach())
+    gradients = dict(model.named_parameters())
+    for parameter in graph.parameters:
+        torch.testing.assert_close(
+            values[parameter.gradient], gradients[parameter.name].grad, rtol=1e-4, atol=1e-5, msg=parameter.name
+        )
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "vit"])
+def test_parameters_on_the_meta_device_give_the_same_operators(name):
+    inputs = INPUTS.get(name, tokens)()
+    with torch.device("meta"):
+        model = build(name)
+    assert capture(model, inputs).operators == capture(build(name), inputs).operators
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_mixtral_experts_are_grouped_products_in_16_bits(precision):
+    graph = capture(build("mixtral"), tokens(), precision=precision)
+    products = [o for o in graph.operators if "grouped_mm" in o.kind and o.forward is None]
+    assert len(products) == 2 * 2
+    assert all(o.flops > 0 for o in products)

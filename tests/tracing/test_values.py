@@ -1,0 +1,126 @@
+"""The proof of capture: the graph, run operator by operator, gives autograd's loss and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from alpa_explore import models
+from alpa_explore.graph import Phase
+from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.evaluate import evaluate, initial_values
+from alpa_explore.tracing.losses import divide, scalar_loss
+
+
+def autograd(model, inputs, loss=None):
+    """Loss and gradients by name from torch itself, with the attention that capture traces."""
+    call = divide(inputs, loss)
+    with sdpa_kernel(SDPBackend.MATH):
+        value = scalar_loss(model(*call.arguments, **call.keywords), call.targets, loss)
+    value.backward()
+    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+
+
+def test_a_captured_graph_gives_the_loss_and_every_gradient_of_autograd(case):
+    model, inputs = case.build(), case.inputs()
+    graph = capture(model, inputs, loss=case.loss)
+    values = evaluate(graph, initial_values(graph, model, inputs, case.loss))
+    loss, gradients = autograd(model, inputs, case.loss)
+    torch.testing.assert_close(values[graph.loss], loss)
+    assert {p.name for p in graph.parameters} == set(gradients)
+    for parameter in graph.parameters:
+        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+def test_catalogue_models_give_autograds_loss_and_gradients(name):
+    model, inputs = models.build(name, 2, device="cpu")
+    graph = capture(model, inputs)
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    loss, gradients = autograd(model, inputs)
+    torch.testing.assert_close(values[graph.loss], loss)
+    assert {p.name for p in graph.parameters} == set(gradients)
+    for parameter in graph.parameters:
+        torch.testing.assert_close(
+            values[parameter.gradient], gradients[parameter.name], rtol=1e-4, atol=1e-6, msg=parameter.name
+        )
+
+
+def test_dropout_draws_the_same_numbers_as_the_model(gpt_with_dropout):
+    model, inputs = gpt_with_dropout
+    graph = capture(model, inputs)
+    assert any("dropout" in o.kind for o in graph.operators)
+    start = initial_values(graph, model, inputs)
+    torch.manual_seed(7)
+    values = evaluate(graph, start)
+    torch.manual_seed(7)
+    loss, gradients = autograd(model, inputs)
+    torch.testing.assert_close(values[graph.loss], loss)
+    for parameter in graph.parameters:
+        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name], msg=parameter.name)
+
+
+def test_a_wrong_weight_changes_the_loss_so_that_the_proof_can_fail(gpt):
+    model, inputs = gpt
+    graph = capture(model, inputs)
+    start = initial_values(graph, model, inputs)
+    right = evaluate(graph, start)[graph.loss]
+    start[graph.parameters[3].tensor] = start[graph.parameters[3].tensor] + 0.1
+    assert not torch.equal(evaluate(graph, start)[graph.loss], right)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_sixteen_bit_graphs_hold_no_32_bit_tensors_of_size(gpt, precision):
+    model, inputs = gpt
+    graph = capture(model, inputs, precision=precision)
+    assert graph.precision == precision
+    assert model.head.weight.dtype is torch.float32
+    assert not [t.name for t in graph.tensors if t.dtype == "float32" and t.elements > 1]
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    assert values[graph.loss].item() == pytest.approx(autograd(model, inputs)[0].item(), rel=2e-2)
+
+
+def test_activation_checkpointing_inside_the_model_is_captured():
+    class Checkpointed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            inner = lambda y: torch.tanh(self.layer(torch.tanh(self.layer(y))))  # noqa: E731
+            return torch.utils.checkpoint.checkpoint(inner, self.layer(x), use_reentrant=False).sum()
+
+    model, inputs = Checkpointed(), (torch.randn(2, 4),)
+    graph = capture(model, inputs)
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    _, gradients = autograd(model, inputs)
+    for parameter in graph.parameters:
+        torch.testing.assert_close(values[parameter.gradient], gradients[parameter.name])
+
+
+def test_tensors_written_in_the_code_keep_their_values():
+    class WithTensors(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.table = torch.randn(5000, 1, 4)
+
+        def forward(self, x):
+            return (self.layer(x) * self.table).mean() * torch.tensor([2.0, 3.0]).sum()
+
+    model, inputs = WithTensors(), (torch.randn(2, 4),)
+    graph = capture(model, inputs)
+    assert [t.name for t in graph.tensors if t.kind.value == "constant"] == ["table"]
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    torch.testing.assert_close(values[graph.loss], autograd(model, inputs)[0])
+
+
+def test_optimizer_steps_are_not_run_operator_by_operator(gpt):
+    from alpa_explore.tracing.aten import run_operator
+
+    model, inputs = gpt
+    step = next(o for o in capture(model, inputs).operators if o.phase is Phase.UPDATE and o.kind != "aten.add.Tensor")
+    with pytest.raises(ValueError, match="keeps state"):
+        run_operator(step, {})

@@ -1,0 +1,181 @@
+"""A small plan, a planner that tests can hold and release, and figures that say what they were drawn from."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.panels.figure_panel import FigurePanel
+from alpa_explore_widgets.planner import Planner
+from alpa_explore_widgets.session import Session
+from alpa_explore_widgets.sources import Sources
+from alpa_explore_widgets.state import Settings
+
+from alpa_explore.cluster import Cluster, Submesh
+from alpa_explore.errors import AlpaExploreError, CancelledError
+from alpa_explore.plans.plan import ModelSummary, Plan, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
+from alpa_explore.profiling.progress import Progress
+from alpa_explore.profiling.stage_costs import StageCosts
+
+LATENCIES = (0.010, 0.014)
+"""Seconds of a microbatch of each of the two stages of the small plan."""
+
+
+def make_plan(
+    cluster: Cluster | str = "1x4:v100", *, num_microbatches: int = 8, delta: float = 0.5, num_layers: int | None = None
+) -> Plan:  # fmt: skip
+    """Two equal stages; T = Σt + (B − 1) · t_max."""
+    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    layers, half = num_layers or 4, cluster.devices // 2
+    stages = tuple(
+        PlanStage(
+            index=i, layers=(i * layers // 2, (i + 1) * layers // 2 - 1), submesh=(1, half), logical_mesh=(1, half),
+            devices=tuple(range(i * half, (i + 1) * half)), latency_seconds=LATENCIES[i],
+            microbatch_seconds=LATENCIES[i], iteration_seconds=0.0, weight_bytes=4 * 2.0**30,
+            activation_bytes=2.0**30, workspace_bytes=2.0**30,
+            microbatches_held=min(2 - i, num_microbatches), solution_key="key",
+            operators=(),
+        )
+        for i in range(2)
+    )  # fmt: skip
+    total = sum(LATENCIES) + (num_microbatches - 1) * max(LATENCIES)
+    return Plan(
+        model=ModelSummary(
+            name="gpt-tiny", recipe="gpt-tiny", parameters=10**6, model_flops=10**12, samples=8, tokens=256,
+            precision="float16", optimizer="adam", rematerialization=True, content_key="key", warnings=(),
+        ),
+        cluster=cluster,
+        options=PlanOptions(num_microbatches=num_microbatches, delta=delta, num_layers=layers, solver="auto"),
+        layers=tuple(
+            PlanLayer(
+                index=i, operators=("mm",), operator_flops=(100,), operator_cut_bytes=(10,), flops=100, cut_bytes=10
+            )
+            for i in range(layers)
+        ),
+        stages=stages,
+        predicted=Predicted(
+            iteration_seconds=total, t_max_seconds=max(LATENCIES), sum_latency_seconds=sum(LATENCIES),
+            bubble_fraction=1 - num_microbatches * sum(LATENCIES) / (2 * total),
+            peak_bytes_per_device=max(s.peak_bytes for s in stages),
+        ),
+        t_max_sweep=(),
+        statistics=Statistics(
+            solves=12, distinct_solves=3, cached_solves=1, variables=0, constraints=0, seconds=(("sharding", 0.1),)
+        ),
+        costs=StageCosts(
+            num_layers=layers, submeshes=(Submesh(1, half),), device_memory_bytes=16 * 2**30, candidates={}
+        ),
+    )  # fmt: skip
+
+
+@dataclass
+class HeldPlanner:
+    """Plans when it is let; keeps what it was asked."""
+
+    captures: list[tuple[str, int]] = field(default_factory=list)
+    plans: list[dict[str, Any]] = field(default_factory=list)
+    replans: list[int] = field(default_factory=list)
+    gate: threading.Event = field(default_factory=threading.Event)
+    """Planning goes on while set."""
+    replan_gate: threading.Event = field(default_factory=threading.Event)
+    started: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    error: Exception | None = None
+    """Raised by the next calls."""
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+        self.replan_gate.set()
+
+    def functions(self) -> Planner:
+        return Planner(capture=self.capture, plan=self.plan, replan=self.replan)
+
+    def capture(self, name: str, microbatch: int) -> Any:
+        self.captures.append((name, microbatch))
+        return f"graph of {name}"
+
+    def plan(
+        self, _graph: object, cluster: Cluster, *, progress: Callable[[Progress], None], cancel: threading.Event,
+        **options: Any,
+    ) -> Plan:  # fmt: skip
+        self.plans.append({"cluster": str(cluster), **options})
+        progress(Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0))
+        self.started.release()
+        while not self.gate.wait(0.01):
+            if cancel.is_set():
+                raise CancelledError("Cancelled", found="a test", remedy="None.")
+        progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=1.0))
+        if self.error is not None:
+            raise self.error
+        return make_plan(cluster, **options)
+
+    def replan(self, plan: Plan, *, num_microbatches: int) -> Plan:
+        self.replans.append(num_microbatches)
+        self.started.release()
+        assert self.replan_gate.wait(10), "nobody released the replan"
+        if self.error is not None:
+            raise self.error
+        options = plan.options
+        return make_plan(
+            plan.cluster, num_microbatches=num_microbatches, delta=options.delta, num_layers=options.num_layers
+        )
+
+
+SETTINGS = Settings(
+    model="gpt-tiny", microbatch=8, nodes=1, devices_per_node=4, device="v100", num_microbatches=8, delta=0.5,
+    num_layers=None,
+)  # fmt: skip
+
+
+@pytest.fixture
+def planner() -> HeldPlanner:
+    return HeldPlanner()
+
+
+@pytest.fixture
+def session(planner: HeldPlanner) -> Iterator[Session]:
+    functions = planner.functions()
+    found = Session(SETTINGS, Sources(functions.capture), functions)
+    yield found
+    found.cancel()
+    planner.gate.set()
+    planner.replan_gate.set()
+    assert found.wait(10), "a planner thread is left over"
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
+    """(tab, B, theme) of every figure that was drawn, in order; real figures have tests of their own."""
+    found: list[tuple[str, int, str]] = []
+
+    def draw(self: FigurePanel, plan: Plan, theme: str) -> go.Figure:
+        found.append((self.title, plan.options.num_microbatches, theme))
+        return go.Figure(go.Bar(y=[plan.options.num_microbatches]))
+
+    for panel in FigurePanel.__subclasses__():
+        monkeypatch.setattr(panel, "draw", draw)
+    return found
+
+
+@pytest.fixture
+def explorer(session: Session, drawn: list[tuple[str, int, str]]) -> Explorer:
+    return Explorer(session)
+
+
+@pytest.fixture
+def with_settings() -> Callable[..., Settings]:
+    return lambda **changes: replace(SETTINGS, **changes)
+
+
+@pytest.fixture
+def plan() -> Plan:
+    return make_plan()
+
+
+@pytest.fixture
+def user_error() -> AlpaExploreError:
+    return AlpaExploreError("Layers cannot be that even", found="delta = 0.01", remedy="The smallest that works: 0.12.")

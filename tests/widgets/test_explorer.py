@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.explorer import Explorer
+
+from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError, UnknownNameError
+from alpa_explore.plans.plan import Plan
+
+
+def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list[Any]) -> None:
+    planner.gate.clear()
+    start = time.monotonic()
+    explorer = explore("gpt-tiny", planner=planner.functions())
+    assert time.monotonic() - start < 2
+    assert explorer.plan is None
+    explorer.session.cancel()
+    assert explorer.session.wait(5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"model": "gpt-1.3"}, UnknownNameError),
+        ({"model": "gpt-tiny", "cluster": "1x3:v100"}, ClusterError),
+        ({"model": "gpt-tiny", "cluster": "1x4:v1000"}, UnknownNameError),
+        ({"model": "gpt-tiny", "num_microbatches": -1}, OptionError),
+        ({"model": 42}, OptionError),
+    ],
+)
+def test_input_at_fault_is_an_error_of_the_cell(arguments: dict[str, Any], error: type[AlpaExploreError]) -> None:
+    with pytest.raises(error):
+        explore(**arguments)
+
+
+def test_only_the_tab_that_is_seen_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    assert drawn == [("Layers", 8, "light")]
+    explorer.tabs.selected = 2
+    assert drawn[1:] == [("t_max", 8, "light")]
+    explorer.controls.num_microbatches.value = 32
+    assert explorer.wait(5)
+    assert drawn[2:] == [("t_max", 32, "light")]
+    explorer.tabs.selected = 0
+    assert drawn[3:] == [("Layers", 32, "light")], "a tab that was hidden meanwhile is stale"
+    explorer.tabs.selected = 2
+    assert len(drawn) == 4, "a tab that is up to date is not drawn again"
+
+
+def test_a_change_of_data_reaches_the_figure_that_is_there(explorer: Explorer) -> None:
+    figure = explorer.panels[0].figure
+    explorer.session.plan()
+    assert explorer.wait(5)
+    assert '"y":[8]' in figure.figure_json
+    explorer.controls.num_microbatches.value = 16
+    assert explorer.wait(5)
+    assert explorer.panels[0].figure is figure
+    assert '"y":[16]' in figure.figure_json
+
+
+def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    explorer.bridge.theme = "dark"
+    assert drawn[-1] == ("Layers", 8, "dark")
+
+
+def test_controls_show_what_the_session_says_and_hand_on_what_the_user_does(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    assert explorer.controls.num_layers.value == 4
+    assert explorer.controls.num_microbatches.note == "8 × 8 = 64 samples a step"
+    explorer.controls.devices_per_node.value = "8"
+    explorer.controls.device.value = "h100"
+    explorer.controls.nodes.value = 2
+    explorer.controls.num_layers.value = None
+    settings = explorer.settings
+    assert (settings.nodes, settings.devices_per_node, settings.device, settings.num_layers) == (2, 8, "h100", None)
+    explorer.run.plan.click()
+    assert explorer.wait(5)
+    assert str(explorer.plan.cluster) == "2x8:h100"
+
+
+def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer: Explorer) -> None:
+    explorer.controls.model.value = "gpt-39b"
+    assert explorer.controls.num_microbatches.value == 1024
+    assert explorer.controls.microbatch.value == "1"
+    assert "48 layers" in explorer.controls.model.note
+
+
+def test_what_plan_would_change_is_said_beside_the_button(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    explorer.controls.delta.value = 0.3
+    assert "Out of date" in explorer.run.progress.value
+    assert "δ 0.5 → 0.3" in explorer.run.progress.value
+    assert "alpa-stale" in explorer.summary.widget.value
+    explorer.controls.delta.value = 0.5
+    assert "Out of date" not in explorer.run.progress.value
+
+
+def test_progress_shows_counts_elapsed_and_time_left_and_cancel_works(explorer: Explorer, planner: Any) -> None:
+    planner.gate.clear()
+    explorer.run.plan.click()
+    assert planner.started.acquire(timeout=5)
+    assert "0 of 2" in explorer.run.progress.value
+    assert "elapsed" in explorer.run.progress.value
+    assert not explorer.run.cancel.disabled
+    explorer.run.cancel.click()
+    assert explorer.session.wait(5)
+    assert explorer.run.cancel.disabled
+    assert "Cancelled" in explorer.run.progress.value
+
+
+def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
+    explorer: Explorer, planner: Any, user_error: AlpaExploreError
+) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    planner.error = user_error
+    explorer.run.plan.click()
+    assert explorer.session.wait(5)
+    shown = explorer.messages.widget.value
+    for part in (user_error.what, user_error.found, user_error.remedy, "last plan that worked"):
+        assert part in shown
+    assert explorer.plan is not None
+
+
+def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Explorer, planner: Any) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    planner.started.acquire()
+    planner.replan_gate.clear()
+    explorer.controls.num_microbatches.value = 64
+    assert planner.started.acquire(timeout=5)
+    figure = explorer.panels[0].figure
+    assert figure.busy
+    assert '"y":[8]' in figure.figure_json
+    planner.replan_gate.set()
+    assert explorer.wait(5)
+    assert not figure.busy
+
+
+def test_a_figure_that_fails_says_so_in_its_own_tab_and_leaves_the_others(
+    explorer: Explorer, drawn: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(plan: object, theme: str) -> None:
+        raise KeyError("no such stage")
+
+    monkeypatch.setattr(explorer.panels[0], "draw", fail)
+    explorer.session.plan()
+    assert explorer.wait(5)
+    assert "no such stage" in explorer.panels[0].finding.value
+    explorer.tabs.selected = 1
+    assert drawn == [("Cluster", 8, "light")]
+
+
+def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    html = explorer._repr_mimebundle_()["text/html"]
+    assert html.count("<tr>") == 3, "a head and two stages"
+    assert "explore(&quot;gpt-tiny&quot;" in html
+    assert "num_microbatches=8" in html
+    assert repr(explorer) == "Explorer(gpt-tiny on 1x4:v100, B = 8)"
+
+
+def test_the_saved_table_follows_the_plan_without_building_the_explorer_anew(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import alpa_explore_widgets.explorer as module
+
+    shown: list[dict[str, str]] = []
+
+    class Handle:
+        display_id = "an id"
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool = False) -> Handle | None:
+        shown.append(data)
+        return Handle() if display_id else None
+
+    monkeypatch.setattr(module, "display", display)
+    monkeypatch.setattr(module, "update_display", lambda data, *, raw, display_id: shown.append(data))
+    explorer._ipython_display_()
+    assert len(shown) == 2
+    assert "No plan was ready" in shown[1]["text/html"]
+    explorer.session.plan()
+    assert explorer.wait(5)
+    assert "T" in shown[-1]["text/html"]
+    assert "<table>" in shown[-1]["text/html"]
+    assert len(shown) == 3
+
+
+def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner: Any, drawn: list[Any]) -> None:
+    explorer = explore(plan, planner=planner.functions())
+    assert explorer.plan is plan
+    assert (planner.plans, drawn) == ([], [("Layers", 8, "light")])
+    assert explorer.settings.num_layers == 4
+    explorer.controls.num_microbatches.value = 16
+    assert explorer.wait(5)
+    assert drawn[-1] == ("Layers", 16, "light")
+
+
+def test_a_plan_whose_model_is_not_here_says_so_when_it_is_to_be_planned_anew(plan: Plan, planner: Any) -> None:
+    stranger = replace(plan, model=replace(plan.model, name="theirs", recipe=None))
+    explorer = explore(stranger, planner=planner.functions())
+    explorer.run.plan.click()
+    assert explorer.session.wait(5)
+    assert "not here" in explorer.messages.widget.value
+    assert explorer.plan is stranger

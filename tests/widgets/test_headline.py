@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from alpa_explore_widgets import headline
+from alpa_explore_widgets.saved import as_code, plan_table
+from alpa_explore_widgets.state import Settings
+
+from alpa_explore.plans.plan import Plan
+
+SETTINGS = Settings(
+    model="gpt-tiny", microbatch=8, nodes=1, devices_per_node=4, device="v100", num_microbatches=8, delta=0.5,
+    num_layers=None,
+)  # fmt: skip
+
+
+def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:
+    said = headline.sentence(plan)
+    assert said.startswith("<b>2 stages</b> on 2 and 2 devices")
+    assert "122 ms" in said, "24 ms + 7 × 14 ms"
+    assert headline.sentence(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
+
+
+def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
+    html = headline.tiles(plan)
+    assert html.count('class="alpa-tile"') == 6
+    assert 'title="T = Σt + (B−1)·t_max = 24 ms + 7 × 14 ms"' in html
+    assert "recomputation not counted" in html
+    assert "<b>122 <small>ms</small></b>" in html
+    assert "<small>13.1 % of peak</small>" in html
+    assert "<small>of 16 GiB</small>" in html
+    assert 'style="width:43.8%"' in html, "peak memory, (4 + 2 × 1 + 1) of 16 GiB"
+
+
+def test_names_of_strangers_cannot_act_on_the_page(plan: Plan) -> None:
+    hostile = replace(plan, model=replace(plan.model, name="<img src=x onerror=alert(1)>", precision="<b>"))
+    for html in (headline.sentence(hostile), headline.tiles(hostile), plan_table(hostile, SETTINGS)):
+        assert "<img" not in html
+        assert "in <b>" not in html
+
+
+def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> None:
+    html = headline.stages(plan, "light")
+    assert html.count("<li") == 2
+    assert "layers 0–1" in html
+    assert html.count("background:#") == 2
+
+
+def test_the_code_of_the_settings_is_a_call_that_runs() -> None:
+    code = as_code(SETTINGS)
+    assert eval(code, {"explore": lambda *a, **k: (a, k)}) == (
+        ("gpt-tiny",),
+        {"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5},
+    )
+
+
+def test_a_notebook_saved_before_the_first_plan_says_so() -> None:
+    assert "No plan was ready" in plan_table(None, SETTINGS)

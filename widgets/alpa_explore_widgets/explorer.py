@@ -1,0 +1,163 @@
+"""The explorer: one widget that shows a plan, and what it would be otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ipywidgets as W
+from IPython.display import display, update_display
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.plans.plan import Plan
+from alpa_explore_widgets.fields import PageBridge, TabBar
+from alpa_explore_widgets.panels.cluster import ClusterPanel
+from alpa_explore_widgets.panels.controls import ControlsPanel
+from alpa_explore_widgets.panels.figure_panel import FigurePanel
+from alpa_explore_widgets.panels.layers import LayersPanel
+from alpa_explore_widgets.panels.messages import MessagesPanel
+from alpa_explore_widgets.panels.run import RunPanel
+from alpa_explore_widgets.panels.sharding import ShardingPanel
+from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
+from alpa_explore_widgets.panels.summary import SummaryPanel
+from alpa_explore_widgets.panels.t_max import TMaxPanel
+from alpa_explore_widgets.planner import Planner
+from alpa_explore_widgets.saved import plan_table
+from alpa_explore_widgets.session import Session
+from alpa_explore_widgets.sources import Sources, own_model, planned_model
+from alpa_explore_widgets.state import Settings, State, settings_of
+
+if TYPE_CHECKING:
+    from alpa_explore.graph import TrainingGraph
+
+
+class Explorer(W.VBox):
+    """Controls on the left; summary, tabs and figures on the right. All of it shows its session's state."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.bridge = PageBridge()
+        self.controls, self.run = ControlsPanel(session), RunPanel(session)
+        self.messages, self.summary = MessagesPanel(), SummaryPanel()
+        self.panels: list[FigurePanel] = [
+            LayersPanel(),
+            ClusterPanel(),
+            TMaxPanel(),
+            ShardingPanel(),
+            StageCostsPanel(),
+        ]
+        self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
+        left = W.VBox([self.controls.widget, self.run.widget])
+        left.add_class("alpa-controls")
+        right = W.VBox([self.messages.widget, self.summary.widget, self.tabs, *(p.widget for p in self.panels)])
+        right.add_class("alpa-main")
+        body = W.Box([left, right])
+        body.add_class("alpa-body")
+        super().__init__([self.bridge, body])
+        self.add_class("alpa-explorer")
+        self._saved = None
+        self.tabs.observe(self._tab_chosen, "selected")
+        self.bridge.observe(self._theme_changed, "theme")
+        with session.store.lock:  # planning may be under way already
+            session.store.listen(self._state_changed)
+            self.controls.show(session.store.state)
+            self._show(session.store.state)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan on screen; None before the first."""
+        return self.session.store.state.plan
+
+    @property
+    def settings(self) -> Settings:
+        """What the controls ask for."""
+        return self.session.store.state.settings
+
+    def wait(self, timeout: float | None = None) -> Plan | None:
+        """Block until planning is done, and return the plan (for scripts; in a notebook figures come by themselves)."""
+        self.session.wait(timeout)
+        return self.plan
+
+    def _state_changed(self, old: State, new: State) -> None:
+        if new.settings is not old.settings:
+            self.controls.show(new)
+        self._show(new)
+        if new.plan is not old.plan:
+            self._save(new)
+
+    def _show(self, state: State) -> None:
+        """Bring everything but the controls to `state`; of the figures only the one that can be seen."""
+        self.run.show(state)
+        self.messages.show(state)
+        self.summary.show(state, self.bridge.theme)
+        panel = self.panels[self.tabs.selected]
+        for other in self.panels:  # hidden, not removed: a figure keeps its zoom
+            other.widget.layout.display = "" if other is panel else "none"
+        if state.plan is not None:
+            panel.show(state.plan, self.bridge.theme)
+        panel.figure.busy = state.replanning or (state.planning and state.plan is not None)
+
+    def _tab_chosen(self, _change: dict[str, Any]) -> None:
+        with self.session.store.lock:
+            self._show(self.session.store.state)
+
+    def _theme_changed(self, _change: dict[str, Any]) -> None:
+        with self.session.store.lock:
+            self._show(self.session.store.state)
+
+    def __repr__(self) -> str:
+        # Stored with the notebook as the text of this output: ipywidgets' own repr names every child.
+        s = self.settings
+        return f"Explorer({s.model} on {s.nodes}x{s.devices_per_node}:{s.device}, B = {s.num_microbatches})"
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
+        state = self.session.store.state
+        data = {**data, "text/html": plan_table(state.plan, state.settings)}
+        return (data, *rest) if rest else data
+
+    def _ipython_display_(self, **_options: Any) -> None:
+        """Show the explorer, and below it the table that takes its place once the notebook is saved and closed.
+
+        Two outputs: the table follows the plan without the widget above being built anew, and hides while that lives.
+        """
+        state = self.session.store.state
+        display(super()._repr_mimebundle_(), raw=True)
+        self._saved = display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=True)
+
+    def _save(self, state: State) -> None:
+        if self._saved is not None:
+            html = plan_table(state.plan, state.settings)
+            update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
+
+
+def explore(
+    model: TrainingGraph | Plan | str | Any, *, cluster: Cluster | str = "1x4:v100",
+    num_microbatches: int | None = None, delta: float = 0.5, num_layers: int | None = None, example_inputs: Any = None,
+    planner: Planner | None = None, **capture_options: Any,
+) -> Explorer:  # fmt: skip
+    """Show the plan of `model` on `cluster` and let its settings be moved. Returns at once; planning goes on beside.
+
+    `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
+    of `ax.capture`. A finished Plan is shown as it is, with its own settings. `num_microbatches` is B (the paper's for
+    its own models, else 32); `num_layers` None lets the planner choose. `planner` replaces the planner's functions
+    (tests). Raises UnknownNameError, ClusterError or OptionError for input at fault; what goes wrong while planning is
+    shown in the explorer.
+    """
+    planner = planner or Planner()
+    if isinstance(model, Plan):
+        session = Session(settings_of(model), Sources(planner.capture, planned_model(model), model.cluster), planner)
+        session.start_from(model)
+        return Explorer(session)
+    given = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    own = None if isinstance(model, str) else own_model(model, example_inputs, capture_options)
+    sources = Sources(planner.capture, own, given)
+    name = own.name if own is not None else str(model).lower()
+    microbatch, count = sources.start(name, num_microbatches)
+    settings = Settings(
+        model=name, microbatch=microbatch, nodes=given.nodes, devices_per_node=given.devices_per_node,
+        device=given.device.name, num_microbatches=count, delta=float(delta), num_layers=num_layers,
+    )  # fmt: skip
+    session = Session(settings, sources, planner)
+    session.plan()
+    return Explorer(session)

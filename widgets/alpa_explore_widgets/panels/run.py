@@ -1,0 +1,73 @@
+"""The Plan and Cancel buttons, what the planner is doing, and whether the plan still answers the settings."""
+
+from __future__ import annotations
+
+from html import escape
+
+import ipywidgets as W
+
+from alpa_explore_widgets.session import Session
+from alpa_explore_widgets.state import Settings, State
+
+
+class RunPanel:
+    """Starts and stops planning; shows counts, elapsed time and time left."""
+
+    def __init__(self, session: Session) -> None:
+        self.plan = W.Button(description="Plan", tooltip="Run the planner for the settings above")
+        self.cancel = W.Button(description="Cancel", tooltip="Stop planning and keep the last plan", disabled=True)
+        self.plan.on_click(lambda _: session.plan())
+        self.cancel.on_click(lambda _: session.cancel())
+        buttons = W.HBox([self.plan, self.cancel])
+        buttons.add_class("alpa-buttons")
+        self.progress = W.HTML()
+        self.widget = W.VBox([buttons, self.progress])
+        self.widget.add_class("alpa-run")
+
+    def show(self, state: State) -> None:
+        """Bring buttons and progress to the state."""
+        self.plan.disabled = state.planning and not state.out_of_date
+        self.cancel.disabled = not state.planning or state.cancelling
+        wanted = not state.planning and (state.out_of_date or state.plan is None)
+        (self.plan.add_class if wanted else self.plan.remove_class)("alpa-call")
+        self.progress.value = progress_html(state)
+
+
+def progress_html(state: State) -> str:
+    """The bar with its line while planning; else what is out of date, or how the last run ended."""
+    activity = escape(state.activity)
+    if not state.planning:
+        if state.out_of_date and state.planned is not None:
+            changes = "<br>".join(differences(state.planned, state.settings))
+            activity = f'<div class="alpa-old"><b>Out of date, press Plan</b><br>{changes}</div>'
+        return f'<div class="alpa-progress" role="status">{activity}</div>'
+    progress = state.progress
+    if progress is None or progress.total == 0:
+        return f'<div class="alpa-progress" role="status"><progress aria-label="Planning"></progress>{activity}</div>'
+    left = progress.eta_seconds
+    times = f"{_clock(progress.elapsed_seconds)} elapsed" + ("" if left is None else f", {_clock(left)} left")
+    return (
+        f'<div class="alpa-progress"><progress aria-label="Planning" max="{progress.total}" value="{progress.done}">'
+        f"</progress>{activity}: {progress.done:,} of {progress.total:,}<br>{times}</div>"
+    )
+
+
+_WORDS = {
+    "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
+    "device": "device", "delta": "δ", "num_layers": "layers",
+}  # fmt: skip
+
+
+def differences(planned: Settings, wanted: Settings) -> list[str]:
+    """'δ 0.5 → 0.3' for each setting that waits for Plan (B never does)."""
+    pairs = ((word, getattr(planned, name), getattr(wanted, name)) for name, word in _WORDS.items())
+    return [f"{word} {escape(_spell(old))} → {escape(_spell(new))}" for word, old, new in pairs if old != new]
+
+
+def _spell(value: object) -> str:
+    return "auto" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _clock(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02d} min"

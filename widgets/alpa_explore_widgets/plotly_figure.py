@@ -1,0 +1,65 @@
+"""A plotly figure in a notebook page that holds one copy of plotly.js, however many figures it shows.
+
+plotly's own FigureWidget sends its 5 MB with every figure. Here the page asks once, gets the library gzipped (1.5 MB),
+and a change of the figure is one message and one redraw (`Plotly.react`), whatever changed: no trace is added, moved or
+restyled by hand, so figures stay pure functions of the plan.
+"""
+
+from __future__ import annotations
+
+import gzip
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from alpa_explore.figures.style import CONFIG
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+STATIC = Path(__file__).parent / "static"
+
+
+@cache
+def _library() -> bytes:
+    """plotly.js as the browser asks for it, gzipped."""
+    from plotly.offline import get_plotlyjs
+
+    return gzip.compress(get_plotlyjs().encode(), 5)
+
+
+class PlotlyFigure(anywidget.AnyWidget):
+    """Shows a figure; assign with `draw`."""
+
+    _esm = STATIC / "plotly_figure.js"
+
+    figure_json = traitlets.Unicode("").tag(sync=True)
+    """The figure as plotly's JSON; '' draws nothing."""
+    config = traitlets.Dict(CONFIG).tag(sync=True)
+    """plotly.js configuration."""
+    label = traitlets.Unicode("").tag(sync=True)
+    """Accessible name: what the figure shows, in words."""
+    height = traitlets.Int(480).tag(sync=True)
+    """Pixels."""
+    busy = traitlets.Bool(False).tag(sync=True)
+    """True greys the figure and says 'computing…'."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._answer)
+
+    def draw(self, figure: go.Figure, label: str) -> None:
+        """Show `figure`; `label` says what it shows to those who do not see it."""
+        height = figure.layout.height
+        with self.hold_sync():
+            self.label = label
+            if height:
+                self.height = int(height)
+            self.figure_json = figure.to_json(validate=False) or ""
+
+    def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "plotly please":
+            self.send({"kind": "plotly"}, buffers=[_library()])

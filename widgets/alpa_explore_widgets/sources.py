@@ -1,0 +1,135 @@
+"""Where models and clusters come from: the catalogue and the presets, or what the user gave to `explore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.models import catalog
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.state import Settings
+
+_FAMILIES = {"gpt": "GPT", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
+KEPT_GRAPHS = 3
+"""Captured graphs that stay in memory, so that another delta or cluster does not capture again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnModel:
+    """A model that the user gave: its graph, or how to capture it (done on the planner's thread, not in the cell)."""
+
+    name: str
+    samples: int
+    """In one microbatch."""
+    capture: Callable[[], TrainingGraph]
+
+
+class Sources:
+    """Turns the names in the settings into a graph and a cluster."""
+
+    def __init__(
+        self, capture: Callable[[str, int], TrainingGraph], own: OwnModel | None = None, cluster: Cluster | None = None
+    ) -> None:
+        self.own, self._given, self._capture = own, cluster, capture
+        self._graphs: dict[tuple[str, int], TrainingGraph] = {}
+
+    def graph(self, settings: Settings) -> TrainingGraph:
+        """The captured model; slow the first time (seconds), then at hand."""
+        key = (settings.model, settings.microbatch)
+        if key not in self._graphs:
+            own = self.own is not None and settings.model == self.own.name
+            graph = self.own.capture() if own and self.own else self._capture(*key)
+            self._graphs = dict(list(self._graphs.items())[-(KEPT_GRAPHS - 1) :]) | {key: graph}
+        return self._graphs[key]
+
+    def cluster(self, settings: Settings) -> Cluster:
+        """The cluster; ClusterError where its numbers cannot be."""
+        if self._given is not None and settings.device == self._given.device.name:
+            return replace(self._given, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
+        return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
+
+    def model_choices(self) -> list[list[str]]:
+        """[name, text, group] for the list of models."""
+        own = [[self.own.name, self.own.name, "Your model"]] if self.own else []
+        taken = {self.own.name} if self.own else set()
+        entries = [catalog.entry(name) for name in catalog.names() if name not in taken]
+        return own + [[e.name, e.name, "Small, for trying" if e.gpus is None else _FAMILIES[e.family]] for e in entries]
+
+    def device_choices(self) -> list[list[str]]:
+        """[name, text, group] for the list of devices."""
+        names = [name for name in preset_names() if load_preset(name)[0].name == name]  # aliases stand for the same
+        if self._given is not None and self._given.device.name not in names:
+            names.insert(0, self._given.device.name)
+        return [[name, name, ""] for name in names]
+
+    def microbatches(self, model: str) -> list[int]:
+        """Samples a microbatch of `model` can hold: one value for the user's model, else the divisors of its batch."""
+        if self.own is not None and model == self.own.name:
+            return [self.own.samples]
+        batch = catalog.entry(model).global_batch
+        return [m for m in range(1, batch + 1) if batch % m == 0]
+
+    def describe(self, model: str) -> str:
+        """One line about the model."""
+        if self.own is not None and model == self.own.name:
+            return f"captured with {self.own.samples} samples a microbatch"
+        entry = catalog.entry(model)
+        return entry.description
+
+    def start(self, model: str, num_microbatches: int | None) -> tuple[int, int]:
+        """(samples of a microbatch, B) to begin with: the paper's B unless one is given."""
+        if self.own is not None and model == self.own.name:
+            return self.own.samples, num_microbatches or 32
+        entry = catalog.entry(model)
+        count = num_microbatches or entry.num_microbatches
+        return catalog.microbatch_size(entry, count), count
+
+
+def planned_model(plan: Plan) -> OwnModel | None:
+    """The model of a finished plan: None for one of the catalogue, else one that can be looked at but not captured."""
+    name = plan.model.recipe or plan.model.name
+    if name in catalog.names():
+        return None
+
+    def capture() -> TrainingGraph:
+        raise OptionError(
+            "The model of this plan is not here", found=f"a plan of {name}, without the model itself",
+            remedy="Moving B works. To plan anew, give explore the model or its graph instead of the plan.",
+        )  # fmt: skip
+
+    return OwnModel(name=name, samples=plan.model.samples, capture=capture)
+
+
+def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnModel:
+    """What `explore` was given. OptionError where it is neither a graph nor a module with inputs."""
+    if isinstance(model, TrainingGraph):
+        return OwnModel(name=model.name, samples=model.samples, capture=lambda: model)
+    if not callable(getattr(model, "named_parameters", None)):
+        raise OptionError(
+            "explore takes a catalogue name, a captured graph or an nn.Module",
+            found=f"a {type(model).__name__}",
+            remedy="Give a name such as 'gpt-tiny', the result of ax.capture(…), or a module with example_inputs=…",
+        )
+    if example_inputs is None:
+        raise OptionError(
+            "A module is captured by running it on example inputs", found="no example_inputs",
+            remedy="Give one microbatch, for example explore(model, example_inputs=(tokens, targets)).",
+        )  # fmt: skip
+    name = options.pop("name", None) or type(model).__name__
+
+    def capture() -> TrainingGraph:
+        from alpa_explore.tracing.capture import capture as run  # late: torch
+
+        return run(model, example_inputs, name=name, **options)
+
+    given = example_inputs.values() if isinstance(example_inputs, Mapping) else example_inputs
+    first = next(iter(given), None) if isinstance(given, Iterable) and not hasattr(given, "shape") else given
+    shape = getattr(first, "shape", None) or (1,)
+    return OwnModel(name=name, samples=int(shape[0]), capture=capture)

@@ -1,0 +1,120 @@
+"""What the explorer knows: what is asked for, the last plan that worked, and what is going on. No widgets here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.profiling.progress import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the controls ask for."""
+
+    model: str
+    """A catalogue name, or the name under which a graph was given."""
+    microbatch: int
+    """Samples in one microbatch."""
+    nodes: int
+    devices_per_node: int
+    device: str
+    """A preset, or the name of the device of a cluster that was given."""
+    num_microbatches: int
+    """B."""
+    delta: float
+    num_layers: int | None
+    """None: as many as the planner thinks right for the model."""
+
+    def needs_only_replan(self, other: Settings) -> bool:
+        """True when `other` differs in B alone, so that the costs already known answer it."""
+        return replace(self, num_microbatches=other.num_microbatches) == other
+
+
+def settings_of(plan: Plan) -> Settings:
+    """The settings that `plan` answers."""
+    return Settings(
+        model=plan.model.recipe or plan.model.name, microbatch=plan.model.samples, nodes=plan.cluster.nodes,
+        devices_per_node=plan.cluster.devices_per_node, device=plan.cluster.device.name,
+        num_microbatches=plan.options.num_microbatches, delta=plan.options.delta, num_layers=plan.options.num_layers,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why there is no new plan, for people."""
+
+    what: str
+    found: str
+    remedy: str
+    detail: str = ""
+    """A traceback, when the fault is ours."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class State:
+    """A value; every change makes a new one."""
+
+    settings: Settings
+    plan: Plan | None = None
+    """The last plan that worked."""
+    planned: Settings | None = None
+    """The settings that `plan` answers."""
+    planning: bool = False
+    """A full planner run is under way."""
+    cancelling: bool = False
+    """It was asked to stop and has not stopped yet."""
+    replanning: bool = False
+    """Another B is being evaluated."""
+    activity: str = ""
+    """What the planner does, or what the last run came to, in words."""
+    progress: Progress | None = None
+    """Of the run under way; None before its first report and after its end."""
+    problem: Problem | None = None
+    """Of the last run; None after one that worked."""
+
+    @property
+    def out_of_date(self) -> bool:
+        """True when the plan does not answer the settings and nothing but the Plan button will change that."""
+        return self.planned is not None and not self.planned.needs_only_replan(self.settings)
+
+
+Listener = Callable[[State, State], None]
+"""Called with (old, new) after each change, under the store's lock, on the thread that made it."""
+
+
+class Store:
+    """The one mutable place of an explorer. Widget callbacks and planner threads meet at its lock."""
+
+    def __init__(self, state: State) -> None:
+        self.lock = threading.RLock()
+        self._state = state
+        self._listeners: list[Listener] = []
+
+    @property
+    def state(self) -> State:
+        """The present state."""
+        return self._state
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` after every change from now on."""
+        self._listeners.append(listener)
+
+    def change(self, **changes: Any) -> None:
+        """Replace fields of the state and tell the listeners; no change, no call."""
+        with self.lock:
+            old = self._state
+            if not any(_differs(getattr(old, name), value) for name, value in changes.items()):
+                return
+            self._state = new = replace(old, **changes)
+            for listener in self._listeners:
+                listener(old, new)
+
+
+def _differs(old: object, new: object) -> bool:
+    # A plan is compared by identity: by value it would walk through thousands of stage costs.
+    return old is not new and (type(old) is not type(new) or hasattr(new, "costs") or old != new)

@@ -1,0 +1,109 @@
+// Draws the figure that Python sends, with one copy of plotly.js for the whole page.
+//
+// The first figure of a page asks its kernel for the library (a gzipped custom message); all others wait for the same
+// promise. A change of the figure is one message and one Plotly.react, whatever changed in it.
+
+const LIBRARY = Symbol.for("alpa_explore.plotly");
+const PATIENCE_MS = 60_000;
+
+function plotly(model) {
+  globalThis[LIBRARY] ??= fetchPlotly(model).catch((error) => {
+    delete globalThis[LIBRARY]; // a kernel that died while it was asked must not spoil the page: the next one is asked
+    throw error;
+  });
+  return globalThis[LIBRARY];
+}
+
+function fetchPlotly(model) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error("the kernel did not send plotly.js")), PATIENCE_MS);
+    const receive = async (content, buffers) => {
+      if (content?.kind !== "plotly") return;
+      model.off("msg:custom", receive);
+      clearTimeout(timer);
+      try {
+        const packed = new Blob([buffers[0]]).stream().pipeThrough(new DecompressionStream("gzip"));
+        const source = await new Response(packed).text();
+        // A function of its own: the library meets neither a page's AMD loader nor another version of itself.
+        const parts = ["const module = {exports: {}}, window = globalThis;\n", source, "\nexport default module.exports;"];
+        const url = URL.createObjectURL(new Blob(parts, { type: "text/javascript" }));
+        resolve((await import(/* webpackIgnore: true */ url)).default);
+        URL.revokeObjectURL(url);
+      } catch (error) {
+        reject(error);
+      }
+    };
+    model.on("msg:custom", receive);
+    model.send({ kind: "plotly please" });
+  });
+}
+
+async function render({ model, el }) {
+  el.classList.add("alpa-figure");
+  const graph = document.createElement("div");
+  graph.className = "alpa-figure-graph";
+  el.append(graph);
+
+  let Plotly = null;
+  let due = true; // a change that is not on screen yet
+  let frame = 0;
+
+  const draw = () => {
+    frame = 0;
+    const text = model.get("figure_json");
+    if (!Plotly || !text || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
+    if (!due) return Plotly.Plots.resize(graph);
+    due = false;
+    const { data, layout } = JSON.parse(text);
+    Plotly.react(graph, data, { ...layout, autosize: true }, model.get("config"));
+  };
+  const soon = () => (frame ||= requestAnimationFrame(draw));
+
+  const name = () => {
+    graph.setAttribute("role", "figure");
+    graph.setAttribute("aria-label", model.get("label"));
+  };
+  const height = () => (graph.style.height = `${model.get("height")}px`);
+  const busy = () => {
+    el.classList.toggle("alpa-busy", model.get("busy"));
+    el.setAttribute("aria-busy", String(model.get("busy")));
+  };
+  const changed = () => {
+    el.classList.toggle("alpa-figure-waiting", !model.get("figure_json"));
+    due = true;
+    soon();
+  };
+  model.on("change:figure_json", changed);
+  model.on("change:label", name);
+  model.on("change:height", height);
+  model.on("change:busy", busy);
+  const watcher = new ResizeObserver(soon);
+  watcher.observe(graph);
+  name();
+  height();
+  busy();
+  changed();
+
+  plotly(model).then(
+    (library) => {
+      Plotly = library;
+      soon();
+    },
+    (error) => {
+      el.classList.add("alpa-figure-failed");
+      el.textContent = `This figure cannot be drawn: ${error.message}. Run the cell again.`;
+    },
+  );
+
+  return () => {
+    model.off("change:figure_json", changed);
+    model.off("change:label", name);
+    model.off("change:height", height);
+    model.off("change:busy", busy);
+    watcher.disconnect();
+    cancelAnimationFrame(frame);
+    if (Plotly) Plotly.purge(graph);
+  };
+}
+
+export default { render };

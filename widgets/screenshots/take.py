@@ -1,0 +1,94 @@
+"""Pictures of the explorer, made again whenever it changes (`make screenshots`).
+
+Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
+writes every tab, light and dark, to look at each one. The plan comes from the cache where it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
+from tests.browser.harness.guard import Guard
+from tests.browser.harness.page import LabPage
+from tests.browser.harness.server import LabServer
+
+SIZE = {"width": 1400, "height": 900}
+PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
+CELLS = {
+    "gpt-1.3b": 'explore("gpt-1.3b", cluster="1x4:v100", num_microbatches=128, num_layers=6)',
+    "gpt-tiny": 'explore("gpt-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=4)',
+}
+TABS = ("Layers", "Cluster", "t_max", "Sharding", "Costs")
+PLAN_SECONDS = 600.0
+_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+_CLEAR = """async () => {
+  const { commands, shell } = window.jupyterapp;
+  shell.collapseLeft();
+  shell.collapseRight();
+  await commands.execute('statusbar:toggle');
+}"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the pictures; returns an exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=CELLS, default="gpt-1.3b")
+    parser.add_argument("--tab", choices=TABS, default="Layers", help="the tab on the README's picture")
+    parser.add_argument("--out", type=Path, default=PICTURE)
+    parser.add_argument("--all", type=Path, metavar="FOLDER", help="every tab, light and dark, instead")
+    options = parser.parse_args(arguments)
+    executable = find_chromium()
+    if executable is None:
+        print(f"Chromium was not found: {HOW_TO_INSTALL}", file=sys.stderr)
+        return 1
+    with (
+        tempfile.TemporaryDirectory() as home,
+        LabServer(Path(home)) as server,
+        sync_playwright() as playwright,
+        launch(playwright, executable) as browser,
+    ):
+        context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
+        guard = Guard(context)
+        lab = LabPage(context.new_page(), server, guard)
+        lab.open(
+            server.write_notebook(
+                "explorer.ipynb", f"from alpa_explore_widgets import explore\n\n{CELLS[options.model]}"
+            )
+        )
+        lab.page.evaluate(_CLEAR)
+        lab.run_all()
+        lab.page.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+        if options.all is None:
+            _shoot(lab, options.tab, options.out)
+        else:
+            for theme in ("Light", "Dark"):
+                lab.page.evaluate(_THEME, f"JupyterLab {theme}")
+                for tab in TABS:
+                    _shoot(lab, tab, options.all / f"{tab}_{theme}.png".lower())
+        lab.shut_down()
+        guard.check()
+    return 0
+
+
+def _shoot(lab: LabPage, tab: str, path: Path) -> None:
+    page: Page = lab.page
+    page.get_by_role("tab", name=tab, exact=True).click()
+    figures = page.locator(".alpa-figure-graph:visible")
+    lab.wait_until(lambda: figures.count() == 1, "one figure is shown")
+    lab.wait_until(lambda: figures.first.evaluate("(g) => Boolean(g._fullLayout && g.calcdata)"), "it is drawn", 60)
+    page.locator(".alpa-explorer").evaluate("(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })")
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(700)  # fades and the figure's own resize
+    path.parent.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=path)
+    print(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
