@@ -59,7 +59,8 @@ def plan(
         executor = stack.enter_context(Executor(scheduler))
         profile = profile_stages(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None, progress=progress, cancel=cancel,
+            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None, progress=progress,
+            cancel=cancel,
         )  # fmt: skip
     with clock("pipeline"):
         pipeline = pipeline_dp(

@@ -39,9 +39,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.fixture(autouse=True, scope="session")
 def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes what the user's own runs have cached."""
+    """The user's own cache is neither read nor written; the tiers of one run share what they solve (tiers.py)."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        folder = os.environ.get("ALPA_EXPLORE_TEST_CACHE") or str(tmp_path_factory.mktemp("cache"))
+        patch.setenv("ALPA_EXPLORE_CACHE", folder)
         yield
 
 

@@ -32,7 +32,9 @@ def tiny_cluster(memory_bytes=16 * 2**30, devices=4):
 
 def tiny_plan(name="gpt-tiny", cluster=None, b=4, layers=4, **options):
     options.setdefault("delta", 1.0)
-    return ax.plan(name, cluster or tiny_cluster(), num_microbatches=b, num_layers=layers, scheduler="serial", **options)
+    return ax.plan(
+        name, cluster or tiny_cluster(), num_microbatches=b, num_layers=layers, scheduler="serial", **options
+    )
 
 
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])

@@ -76,8 +76,8 @@ TIERS = (
 )
 
 
-def run(tier: Tier, *, no_skips: bool) -> Outcome:
-    """Run one tier; pytest writes to the terminal as always."""
+def run(tier: Tier, *, no_skips: bool, cache: str) -> Outcome:
+    """Run one tier; pytest writes to the terminal as always. `cache`: where tiers share solved problems."""
     if missing := tier.missing():
         return Outcome(tier=tier.name, missing=missing)
     print(f"\n== {tier.name} tier", flush=True)
@@ -87,7 +87,8 @@ def run(tier: Tier, *, no_skips: bool) -> Outcome:
         command += ["-n", str(os.cpu_count() or 1)] if tier.parallel else []
         command += ["--no-skips"] if no_skips else []
         start = time.perf_counter()
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+        environment = os.environ | {"ALPA_EXPLORE_TEST_CACHE": cache}
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         seconds = time.perf_counter() - start
         counts = dict.fromkeys(("tests", "failures", "errors", "skipped"), 0)
         if report.exists():
@@ -111,7 +112,8 @@ def main() -> int:
         parser.error(f"no such tier: {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     chosen = [tier for tier in TIERS if not options.tiers or tier.name in options.tiers]
 
-    outcomes = [run(tier, no_skips=options.no_skips) for tier in chosen]
+    with tempfile.TemporaryDirectory() as cache:
+        outcomes = [run(tier, no_skips=options.no_skips, cache=cache) for tier in chosen]
     print("\n== summary")
     for outcome in outcomes:
         print(outcome.line())

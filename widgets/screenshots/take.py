@@ -1,18 +1,21 @@
 """Pictures of the explorer, made again whenever it changes (`make screenshots`).
 
 Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
-writes every tab, light and dark, to look at each one. The plan comes from the cache where it is there.
+writes every tab, light and dark, to look at each one. The planner uses the user's own cache; with `--plan FILE` it does
+not run at all.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+from alpa_explore.profiling.cache import default_folder
 from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
 from tests.browser.harness.guard import Guard
 from tests.browser.harness.page import LabPage
@@ -20,12 +23,9 @@ from tests.browser.harness.server import LabServer
 
 SIZE = {"width": 1400, "height": 900}
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
-CELLS = {
-    "gpt-1.3b": 'explore("gpt-1.3b", cluster="1x4:v100", num_microbatches=128, num_layers=6)',
-    "gpt-tiny": 'explore("gpt-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=4)',
-}
+CELL = 'explore("gpt-1.3b", cluster="1x4:v100", num_microbatches=128, num_layers=6)'
 TABS = ("Layers", "Cluster", "t_max", "Sharding", "Costs")
-PLAN_SECONDS = 600.0
+PLAN_SECONDS = 1200.0
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 _CLEAR = """async () => {
   const { commands, shell } = window.jupyterapp;
@@ -38,11 +38,17 @@ _CLEAR = """async () => {
 def main(arguments: list[str] | None = None) -> int:
     """Make the pictures; returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=CELLS, default="gpt-1.3b")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--cell", default=CELL, help="the call that is shown")
+    what.add_argument("--plan", type=Path, metavar="FILE", help="a plan file to show instead")
     parser.add_argument("--tab", choices=TABS, default="Layers", help="the tab on the README's picture")
     parser.add_argument("--out", type=Path, default=PICTURE)
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every tab, light and dark, instead")
     options = parser.parse_args(arguments)
+    cell = options.cell
+    if options.plan is not None:
+        cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
+    os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server has a home of its own
     executable = find_chromium()
     if executable is None:
         print(f"Chromium was not found: {HOW_TO_INSTALL}", file=sys.stderr)
@@ -56,14 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
         context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
         guard = Guard(context)
         lab = LabPage(context.new_page(), server, guard)
-        lab.open(
-            server.write_notebook(
-                "explorer.ipynb", f"from alpa_explore_widgets import explore\n\n{CELLS[options.model]}"
-            )
-        )
+        lab.open(server.write_notebook("explorer.ipynb", f"from alpa_explore_widgets import explore\n{cell}"))
         lab.page.evaluate(_CLEAR)
         lab.run_all()
-        lab.page.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
+        lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
         if options.all is None:
             _shoot(lab, options.tab, options.out)
         else:
