@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from alpa_explore.intra_op.elimination_order import EliminationOrder, elimination_order
+from alpa_explore.intra_op.elimination_order import EliminationOrder, cheap_order, elimination_order
 from alpa_explore.intra_op.factor_graph import FactorGraph, back_substitute
 from alpa_explore.intra_op.problem import ShardingProblem
 
@@ -47,6 +47,11 @@ class Limits:
 def order_of(problem: ShardingProblem) -> EliminationOrder:
     """The order in which `eliminate` would take the nodes of `problem`, and its cost."""
     return elimination_order([len(vector) for vector in problem.node_costs], problem.edges)
+
+
+def cheap_order_of(problem: ShardingProblem) -> EliminationOrder | None:
+    """An order that costs next to nothing; None when there is no obvious one (`order_of` searches for one)."""
+    return cheap_order([len(vector) for vector in problem.node_costs], problem.edges)
 
 
 def eliminate(problem: ShardingProblem, order: EliminationOrder) -> tuple[int, ...]:

@@ -22,8 +22,8 @@ from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op.descend import is_legal
-from alpa_explore.intra_op.elimination import Limits, eliminate, order_of
-from alpa_explore.intra_op.elimination_order import CHEAP_JOINS, HOPELESS_JOINS, EliminationOrder
+from alpa_explore.intra_op.elimination import Limits, cheap_order_of, eliminate, order_of
+from alpa_explore.intra_op.elimination_order import HOPELESS_JOINS, EliminationOrder
 from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.factor_graph import Contradiction
 from alpa_explore.intra_op.highs_direct import solve_highs_direct
@@ -126,7 +126,7 @@ def _reduced(problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, d
         if not eliminating:
             assert ilp is not None
             answer = _answer_of(ilp(part, time_limit_seconds=_remaining(deadline)))
-        elif (order := order_of(part)).joined_entries <= CHEAP_JOINS:
+        elif (order := cheap_order_of(part)) is not None:
             answer = _eliminated(part, order)
         else:
             answer = _wide(part, ilp, deadline)

@@ -129,7 +129,8 @@ def profile_stages(
             candidates={key: tuple(found) for key, found in candidates.items()},
         ),
         choices=choices, problem_of=problem_of,
-        solves=sum(f.solves for f in frontiers), distinct_solves=len(tasks) + len(tight), cached_solves=cached + cached_lean,
+        solves=sum(f.solves for f in frontiers), distinct_solves=len(tasks) + len(tight),
+        cached_solves=cached + cached_lean,
         variables=sum(f.variables for f in found.values()), constraints=sum(f.constraints for f in found.values()),
         warnings=("A solve stopped at its time limit: its stage may have a better choice.",)
         if not all(f.optimal for f in frontiers) else (),

@@ -120,7 +120,6 @@ def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "elimination"])
 def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.solve.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination_order.DEAR_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BROADCAST_ENTRIES", 4)
@@ -130,7 +129,7 @@ def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatc
 
 
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.solve.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.Limits.allow", lambda self, order: False)
     problem = clique(nodes=9, strategies=6)
     assert solve(problem).variables > 0, "a clique is too much for the dual bound"
