@@ -107,17 +107,27 @@ class _Messages:
         return found
 
     def sweep(self, *, forward: bool) -> tuple[int, ...]:
-        """Each node collects what its edges can give and hands it on ahead; returns the strategies they point to."""
+        """Each node collects what its edges can give and hands it on ahead; returns the strategies they point to.
+
+        A node points to its best strategy given those of the nodes before it and what the edges ahead report.
+        """
         pointed = [0] * len(self.costs)
         order = range(len(self.costs)) if forward else range(len(self.costs) - 1, -1, -1)
         for v in order:
             here = self.costs[v].copy()
+            given = self.costs[v].copy()
             for e in self.around[v]:
-                first = self.edges[e][0] == v
+                a, b = self.edges[e]
+                first = a == v
                 message = self.into_a[e] if first else self.into_b[e]
                 message += self._left(e).min(axis=1 if first else 0)
                 here += message
-            pointed[v] = int(here.argmin())
+                other = b if first else a
+                if (other < v) == forward:
+                    given += self.matrices[e][:, pointed[other]] if first else self.matrices[e][pointed[other]]
+                else:
+                    given += message
+            pointed[v] = int(given.argmin())
             ahead = self.later[v] if forward else self.earlier[v]
             share = here / max(len(self.later[v]), len(self.earlier[v]), 1)
             for e in ahead:

@@ -116,7 +116,7 @@ def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("cancel.ipynb", SLOW_SECOND_PLAN))
     lab.run_all()
     explorer = first_explorer(lab)
-    figure = seen_figure(lab, explorer)
+    drawn = seen_figure(lab, explorer)["data"]
     slider(explorer, "FLOP tolerance").press("ArrowRight")
     explorer.get_by_role("button", name="Plan").press("Enter")
     explorer.get_by_text("left").wait_for()
@@ -126,7 +126,7 @@ def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
     explorer.get_by_role("button", name="Cancel").press("Enter")
 
     explorer.get_by_text("Out of date").wait_for()
-    assert seen_figure(lab, explorer) == figure
+    assert seen_figure(lab, explorer)["data"] == drawn
     assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "false"
 
 
@@ -134,7 +134,7 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     lab.open(lab.server.write_notebook("error.ipynb", SMALL))
     lab.run_all()
     explorer = first_explorer(lab)
-    figure = seen_figure(lab, explorer)
+    drawn = seen_figure(lab, explorer)["data"]
     box = explorer.get_by_role("spinbutton", name="Layers")
     box.fill("1000")
     box.press("Tab")
@@ -142,7 +142,7 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     alert = explorer.get_by_role("alert")
     alert.wait_for(timeout=1000 * PLAN_SECONDS)
     assert "last plan that worked" in alert.inner_text()
-    assert seen_figure(lab, explorer) == figure
+    assert seen_figure(lab, explorer)["data"] == drawn
 
 
 def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPage) -> None:

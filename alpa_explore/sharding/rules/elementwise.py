@@ -23,16 +23,17 @@ def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 
 
 def bilinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """x · y: linear in each operand while the other is whole; x / y in x alone."""
+    """x · y and x / y: linear in x while y is whole.
+
+    The sum passes only where y is a number or a single element: it would be legal for any whole y, but a pending sum
+    that waits beside a large factor saves nothing that the operators before and after do not, and doubles the
+    choices.
+    """
     splits = elementwise(inputs, outputs)
-    if not is_floating(outputs[0]):
+    if not inputs or not is_floating(outputs[0]) or not is_floating(inputs[0]) or not _first_is_tensor(operator):
         return splits
-    places = (0,) if "div" in operator.kind else range(len(inputs))
-    distinct = len(set(operator.inputs)) == len(operator.inputs)  # x · x is not linear in x
-    # In 1 / x the only tensor is the divisor.
-    if not distinct or ("div" in operator.kind and not _first_is_tensor(operator)):
-        return splits
-    return (*splits, *(s for i in places for s in pending_sum(inputs, outputs, (i,)) if is_floating(inputs[i])))
+    scaled = len(inputs) == 1 or (inputs[1].elements == 1 and operator.inputs[0] != operator.inputs[1])
+    return (*splits, *(pending_sum(inputs, outputs, (0,)) if scaled else ()))
 
 
 def _adds_a_number(operator: Operator) -> bool:
