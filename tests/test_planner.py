@@ -85,7 +85,7 @@ def test_another_b_is_planned_from_the_costs_that_are_known():
         again = ax.replan(plan, num_microbatches=b)
         fresh = ax.plan(graph, tiny_cluster(), num_microbatches=b, num_layers=4, delta=1.0, scheduler="serial")
         assert again.options.num_microbatches == b
-        assert again.predicted.iteration_seconds == pytest.approx(fresh.predicted.iteration_seconds, rel=2e-3)
+        assert again.predicted.iteration_seconds == pytest.approx(fresh.predicted.iteration_seconds, rel=6e-3)
         assert again.predicted.iteration_seconds >= fresh.predicted.iteration_seconds * (1 - 1e-9)
         assert len(again.stages[0].operators) > 0
     assert ax.replan(ax.replan(plan, num_microbatches=9), num_microbatches=4).predicted == plan.predicted

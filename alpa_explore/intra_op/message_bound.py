@@ -39,11 +39,12 @@ class Pruned:
     best: tuple[int, ...] | None
     bound: float
     closed: bool
-    """True when `best` is proven optimal."""
+    """True when `best` is proven optimal, or within the gap that was asked for."""
 
 
-def prune_by_bound(problem: ShardingProblem) -> Pruned:
-    """Messages until the bound no longer grows, then the slack test on every strategy."""
+def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
+    """Messages until the bound no longer grows or is within `gap` of the best choice; then the slack test."""
+    enough = max(CLOSED, gap)
     best = descend(problem)
     everything = tuple(np.arange(len(c)) for c in problem.node_costs)
     if not is_legal(problem, best):
@@ -62,12 +63,12 @@ def prune_by_bound(problem: ShardingProblem) -> Pruned:
         grown = state.bound()
         idle = idle + 1 if grown - bound < 0.01 * (known - grown) else 0
         bound = max(bound, grown)
-        if known - bound <= CLOSED * known or idle >= PATIENCE:
+        if known - bound <= enough * known or idle >= PATIENCE:
             break
     limit = known * (1 + MARGIN)
     bound, slack = state.slacks()
     kept = tuple(np.flatnonzero(bound + s <= limit) for s in slack)
-    return Pruned(kept=kept, best=best, bound=bound, closed=known - bound <= CLOSED * known)
+    return Pruned(kept=kept, best=best, bound=bound, closed=known - bound <= enough * known)
 
 
 def restricted(problem: ShardingProblem, kept: tuple[Ints, ...]) -> ShardingProblem:

@@ -10,6 +10,7 @@ class Status(enum.Enum):
     """Outcome of a solve; the value is the advice shown to the user."""
 
     OPTIMAL = "Proven optimal."
+    WITHIN_GAP = "Proven to be within the gap that was asked for. Ask for a gap of 0 to have the optimum."
     TIME_LIMIT = (
         "The time limit was reached: this is the best choice so far. Try a longer time limit or the 'auto' solver."
     )

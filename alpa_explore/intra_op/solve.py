@@ -61,8 +61,10 @@ class _Answer:
         )  # fmt: skip
 
 
-def solve(problem: ShardingProblem, solver: str = "auto", time_limit_seconds: float | None = None) -> ShardingSolution:
-    """A least-cost choice for `problem`.
+def solve(
+    problem: ShardingProblem, solver: str = "auto", time_limit_seconds: float | None = None, gap: float = 0.0
+) -> ShardingSolution:
+    """A least-cost choice for `problem`. With a `gap`, "auto" may stop at one proven to be within that share of it.
 
     Raises OptionError for an unknown solver or a time limit that is not positive, SolverError for a damaged problem or
     when no choice at all was found. An infeasible problem is an answer: Status.INFEASIBLE; `conflicting_nodes` says
@@ -79,10 +81,10 @@ def solve(problem: ShardingProblem, solver: str = "auto", time_limit_seconds: fl
     try:
         if any(not costs.size for costs in problem.node_costs):
             raise Contradiction(0)
-        answer = _RUNNERS[solver](problem, deadline)
+        answer = _RUNNERS[solver](problem, deadline, gap)
     except Contradiction:
         return infeasible(solver=solver, started=started)
-    return _verified(problem, solver, answer, started)
+    return _verified(problem, solver, answer, started, gap)
 
 
 def check_solver(solver: str) -> None:
@@ -91,23 +93,23 @@ def check_solver(solver: str) -> None:
         raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(solver, SOLVERS))
 
 
-def _auto(problem: ShardingProblem, deadline: float) -> _Answer:
-    return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline)
+def _auto(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
+    return _reduced(problem, eliminating=True, ilp=solve_highs_direct, deadline=deadline, gap=gap)
 
 
-def _elimination(problem: ShardingProblem, deadline: float) -> _Answer:
+def _elimination(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
     return _reduced(problem, eliminating=True, ilp=None, deadline=deadline)
 
 
-def _ilp(problem: ShardingProblem, deadline: float) -> _Answer:
+def _ilp(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:
     return _reduced(problem, eliminating=False, ilp=solve_enumerated, deadline=deadline)
 
 
-def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float], _Answer]:
-    return lambda problem, deadline: _answer_of(ilp(problem, time_limit_seconds=_remaining(deadline)))
+def _plain(ilp: _Ilp) -> Callable[[ShardingProblem, float, float], _Answer]:
+    return lambda problem, deadline, gap: _answer_of(ilp(problem, time_limit_seconds=_remaining(deadline)))
 
 
-_RUNNERS: dict[str, Callable[[ShardingProblem, float], _Answer]] = {
+_RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
     "auto": _auto,
     "elimination": _elimination,
     "ilp": _ilp,
@@ -117,7 +119,9 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float], _Answer]] = {
 }
 
 
-def _reduced(problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float) -> _Answer:
+def _reduced(
+    problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float, gap: float = 0.0
+) -> _Answer:
     """Simplify, solve each connected part of what is left, and go back."""
     # Dominance costs more than it saves where the plain reductions already leave a narrow core.
     quick = simplify(problem, dominance=not eliminating)
@@ -129,19 +133,21 @@ def _reduced(problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, d
         elif (order := cheap_order_of(part)) is not None:
             answer = _eliminated(part, order)
         else:
-            answer = _wide(part, ilp, deadline)
+            answer = _wide(part, ilp, deadline, gap)
         total = total.with_part(nodes, answer)
     return replace(total, choices=quick.restore(total.choices))
 
 
-def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, rounds: int = 3) -> _Answer:
+def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = 3) -> _Answer:
     """A wide part: a dual bound proves the answer or prunes it; then eliminate within the limits, else the ILP.
 
     What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.
     """
-    pruned = prune_by_bound(problem)
+    pruned = prune_by_bound(problem, gap)
     if pruned.best is not None and pruned.closed:
-        return _Answer(choices=pruned.best, bound=problem.evaluate(pruned.best), finished=True)
+        proven = gap == 0.0
+        bound = problem.evaluate(pruned.best) if proven else pruned.bound
+        return _Answer(choices=pruned.best, bound=bound, finished=proven)
     reduced = simplify(restricted(problem, pruned.kept), dominance=True)
     total = _Answer(choices=(0,) * len(reduced.nodes), bound=reduced.constant, finished=True)
     for nodes, part in components(reduced.core):
@@ -149,7 +155,7 @@ def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, rounds: i
         if Limits().within(remaining).allow(order):
             answer = _eliminated(part, order)
         elif rounds > 1 and part.variables < 0.7 * problem.variables:
-            answer = _wide(part, ilp, deadline, rounds - 1)
+            answer = _wide(part, ilp, deadline, gap, rounds - 1)
         elif ilp is not None:
             answer = _answer_of(ilp(part, time_limit_seconds=remaining))
         else:
@@ -204,7 +210,7 @@ def _check(problem: ShardingProblem) -> None:
             raise SolverError("Damaged sharding problem", found=f"a cost of edge {e} is no number", remedy=remedy)
 
 
-def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: float) -> ShardingSolution:
+def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: float, gap: float) -> ShardingSolution:
     """Price the choices anew; raise SolverError when they are illegal or differ from what was proven."""
     objective = problem.evaluate(answer.choices)
     short = answer.finished and abs(objective - answer.bound) > TRUST * max(abs(objective), abs(answer.bound))
@@ -214,8 +220,12 @@ def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: f
             found=f"{answer.bound!r} was claimed, the costs add up to {objective!r}",
             remedy="Please report this problem; another solver may serve meanwhile.",
         )
+    if answer.finished:
+        status = Status.OPTIMAL
+    else:
+        status = Status.WITHIN_GAP if objective - answer.bound <= gap * objective else Status.TIME_LIMIT
     return ShardingSolution(
         choices=answer.choices, objective=objective, bound=objective if answer.finished else answer.bound,
-        status=Status.OPTIMAL if answer.finished else Status.TIME_LIMIT, solver=solver,
+        status=status, solver=solver,
         seconds=time.perf_counter() - started, variables=answer.variables, constraints=answer.constraints,
     )  # fmt: skip

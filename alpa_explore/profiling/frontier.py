@@ -18,13 +18,15 @@ from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
 
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
-TOLERANCE = 1e-3
-"""A corner of the envelope that is lower than its neighbours by less than this share is not worth its solves."""
+TOLERANCE = 2.5e-3
+"""For other B than the one asked for: how far from the optimum a solve may stop, and by how much a corner of the
+envelope must be lower than its neighbours to be worth its solves."""
 TIE_SECONDS = 1e-10
 """What a whole device of memory costs when memory is not short: decides between equally fast choices, and nothing
 else."""
 
-Solve = Callable[[ShardingProblem], ShardingSolution]
+Solve = Callable[[ShardingProblem, float], ShardingSolution]
+"""(problem, gap) -> solution"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,9 @@ class _Explorer:
         self.solves = 0
         self.optimal = True
 
-    def at(self, inverse_b: float, price: float) -> Point | None:
-        solution = self.solve(self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held))
+    def at(self, inverse_b: float, price: float, gap: float = 0.0) -> Point | None:
+        problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
+        solution = self.solve(problem, gap)
         self.solves += 1
         self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
@@ -83,7 +86,7 @@ class _Explorer:
 
 
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
-    """The fastest choice at `inverse_b`, and choices within TOLERANCE of the fastest for every B from 1 to a million.
+    """The fastest choice at `inverse_b`, and choices within 2 × TOLERANCE of the fastest for every B to a million.
 
     No points when no choice exists.
     """
@@ -101,14 +104,14 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
         corner = (high.totals.microbatch_seconds - low.totals.microbatch_seconds) / slope
         if not SMALLEST_INVERSE_B < corner < 1.0:
             return
-        middle = explorer.at(corner, price)
+        middle = explorer.at(corner, price, TOLERANCE)
         if middle is None or line(middle, corner) >= line(low, corner) * (1 - TOLERANCE):
             return
         between(low, middle)
         between(middle, high)
 
     asked = explorer.at(inverse_b, price)
-    few, many = explorer.at(1.0, price), explorer.at(SMALLEST_INVERSE_B, price)
+    few, many = explorer.at(1.0, price, TOLERANCE), explorer.at(SMALLEST_INVERSE_B, price, TOLERANCE)
     if few is not None and many is not None and asked is not None:
         between(many, asked)
         between(asked, few)
@@ -141,7 +144,7 @@ def memory_frontier(
         if saved <= 0:
             continue
         price = (seconds(small) - seconds(quick)) / saved
-        middle = explorer.at(inverse_b, price)
+        middle = explorer.at(inverse_b, price, TOLERANCE)
         known = (quick.choices, small.choices)
         if middle is not None and middle.choices not in known:
             todo += [(quick, middle), (middle, small)]

@@ -16,6 +16,8 @@ from pathlib import Path
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, Submesh, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.problem import ShardingProblem
+from alpa_explore.intra_op.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
@@ -178,7 +180,10 @@ def solve_task(layered: LayeredGraph, task: StageTask) -> Frontier:
     """Build and solve one distinct problem (runs on a Dask worker)."""
     stage = _slicer(layered)(task.first, task.last)
     problem = build_stage_problem(stage, _model(task.device, task.mesh.squeezed()))
-    solver = partial(solve, solver=task.solver)
+
+    def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
+        return solve(one, task.solver, gap=gap)
+
     search = memory_frontier if task.lean else envelope
     return search(problem, solver, task.device.memory_bytes, task.held, task.inverse_b)
 

@@ -8,6 +8,8 @@ import pytest
 from alpa_explore.intra_op.descend import is_legal
 from alpa_explore.intra_op.message_bound import prune_by_bound, restricted
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.solve import solve
 
 
 def random_problem(rng):
@@ -56,3 +58,19 @@ def test_the_bound_holds_and_a_best_choice_is_kept():
         assert smaller.evaluate(inside) == problem.evaluate(best[0])
     assert closed > 100
     assert pruned_some > 100
+
+
+def test_with_a_gap_the_answer_is_within_it_and_says_so(monkeypatch):
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
+    rng = np.random.default_rng(6)
+    stopped = 0
+    for _ in range(150):
+        problem = random_problem(rng)
+        exact = solve(problem)
+        near = solve(problem, gap=0.2)
+        assert (near.status is Status.INFEASIBLE) == (exact.status is Status.INFEASIBLE)
+        if exact.choices:
+            assert near.objective <= exact.objective / (1 - 0.2) + 1e-12
+            assert near.bound <= exact.objective * (1 + 1e-9)
+            stopped += near.status is Status.WITHIN_GAP
+    assert stopped > 10
