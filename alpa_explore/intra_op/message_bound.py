@@ -22,12 +22,12 @@ from alpa_explore.intra_op.descend import descend, is_legal
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import Floats, ShardingProblem
 
-ROUNDS = 200
+ROUNDS = 80
 CLOSED = 1e-12
 """Relative gap at which the best known choice is proven optimal: no more than rounding."""
 MARGIN = 1e-9
 """A strategy goes only if its bound is above the best known cost by this share: ties and rounding keep it."""
-PATIENCE = 3
+PATIENCE = 2
 """Looks at the gap without progress before the messages stop."""
 
 

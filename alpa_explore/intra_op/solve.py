@@ -138,7 +138,7 @@ def _reduced(
     return replace(total, choices=quick.restore(total.choices))
 
 
-def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = 3) -> _Answer:
+def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = 2) -> _Answer:
     """A wide part: a dual bound proves the answer or prunes it; then eliminate within the limits, else the ILP.
 
     What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.

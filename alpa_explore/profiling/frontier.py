@@ -58,12 +58,15 @@ class _Explorer:
         self.points: dict[tuple[int, ...], Point] = {}
         self.solves = 0
         self.optimal = True
+        self.hard = False
+        """True once a solve needed an ILP: then only what was asked for is solved."""
 
     def at(self, inverse_b: float, price: float, gap: float = 0.0) -> Point | None:
         problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
         self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
+        self.hard = self.hard or solution.variables > 0
         if not solution.choices:
             return None
         point = self.points.get(solution.choices)
@@ -88,6 +91,8 @@ class _Explorer:
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
     """The fastest choice at `inverse_b`, and choices within 2 × TOLERANCE of the fastest for every B to a million.
 
+    A problem that needs an ILP for the B that is asked for is not solved for others: it takes seconds each time.
+
     No points when no choice exists.
     """
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
@@ -111,6 +116,8 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
         between(middle, high)
 
     asked = explorer.at(inverse_b, price)
+    if explorer.hard:
+        return explorer.result()
     few, many = explorer.at(1.0, price, TOLERANCE), explorer.at(SMALLEST_INVERSE_B, price, TOLERANCE)
     if few is not None and many is not None and asked is not None:
         between(many, asked)
@@ -136,7 +143,7 @@ def memory_frontier(
     # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
     lean = explorer.at(inverse_b, 1e3 * max(seconds(fast), 1e-6) / device_memory_bytes)
     todo = [(fast, lean)] if lean is not None else []
-    while todo and explorer.solves < most:
+    while todo and explorer.solves < most and not explorer.hard:
         quick, small = todo.pop(0)
         if small is None or not straddles(quick, small):
             continue
