@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import cluster_operators, manual_layers
-from alpa_explore.models.catalog import entry, microbatch_size
+from alpa_explore.models.catalog import entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
@@ -123,11 +123,8 @@ def resolve(
 
 def default_layers(graph: TrainingGraph) -> int:
     """The catalogue's number of layers for a catalogue model, else 8, or fewer for a graph of few operators."""
-    if graph.recipe is not None:
-        try:
-            return entry(graph.recipe).num_layers
-        except UnknownNameError:
-            pass  # an import path, not a catalogue name
+    if graph.recipe in names():
+        return entry(graph.recipe).num_layers
     return min(8, sum(1 for o in graph.forward_operators if o.flops > 0) or 1)
 
 
