@@ -17,14 +17,17 @@ def _nonempty(*splits: Split) -> Splits:
 def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """(x, weight, bias?): batch and output channels are spatial, input channels are summed (ungrouped only).
 
-    As in addmm only the first device adds the bias when input channels are cut. Transposed: the batch alone.
+    As in addmm only the first device adds the bias when input channels are cut. Groups (depthwise: one a channel) are
+    spatial. Transposed: the batch alone.
     """
     x, weight = inputs[:2]
     bias = len(inputs) > 2
     batch = Split("batch", x.shape[0], (0, *(REPLICATE,) * (len(inputs) - 1)), (0,))
-    transposed, groups = operator.arguments[6], operator.arguments[8]
-    if transposed is True or groups != 1:
+    transposed, groups = operator.arguments[6], cast(int, operator.arguments[8])
+    if transposed is True:
         return _nonempty(batch)
+    if groups > 1:
+        return _nonempty(batch, Split("groups", groups, (1, 0, *((0,) if bias else ())), (1,)))
     out = Split("out", weight.shape[0], (REPLICATE, 0, *((0,) if bias else ())), (1,))
     into = Split("in", weight.shape[1], (1, 1, *((REPLICATE,) if bias else ())), (PARTIAL,))
     return _nonempty(batch, out, into)
@@ -39,8 +42,11 @@ def convolution_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs
         return tuple(p for p, wanted in zip((dx, dweight, dbias), mask, strict=True) if wanted)
 
     batch = Split("batch", x.shape[0], (0, 0, REPLICATE), asked(0, PARTIAL, PARTIAL))
-    if operator.arguments[7] is True or operator.arguments[9] != 1:
+    groups = cast(int, operator.arguments[9])
+    if operator.arguments[7] is True:
         return _nonempty(batch)
+    if groups > 1:
+        return _nonempty(batch, Split("groups", groups, (1, 1, 0), asked(1, 0, 0)))
     out = Split("out", weight.shape[0], (1, REPLICATE, 0), asked(PARTIAL, 0, 0))
     into = Split("in", weight.shape[1], (REPLICATE, 1, 1), asked(1, 1, REPLICATE))
     # With an `in` split every device computes the whole bias gradient: legal, and no work of weight is repeated.

@@ -8,9 +8,10 @@ from alpa_explore.sharding.spec import REPLICATE
 
 
 def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """full, zeros, ones, new_zeros, …: each device makes its own piece. An input lends its dtype only."""
+    """full, zeros, ones, new_zeros, …: each device makes its own piece. An input lends its dtype only; one of the same
+    shape is cut alike, so that it need not be gathered for nothing."""
     shape = outputs[0].shape
-    rows = [((REPLICATE,) * len(inputs), (d,), size) for d, size in enumerate(shape)]
+    rows = [(tuple(d if t.shape == shape else REPLICATE for t in inputs), (d,), size) for d, size in enumerate(shape)]
     return along(inputs, outputs, rows)
 
 
@@ -25,11 +26,17 @@ def batched_triangle(operator: Operator, inputs: tuple[Tensor, ...], outputs: tu
     return along(inputs, outputs, [((d,), (d,), inputs[0].shape[d]) for d in range(rank - 2)])
 
 
-def dropout(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """native_dropout: entries are independent; each device draws for its own piece."""
-    return along(inputs, outputs, [((d,), (d,) * len(outputs), size) for d, size in enumerate(inputs[0].shape)])
+def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """native_dropout, rand, bernoulli: entries are independent; each device draws for its own piece."""
+    shape = outputs[0].shape
+    return along(inputs, outputs, [((d,) * len(inputs), (d,) * len(outputs), size) for d, size in enumerate(shape)])
 
 
+RANDOM = (
+    "aten.native_dropout.default", "aten.bernoulli.default", "aten.bernoulli.p", "aten.rand.default",
+    "aten.rand_like.default", "aten.randn.default", "aten.randn_like.default",
+)  # fmt: skip
+"""Kinds that draw random numbers."""
 RULES = {
     **dict.fromkeys(
         ("aten.full.default", "aten.zeros.default", "aten.ones.default", "aten.empty.memory_format",
@@ -42,5 +49,5 @@ RULES = {
         whole,
     ),
     **dict.fromkeys(("aten.tril.default", "aten.triu.default"), batched_triangle),
-    "aten.native_dropout.default": dropout,
+    **dict.fromkeys(RANDOM, drawn),
 }  # fmt: skip

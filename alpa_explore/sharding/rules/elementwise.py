@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph import Operator, Ref, Tensor
 from alpa_explore.sharding.rules.factors import Splits, elementwise, is_floating, pending_sum
 
 
@@ -14,8 +14,7 @@ def nonlinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """x + y, −x, c · x with a number c, conversions between floats: a sum of addends of all inputs.
 
-    A number or a missing operand (x + 1) is not an addend: then only the number of addends would be wrong, so it stops
-    the sum.
+    A number is not an addend: every device would add the 1 of x + 1, so it stops the sum.
     """
     splits = elementwise(inputs, outputs)
     passes = all(is_floating(t) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
@@ -41,28 +40,34 @@ def _adds_a_number(operator: Operator) -> bool:
 
 
 def _first_is_tensor(operator: Operator) -> bool:
-    return bool(operator.arguments) and type(operator.arguments[0]).__name__ == "Ref"
+    return bool(operator.arguments) and isinstance(operator.arguments[0], Ref)
 
 
 _LINEAR = ("add.Tensor", "sub.Tensor", "neg.default", "_to_copy.default", "clone.default", "mul.Scalar", "div.Scalar",
            "alias.default", "detach.default", "lift_fresh_copy.default")  # fmt: skip
 _BILINEAR = ("mul.Tensor", "div.Tensor")
 _NONLINEAR = (
-    "abs.default", "add.Scalar", "sub.Scalar", "rsub.Scalar", "bitwise_and.Tensor", "bitwise_not.default",
-    "bitwise_or.Tensor", "bitwise_xor.Tensor", "ceil.default", "clamp.default", "clamp_min.default",
-    "clamp_max.default", "cos.default", "elu.default", "elu_backward.default", "eq.Scalar", "eq.Tensor", "erf.default",
-    "exp.default", "expm1.default", "floor.default", "floor_divide.default", "ge.Scalar", "ge.Tensor", "gelu.default",
-    "gelu_backward.default", "gt.Scalar", "gt.Tensor", "hardtanh.default", "hardtanh_backward.default",
-    "isinf.default", "isnan.default", "le.Scalar", "le.Tensor", "leaky_relu.default", "leaky_relu_backward.default",
-    "log.default", "log1p.default", "log_sigmoid_forward.default", "logical_and.default", "logical_not.default",
-    "logical_or.default", "lt.Scalar", "lt.Tensor", "masked_fill.Scalar", "masked_fill.Tensor", "maximum.default",
-    "minimum.default", "native_dropout_backward.default", "ne.Scalar", "ne.Tensor", "pow.Scalar",
-    "pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal.default", "relu.default", "remainder.Scalar",
-    "remainder.Tensor", "rsqrt.default", "sigmoid.default", "sigmoid_backward.default", "sign.default",
-    "silu.default", "silu_backward.default", "sin.default", "softplus.default", "softplus_backward.default",
-    "sqrt.default", "tanh.default", "tanh_backward.default", "threshold_backward.default", "where.self",
-    "where.ScalarOther", "where.ScalarSelf", "zeros_like.default", "ones_like.default", "full_like.default",
-    "empty_like.default", "fill.Scalar", "addcmul.default", "addcdiv.default",
+    "abs.default", "acos.default", "add.Scalar", "addcdiv.default", "addcmul.default", "asin.default", "atan.default",
+    "atan2.default", "bitwise_and.Scalar", "bitwise_and.Tensor", "bitwise_not.default", "bitwise_or.Scalar",
+    "bitwise_or.Tensor", "bitwise_xor.Scalar", "bitwise_xor.Tensor", "ceil.default", "clamp.Tensor", "clamp.default",
+    "clamp_max.Tensor", "clamp_max.default", "clamp_min.Tensor", "clamp_min.default", "copy.default", "cos.default",
+    "cosh.default", "div.Scalar_mode", "div.Tensor_mode", "elu.default", "elu_backward.default", "empty_like.default",
+    "eq.Scalar", "eq.Tensor", "erf.default", "erfc.default", "exp.default", "exp2.default", "expm1.default",
+    "fill.Scalar", "fill.Tensor", "floor.default", "floor_divide.default", "fmod.Scalar", "fmod.Tensor",
+    "full_like.default", "ge.Scalar", "ge.Tensor", "gelu.default", "gelu_backward.default", "gt.Scalar", "gt.Tensor",
+    "hardsigmoid.default", "hardsigmoid_backward.default", "hardswish.default", "hardswish_backward.default",
+    "hardtanh.default", "hardtanh_backward.default", "isinf.default", "isnan.default", "le.Scalar", "le.Tensor",
+    "leaky_relu.default", "leaky_relu_backward.default", "lerp.Scalar", "lerp.Tensor", "log.default", "log10.default",
+    "log1p.default", "log2.default", "log_sigmoid_backward.default", "log_sigmoid_forward.default",
+    "logical_and.default", "logical_not.default", "logical_or.default", "logical_xor.default", "lt.Scalar",
+    "lt.Tensor", "masked_fill.Scalar", "masked_fill.Tensor", "maximum.default", "minimum.default", "mish.default",
+    "mish_backward.default", "nan_to_num.default", "native_dropout_backward.default", "ne.Scalar", "ne.Tensor",
+    "ones_like.default", "pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "reciprocal.default", "relu.default",
+    "remainder.Scalar", "remainder.Tensor", "round.default", "rsqrt.default", "rsub.Scalar", "sgn.default",
+    "sigmoid.default", "sigmoid_backward.default", "sign.default", "silu.default", "silu_backward.default",
+    "sin.default", "sinh.default", "softplus.default", "softplus_backward.default", "sqrt.default", "square.default",
+    "sub.Scalar", "tan.default", "tanh.default", "tanh_backward.default", "threshold_backward.default",
+    "trunc.default", "where.Scalar", "where.ScalarOther", "where.ScalarSelf", "where.self", "zeros_like.default",
 )  # fmt: skip
 _OPTIMIZERS = ("optimizer.adam", "optimizer.adamw", "optimizer.sgd", "optimizer.sgd_momentum")
 

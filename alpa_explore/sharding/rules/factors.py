@@ -88,6 +88,8 @@ def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, i
     The dims are grouped so that each group of the source and of the target has the same extent. Blocks stay contiguous
     only along the first dim of a group that is larger than 1; both sides must agree on a divisor.
     """
+    if 0 in source:
+        return []  # nothing to cut, and no extents to compare
     found = []
     i = j = 0
     while i < len(source) or j < len(target):

@@ -16,54 +16,121 @@ def embedding(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     weight, indices = inputs
     rank = len(indices.shape)
     rows = [((REPLICATE, d), (d,), size) for d, size in enumerate(indices.shape)]
-    rows.append(((1, REPLICATE), (rank,), weight.shape[1]))
-    return (*along(inputs, outputs, rows), Split("vocabulary", weight.shape[0], (0, REPLICATE), (PARTIAL,)))
+    hidden = Split("hidden", weight.shape[1], (1, REPLICATE), (rank,))
+    vocabulary = Split("vocabulary", weight.shape[0], (0, REPLICATE), (PARTIAL,))
+    return (*along(inputs, outputs, rows), hidden, vocabulary)
 
 
 def embedding_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, indices) -> V×H: index dims are summed, H is spatial; V cut: only indices of the own rows count."""
+    """(dy, indices, V, padding, by frequency) -> V×H: index dims are summed, H is spatial; V cut: only indices of the
+    own rows count. Scaled by frequency, all indices must be seen, and each by its row: H alone."""
     gradient, indices = inputs
     rank = len(indices.shape)
-    rows: list[tuple[tuple[int, ...], tuple[int, ...], int]] = [
-        ((d, d), (PARTIAL,), size) for d, size in enumerate(indices.shape)
-    ]
-    rows.append(((rank, REPLICATE), (1,), gradient.shape[-1]))
-    vocabulary = Split("vocabulary", outputs[0].shape[0], (REPLICATE, REPLICATE), (0,), divides=True)
-    return (*along(inputs, outputs, rows), vocabulary)
+    hidden = Split("hidden", gradient.shape[-1], (rank, REPLICATE), (1,))
+    if operator.arguments[4:5] == (True,):
+        return (hidden,)
+    rows = [((d, d), (PARTIAL,), size) for d, size in enumerate(indices.shape)]
+    vocabulary = Split("vocabulary", outputs[0].shape[0], (REPLICATE, REPLICATE), (0,))
+    return (*along(inputs, outputs, rows), hidden, vocabulary)
 
 
 def gather(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """gather(x, dim, index), scatter(x, dim, index, source): dims of equal extent in all tensors, but not `dim`."""
-    dim = cast(int, operator.arguments[1])
+    """gather(x, dim, index), scatter(x, dim, index, source): dims of equal extent in all tensors, but not `dim` of x.
+
+    Each place of an index along `dim` of a gather is looked up by itself.
+    """
     rank = len(outputs[0].shape)
+    if not rank:
+        return ()
+    dim = cast(int, operator.arguments[1]) % rank
     rows = []
     for d in range(rank):
         sizes = {t.shape[d] for t in (*inputs, *outputs)}
-        if d != dim % rank and len(sizes) == 1:
+        if d != dim and len(sizes) == 1:
             rows.append(((d,) * len(inputs), (d,) * len(outputs), outputs[0].shape[d]))
+    if operator.kind == "aten.gather.default":
+        rows.append(((REPLICATE, dim), (dim,), outputs[0].shape[dim]))
     return along(inputs, outputs, rows)
 
 
-def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """x[i, j, …] with index tensors for the first dims of x and none (or whole slices) for the rest.
-
-    The indexed dims stay whole. Trailing dims are spatial; so are the dims of the indices, broadcast together.
-    """
-    given = cast("tuple[object, ...]", operator.arguments[1])
-    if not all(isinstance(i, Ref) for i in given):
+def index_select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, dim, index): the selected dim of x stays whole; the index is cut as that of the output."""
+    rank = len(inputs[0].shape)
+    if not rank or not inputs[1].shape:
         return ()
-    indexed = len(given)
-    width = len(outputs[0].shape) - (len(inputs[0].shape) - indexed)
-    rows = []
-    for o, size in enumerate(outputs[0].shape):
-        if o >= width:
-            rows.append(((o - width + indexed, *(REPLICATE,) * indexed), (o,), size))
-            continue
-        placed = []
-        for tensor in inputs[1:]:
-            here = o - (width - len(tensor.shape))
-            placed.append(here if here >= 0 and tensor.shape[here] == size else REPLICATE)
-        rows.append(((REPLICATE, *placed), (o,), size))
+    dim = cast(int, operator.arguments[1]) % rank
+    rows = [
+        ((REPLICATE if d == dim else d, 0 if d == dim else REPLICATE), (d,), outputs[0].shape[d]) for d in range(rank)
+    ]
+    return along(inputs, outputs, rows)
+
+
+def index_add(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, dim, index, source): over a cut index the additions are pending; the first device alone counts x."""
+    rank = len(inputs[0].shape)
+    if not rank or not inputs[1].shape:
+        return ()
+    dim = cast(int, operator.arguments[1]) % rank
+    rows = [((d, REPLICATE, d), (d,), outputs[0].shape[d]) for d in range(rank) if d != dim]
+    added = ((REPLICATE, 0, dim), (PARTIAL,), inputs[1].shape[0])
+    return along(inputs, outputs, [*rows, added])
+
+
+class _Indexed:
+    """x[:, i, j, :]: where the dims of x, of the index tensors and of the result lie. `places` is None where the index
+    tensors do not stand together, or are masks: the result then has another form."""
+
+    def __init__(self, x: Tensor, given: tuple[object, ...], indices: tuple[Tensor, ...]) -> None:
+        places = [d for d, i in enumerate(given) if isinstance(i, Ref)]
+        together = bool(places) and places == list(range(places[0], places[0] + len(places)))
+        masks = any(t.dtype in ("bool", "uint8") for t in indices)
+        self.places = places if together and not masks else None
+        self.before = places[0] if places else 0
+        self.width = max((len(t.shape) for t in indices), default=0)
+        """Dims of the index tensors, broadcast together; in the result they stand where the indexed dims stood."""
+        self.rest = [(d, d if d < self.before else d - len(places) + self.width) for d in range(len(x.shape))
+                     if d not in places]  # fmt: skip
+        """(dim of x, dim of the result) of the dims that are not indexed."""
+
+    def index_dim(self, tensor: Tensor, place: int, size: int) -> int:
+        """The dim of an index tensor that is dim `place` of the broadcast ones, or REPLICATE."""
+        here = place - (self.width - len(tensor.shape))
+        return here if here >= 0 and tensor.shape[here] == size else REPLICATE
+
+
+def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """x[i, j, …]: the indexed dims stay whole; the other dims are spatial, and so are those of the indices."""
+    x, indices = inputs[0], inputs[1:]
+    found = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
+    if found.places is None:
+        return ()
+    whole = (REPLICATE,) * len(indices)
+    rows = [((d, *whole), (o,), x.shape[d]) for d, o in found.rest]
+    for place in range(found.width):
+        size = outputs[0].shape[found.before + place]
+        cut = tuple(found.index_dim(t, place, size) for t in indices)
+        rows.append(((REPLICATE, *cut), (found.before + place,), size))
+    return along(inputs, outputs, rows)
+
+
+def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """x[i, j, …] = or += values: dims that are not indexed are spatial. What is added can be cut along the indices too:
+    the additions are then pending, and the first device alone counts x."""
+    x, indices, values = inputs[0], inputs[1:-1], inputs[-1]
+    found = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
+    if found.places is None:
+        return ()
+    rank = len(x.shape) - len(found.places) + found.width
+
+    def value_dim(o: int, size: int) -> int:
+        here = o - (rank - len(values.shape))
+        return here if here >= 0 and values.shape[here] == size else REPLICATE
+
+    rows = [((d, *(REPLICATE,) * len(indices), value_dim(o, x.shape[d])), (d,), x.shape[d]) for d, o in found.rest]
+    for place in range(found.width if operator.arguments[3:4] == (True,) else 0):
+        size = max(t.shape[place - found.width] if len(t.shape) >= found.width - place else 1 for t in indices)
+        cut = tuple(found.index_dim(t, place, size) for t in indices)
+        rows.append(((REPLICATE, *cut, value_dim(found.before + place, size)), (PARTIAL,), size))
     return along(inputs, outputs, rows)
 
 
@@ -73,5 +140,8 @@ RULES = {
     **dict.fromkeys(
         ("aten.gather.default", "aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default"), gather
     ),
+    "aten.index_select.default": index_select,
+    "aten.index_add.default": index_add,
     "aten.index.Tensor": index,
+    "aten.index_put.default": index_put,
 }

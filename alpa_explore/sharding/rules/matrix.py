@@ -29,11 +29,24 @@ def baddbmm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
     return from_factors(f"{'bmn'[3 - len(inputs[0].shape) :]},bmk,bkn->bmn", inputs, outputs)
 
 
+def grouped_mm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """rows × one matrix an expert: (S, K), (E, K, N), ends of the experts' rows -> (S, N). Rows and experts are tied to
+    each other by values, so they stay whole."""
+    return from_factors(".k,.kn,.->.n", inputs, outputs)
+
+
+def grouped_mm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, weight, ends, dy) -> (dx, dweight)."""
+    return from_factors(".k,.kn,.,.n->.k,.kn", inputs, outputs)
+
+
 RULES = {
     "aten.mm.default": mm,
     "aten.bmm.default": matmul,
     "aten.matmul.default": matmul,
     "aten.addmm.default": addmm,
     "aten.baddbmm.default": baddbmm,
+    "transformers.grouped_mm_fallback.default": grouped_mm,
+    "transformers.grouped_mm_fallback_backward.default": grouped_mm_backward,
 }
 HEAVY = frozenset(RULES)

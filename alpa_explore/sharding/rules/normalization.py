@@ -49,13 +49,14 @@ def _statistics_bytes(channels: int) -> int:
 
 
 def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent; over a cut batch the sums of x and
-    x² are all-reduced, and every device then has the statistics of the whole batch."""
+    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent; over a cut batch two sums for
+    each channel are all-reduced, and every device has the statistics of the whole batch. Given ones need no sum."""
     batch, channels = inputs[0].shape[:2]
     vectors = len(inputs) - 1
     over_batch = Split(
         "batch", batch, (0, *(REPLICATE,) * vectors),
-        tuple(0 if o.shape == inputs[0].shape else REPLICATE for o in outputs), _statistics_bytes(channels),
+        tuple(0 if o.shape == inputs[0].shape else REPLICATE for o in outputs),
+        _statistics_bytes(channels) if operator.arguments[-3] is True else 0,
     )  # fmt: skip
     over_channels = Split(
         "channels", channels, (1, *(0,) * vectors), tuple(1 if o.shape == inputs[0].shape else 0 for o in outputs)
@@ -65,13 +66,15 @@ def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Te
 
 def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """(dy, x, vectors…) -> (dx, dweight, dbias): the two sums that dx needs are the weights' gradients, so those are
-    whole on every device once they are all-reduced."""
+    whole on every device once they are all-reduced. With given statistics dx needs no sum: those stay pending."""
     batch, channels = inputs[1].shape[:2]
     vectors = len(inputs) - 2
     shape = inputs[1].shape
+    training = operator.arguments[7] is True
     over_batch = Split(
-        "batch", batch, (0, 0, *(REPLICATE,) * vectors), tuple(0 if o.shape == shape else REPLICATE for o in outputs),
-        _statistics_bytes(channels),
+        "batch", batch, (0, 0, *(REPLICATE,) * vectors),
+        tuple(0 if o.shape == shape else REPLICATE if training else PARTIAL for o in outputs),
+        _statistics_bytes(channels) if training else 0,
     )  # fmt: skip
     over_channels = Split(
         "channels", channels, (1, 1, *(0,) * vectors), tuple(1 if o.shape == shape else 0 for o in outputs)

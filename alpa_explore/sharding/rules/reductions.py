@@ -1,4 +1,4 @@
-"""Reductions and scans. Over a cut dim a sum leaves addends; a maximum, a mean, a softmax or a scan needs the whole
+"""Reductions and scans. Over a cut dim a sum or a mean leaves addends; a maximum, a softmax or a scan needs the whole
 dim."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
     given = operator.arguments[1] if len(operator.arguments) > 1 else None
     dims = given if isinstance(given, tuple) else () if given is None else (given,)
     numbers = {cast(int, d) % rank for d in dims} if rank else set()
-    keep = len(operator.arguments) > 2 and operator.arguments[2] is True
+    keep = operator.arguments[2:3] == (True,) or dict(operator.keywords).get("keepdim") is True
     return numbers or set(range(rank)), keep
 
 
@@ -42,8 +42,8 @@ def summation(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 
 
 def mean(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """mean: a local mean divides by the local count, so the reduced dims stay whole; still linear."""
-    return (*_reduce(operator, inputs, outputs, adds=False), *pending_sum(inputs, outputs))
+    """mean: a local mean divided by the number of shards is an addend (sharding.local); linear."""
+    return (*_reduce(operator, inputs, outputs, adds=True), *pending_sum(inputs, outputs))
 
 
 def whole_dims(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -51,8 +51,18 @@ def whole_dims(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Te
     return _reduce(operator, inputs, outputs, adds=False)
 
 
+def histogram(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """histc(x, bins, low, high): counts add up. Equal bounds stand for those of the data: all must see it."""
+    low, high = (*operator.arguments[2:4], 0, 0)[:2]
+    if low == high:
+        return ()
+    return along(inputs, outputs, [((d,), (PARTIAL,), size) for d, size in enumerate(inputs[0].shape)])
+
+
 def _dim_argument(operator: Operator, rank: int, place: int) -> int:
-    return cast(int, operator.arguments[place]) % rank if rank else 0
+    """The dim at `place`, −1 where it is left out; a scalar has dim 0."""
+    dim = cast(int, operator.arguments[place]) if len(operator.arguments) > place else -1
+    return dim % rank if rank else 0
 
 
 def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -63,14 +73,12 @@ def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 def topk(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """topk(x, k, dim = −1)."""
-    dim = cast(int, operator.arguments[2]) if len(operator.arguments) > 2 else -1
-    return elementwise(inputs, outputs, uncut={dim % len(inputs[0].shape)})
+    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 2)})
 
 
 def sort(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """sort(x, dim = −1)."""
-    dim = cast(int, operator.arguments[1]) if len(operator.arguments) > 1 else -1
-    return elementwise(inputs, outputs, uncut={dim % len(inputs[0].shape)})
+    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 1)})
 
 
 def softmax_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -85,7 +93,9 @@ RULES = {
     **dict.fromkeys(
         ("aten.amax.default", "aten.amin.default", "aten.max.dim", "aten.min.dim", "aten.argmax.default",
          "aten.argmin.default", "aten.any.dim", "aten.any.default", "aten.all.default", "aten.all.dim",
-         "aten.max.default", "aten.min.default", "aten.logsumexp.default"),
+         "aten.max.default", "aten.min.default", "aten.logsumexp.default", "aten.any.dims", "aten.all.dims",
+         "aten.prod.default", "aten.prod.dim_int", "aten.var.correction", "aten.std.correction",
+         "aten.var_mean.correction"),
         whole_dims,
     ),
     **dict.fromkeys(
@@ -95,6 +105,7 @@ RULES = {
     **dict.fromkeys(
         ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"), softmax_backward
     ),
+    "aten.histc.default": histogram,
     "aten.topk.default": topk,
     "aten.sort.default": sort,
 }  # fmt: skip

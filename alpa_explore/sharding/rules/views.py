@@ -108,16 +108,36 @@ def slicing(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def slice_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """slice, backwards; the dim stands after the sizes."""
+    """slice, backwards, and slice_scatter; the dim stands after the sizes or the source."""
     return _with_sum(_same_dims(inputs, outputs, [_argument(operator, 2, 0)]), inputs, outputs)
 
 
-def changed_dims_uncut(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """pad, repeat of existing dims: a dim whose size changes is not cut."""
-    if len(inputs[0].shape) != len(outputs[0].shape):
-        return ()
-    rows = [((d,), (d,), size) for d, size in enumerate(inputs[0].shape) if size == outputs[0].shape[d]]
+def select_scatter(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, source, dim): one index of `dim` is replaced by a source that lacks the dim."""
+    dim = _argument(operator, 2, 0) % len(inputs[0].shape)
+    rows = [((d, d if d < dim else d - 1), (d,), size) for d, size in enumerate(inputs[0].shape) if d != dim]
+    return _with_sum(along(inputs, outputs, rows), inputs, outputs)
+
+
+def pad(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Pairs of pads from the last dim backwards; a padded dim is not cut (nor one that is only moved, by 1 and −1)."""
+    pads = _integers(operator.arguments[1])
+    rank = len(inputs[0].shape)
+    padded = {rank - 1 - place // 2 for place, width in enumerate(pads) if width}
+    return along(inputs, outputs, [((d,), (d,), inputs[0].shape[d]) for d in range(rank) if d not in padded])
+
+
+def repeat(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """Dims that are not repeated keep their cut; new ones stand in front."""
+    times = _integers(operator.arguments[1])
+    new = len(outputs[0].shape) - len(inputs[0].shape)
+    rows = [((d,), (d + new,), size) for d, size in enumerate(inputs[0].shape) if times[d + new] == 1]
     return along(inputs, outputs, rows)
+
+
+def flip(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """flip(x, dims)."""
+    return _with_sum(_same_dims(inputs, outputs, _integers(operator.arguments[1])), inputs, outputs)
 
 
 RULES = {
@@ -134,6 +154,9 @@ RULES = {
     "aten.select.int": select,
     "aten.select_backward.default": select_backward,
     "aten.slice.Tensor": slicing,
-    "aten.slice_backward.default": slice_backward,
-    **dict.fromkeys(("aten.constant_pad_nd.default", "aten.repeat.default"), changed_dims_uncut),
+    **dict.fromkeys(("aten.slice_backward.default", "aten.slice_scatter.default"), slice_backward),
+    "aten.select_scatter.default": select_scatter,
+    "aten.constant_pad_nd.default": pad,
+    "aten.repeat.default": repeat,
+    "aten.flip.default": flip,
 }  # fmt: skip

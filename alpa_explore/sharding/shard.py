@@ -1,0 +1,50 @@
+"""One device's place in a strategy: local shapes, which block of a cut dim it holds, which addends are its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape
+from alpa_explore.sharding.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shard:
+    """An operator with its tensors, as the device at `coordinate` of a mesh sees it."""
+
+    operator: Operator
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    strategy: Strategy
+    mesh_shape: tuple[int, ...]
+    coordinate: tuple[int, ...]
+
+    def input_shape(self, place: int) -> tuple[int, ...]:
+        """Local shape of an input."""
+        return local_shape(self.strategy.inputs[place], self.inputs[place].shape, self.mesh_shape)
+
+    def output_shape(self, place: int) -> tuple[int, ...]:
+        """Local shape of an output."""
+        return local_shape(self.strategy.outputs[place], self.outputs[place].shape, self.mesh_shape)
+
+    def block(self, spec: Spec, dim: int) -> int:
+        """Number of the block of `dim` held here: the axes that cut it are digits, the first the largest."""
+        block = 0
+        for axis, placement in enumerate(spec):
+            if placement == dim:
+                block = block * self.mesh_shape[axis] + self.coordinate[axis]
+        return block
+
+    def summed_axes(self) -> tuple[int, ...]:
+        """Axes along which the first output is a pending sum over pieces of the first input."""
+        pairs = zip(self.strategy.inputs[0], self.strategy.outputs[0], strict=True)
+        return tuple(axis for axis, (given, made) in enumerate(pairs) if made == PARTIAL and given >= 0)
+
+    def adds(self, place: int) -> bool:
+        """True on the one device of each sum that adds the input at `place`, of which all have a copy."""
+        pairs = zip(self.strategy.inputs[place], self.strategy.outputs[0], strict=True)
+        return not any(
+            coordinate and made == PARTIAL and given != PARTIAL
+            for coordinate, (given, made) in zip(self.coordinate, pairs, strict=True)
+        )

@@ -1,0 +1,118 @@
+"""Reductions, scans, softmax, norms, losses."""
+
+import torch
+
+from tests.sharding.call import Call, integers, mask, positive, real
+
+x = real(4, 8, 16)
+image = real(8, 4, 3, 5)
+
+
+def aten(kind, *arguments, factors, **keywords):
+    return Call(f"aten.{kind}", *arguments, factors=factors, **keywords)
+
+
+def batch_norm(*, x=image, weight=True, training=True, dtype=torch.float64, statistics=torch.float64):
+    c = x.shape[1]
+    w, b = (positive(c, dtype=statistics), real(c, dtype=statistics)) if weight else (None, None)
+    return aten("_native_batch_norm_legit_functional.default", x.to(dtype), w, b, real(c, dtype=statistics),
+                positive(c, dtype=statistics), training, 0.1, 1e-5, factors="batch channels")  # fmt: skip
+
+
+def batch_norm_backward(*, x=image, weight=True, training=True, mask=(True, True, True)):
+    c = x.shape[1]
+    dims = [d for d in range(x.dim()) if d != 1]
+    mean, rstd = x.mean(dims), (x.var(dims, correction=0) + 1e-5).rsqrt()
+    return aten("native_batch_norm_backward.default", real(*x.shape), x, positive(c) if weight else None, real(c),
+                positive(c), mean, rstd, training, 1e-5, list(mask), factors="batch channels")  # fmt: skip
+
+
+def group_norm_backward(mask):
+    _, mean, rstd = torch.ops.aten.native_group_norm(image, None, None, 8, 4, 15, 2, 1e-5)
+    return aten("native_group_norm_backward.default", real(*image.shape), image, mean, rstd, positive(4), 8, 4, 15, 2,
+                list(mask), factors="dim0")  # fmt: skip
+
+
+def layer_norm_backward(mask, weight=True):
+    w, b = (positive(16), real(16)) if weight else (None, None)
+    _, mean, rstd = torch.ops.aten.native_layer_norm(x, [16], w, b, 1e-5)
+    return aten("native_layer_norm_backward.default", real(*x.shape), x, [16], mean, rstd, w, b, list(mask),
+                factors="dim0 dim1")  # fmt: skip
+
+
+SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
+TARGETS[2:5] = -100  # the shards differ in how many targets count
+NARROW = torch.log_softmax(real(8, 4, dtype=torch.float32), 1).half()
+MAPS, MAP_TARGETS = torch.log_softmax(real(8, 4, 3, 3), 1), integers(4, 8, 3, 3)
+
+
+def nll(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss"):
+    return aten(f"{kind}_forward.default", scores, targets, weight, reduction, -100, factors="batch")
+
+
+def nll_backward(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss"):
+    gradient = real(*targets.shape) if reduction == 0 else real()
+    total = torch.ops.aten.nll_loss_forward(SCORES, TARGETS, weight, 1, -100)[1]
+    return aten(f"{kind}_backward.default", gradient, scores, targets, weight, reduction, -100, total, factors="batch")
+
+
+CALLS = (
+    aten("sum.default", x, factors="dim0 dim1 dim2 sum"),
+    aten("sum.default", mask(4, 8), factors="dim0 dim1"),
+    aten("sum.dim_IntList", x, [0, -1], True, factors="dim0 dim1 dim2 sum"),
+    aten("sum.dim_IntList", x, [1], factors="dim0 dim1 dim2 sum", dtype=torch.float32),
+    aten("sum.dim_IntList", x, [], factors="dim0 dim1 dim2 sum"),
+    aten("mean.default", x, factors="dim0 dim1 dim2 sum"),
+    aten("mean.dim", x, [-1], True, factors="dim0 dim1 dim2 sum"),
+    aten("mean.dim", x, [0, 1], factors="dim0 dim1 dim2 sum", dtype=torch.float32),
+    *(aten(f"{name}.default", x, [1], True, factors="dim0 dim2") for name in ("amax", "amin")),
+    *(aten(f"{name}.dim", x, -1, factors="dim0 dim1") for name in ("max", "min")),
+    *(aten(f"{name}.default", x, 1, True, factors="dim0 dim2") for name in ("argmax", "argmin")),
+    *(aten(f"{name}.default", x, factors="") for name in ("max", "min", "prod", "argmax")),
+    *(aten(f"{name}.default", mask(4, 8), factors="") for name in ("any", "all")),
+    *(aten(f"{name}.dim", mask(4, 8), 0, True, factors="dim1") for name in ("any", "all")),
+    *(aten(f"{name}.dims", mask(4, 8, 4), [0, 2], factors="dim1") for name in ("any", "all")),
+    aten("prod.dim_int", x, 1, factors="dim0 dim2"),
+    aten("logsumexp.default", x, [1, 2], True, factors="dim0"),
+    *(aten(f"{name}.correction", x, [1], factors="dim0 dim2", correction=1, keepdim=True)
+      for name in ("var", "std", "var_mean")),
+    aten("histc.default", positive(8, 4), 4, 0, 1, factors="dim0 dim1"),
+    aten("histc.default", positive(8), 4, factors=""),
+    aten("_softmax.default", x, -1, False, factors="dim0 dim1"),
+    aten("_log_softmax.default", x, 1, False, factors="dim0 dim2"),
+    aten("_safe_softmax.default", x, 0, factors="dim1 dim2"),
+    aten("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, torch.float64, factors="dim0 dim2"),
+    aten("_log_softmax_backward_data.default", x, torch.log_softmax(x, -1), -1, torch.float64, factors="dim0 dim1"),
+    aten("cumsum.default", x, 1, factors="dim0 dim2"),
+    aten("cumsum.default", real(), 0, factors=""),
+    aten("sort.default", x, factors="dim0 dim1"),
+    aten("sort.default", x, 0, True, factors="dim1 dim2"),
+    aten("topk.default", x, 4, factors="dim0 dim1"),
+    aten("topk.default", x, 2, 1, factors="dim0 dim2"),
+    aten("native_layer_norm.default", x, [16], positive(16), real(16), 1e-5, factors="dim0 dim1"),
+    aten("native_layer_norm.default", x, [8, 16], None, None, 1e-5, factors="dim0"),
+    *(layer_norm_backward(m) for m in ((True, True, True), (True, False, False), (False, True, True))),
+    layer_norm_backward((True, False, False), weight=False),
+    aten("native_group_norm.default", image, positive(4), real(4), 8, 4, 15, 2, 1e-5, factors="dim0"),
+    *(group_norm_backward(m) for m in ((True, True, True), (True, False, False))),
+    batch_norm(),
+    batch_norm(weight=False),
+    batch_norm(training=False),
+    batch_norm(x=real(8, 4) + 1e3),  # the squares of x would drown the variance
+    batch_norm(dtype=torch.bfloat16, statistics=torch.float32),
+    aten("_native_batch_norm_legit.no_stats", image.half(), positive(4).half(), real(4).half(), True, 0.1, 1e-5,
+         factors="batch channels"),
+    batch_norm_backward(),
+    batch_norm_backward(weight=False, mask=(True, False, False)),
+    batch_norm_backward(training=False),
+    batch_norm_backward(x=real(8, 4)),
+    *(nll(reduction) for reduction in (0, 1, 2)),
+    *(nll(reduction, weight=WEIGHTS) for reduction in (0, 1, 2)),
+    nll(1, scores=NARROW),
+    nll(1, scores=NARROW, weight=WEIGHTS.half()),
+    nll(1, targets=torch.full((8,), -100)),  # nothing counts: not a number, on every device
+    *(nll(r, scores=MAPS, targets=MAP_TARGETS, kind="nll_loss2d") for r in (0, 1)),
+    *(nll_backward(reduction) for reduction in (0, 1, 2)),
+    nll_backward(1, weight=WEIGHTS),
+    nll_backward(1, scores=MAPS, targets=MAP_TARGETS, kind="nll_loss2d"),
+)  # fmt: skip

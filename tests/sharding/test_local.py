@@ -1,0 +1,141 @@
+"""What one device does: steps that all devices share, and numbers that a 16-bit loss must not lose."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alpa_explore.sharding.local import AllReduce, localize
+from alpa_explore.sharding.rules import splits_for
+from alpa_explore.sharding.rules.factors import regrouped
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.strategy import enumerate_strategies
+from tests.sharding.call import Call, integers, positive, real
+from tests.sharding.examples import statistics
+from tests.sharding.executor import assert_equal, run_sharded
+
+
+def under(call, inputs, mesh):
+    """(operator, tensors, values, the one strategy that reads these specs)."""
+    operator, tensors, values = call.build()
+    shapes = ([tensors[t].shape for t in which] for which in (operator.inputs, operator.outputs))
+    found = enumerate_strategies(splits_for(operator, tensors).splits, *shapes, mesh, replicable=True)
+    (strategy,) = (s for s in found if s.inputs == inputs)
+    return operator, tensors, values, strategy
+
+
+def test_an_operator_that_needs_no_change_is_one_call_of_itself():
+    operator, tensors, _, strategy = under(
+        Call("aten.mm.default", real(4, 8), real(8, 4), factors=""), ((0,), (REPLICATE,)), (2,)
+    )
+    local = localize(operator, tensors, strategy, (2,), (1,))
+    (step,) = local.steps
+    assert (step.kind, step.inputs, step.outputs, local.outputs) == ("aten.mm.default", (0, 1), (2,), (2,))
+    assert local.draws is None
+
+
+def test_a_tensor_that_is_read_twice_can_be_cut_in_two_ways():
+    x = real(4, 4)
+    operator, tensors, values, strategy = under(
+        Call("aten.mm.default", x, x, factors=""), ((0, REPLICATE), (REPLICATE, 1)), (2, 2)
+    )
+    assert operator.inputs == (0, 0)
+    (made,) = run_sharded(operator, tensors, values, strategy, (2, 2))
+    assert_equal(made, x @ x, "x times x")
+
+
+def test_a_size_argument_takes_the_local_extent():
+    operator, tensors, _, strategy = under(Call("aten.view.default", real(8, 4), [32], factors=""), ((0,),), (4,))
+    (step,) = localize(operator, tensors, strategy, (4,), (3,)).steps
+    assert step.arguments[1] == (8,)
+
+
+def test_the_block_of_a_table_counts_its_axes_from_the_large_to_the_small():
+    call = Call("aten.embedding.default", real(16, 4), integers(16, 4), factors="")
+    operator, tensors, _, strategy = under(call, ((0, 0), (REPLICATE, REPLICATE)), (2, 4))
+    assert strategy.outputs == ((PARTIAL, PARTIAL),)
+    first = {
+        c: localize(operator, tensors, strategy, (2, 4), c).steps[0].arguments[1]
+        for c in itertools.product(range(2), range(4))
+    }
+    assert first == {(a, b): 2 * (4 * a + b) for a, b in first}
+
+
+def test_a_bias_is_added_on_one_device_of_each_sum():
+    call = Call("aten.addmm.default", real(4), real(4, 8), real(8, 4), factors="")
+    operator, tensors, _, strategy = under(call, ((REPLICATE, REPLICATE), (REPLICATE, 1), (REPLICATE, 0)), (2, 2))
+    left_out = {
+        c: dict(localize(operator, tensors, strategy, (2, 2), c).steps[0].keywords).get("beta") == 0
+        for c in itertools.product(range(2), range(2))
+    }
+    assert left_out == {(0, 0): False, (1, 0): False, (0, 1): True, (1, 1): True}
+
+
+@pytest.mark.parametrize("call", [c for c in statistics.CALLS if "batch" in c.factors], ids=str)
+def test_what_is_summed_is_what_the_rule_says_it_sends(call):
+    """`sync_bytes` is the price of the all-reduces in a LocalCall (in float32, which training uses)."""
+    operator, tensors, _ = call.build()
+    (split,) = (s for s in splits_for(operator, tensors).splits if s.factor == "batch")
+    whole = tuple((p,) for p in split.inputs)
+    _, _, _, strategy = under(call, whole, (2,))
+    steps = localize(operator, tensors, strategy, (2,), (0,)).steps
+    reductions = [s for s in steps if isinstance(s, AllReduce)]
+    assert all(s.axes == (0,) for s in reductions)
+    entries = 1 if "nll" in call.kind else tensors[operator.inputs[1 if "backward" in call.kind else 0]].shape[1]
+    assert 4 * entries * len(reductions) == split.sync_bytes
+
+
+def test_a_mean_of_many_float16_losses_does_not_overflow():
+    """The sum of these losses, 131072, is more than float16 holds; their mean is 16."""
+    scores = torch.full((8192, 4), -16.0, dtype=torch.float16)
+    call = Call("aten.nll_loss_forward.default", scores, integers(4, 8192), None, 1, -100, factors="")
+    operator, tensors, values, strategy = under(call, ((0,), (0,)), (2,))
+    loss, count = run_sharded(operator, tensors, values, strategy, (2,))
+    assert (loss.item(), count.item(), loss.dtype) == (16.0, 8192.0, torch.float16)
+
+
+def test_random_pieces_name_the_axes_that_belong_in_the_seed():
+    call = Call("aten.native_dropout.default", positive(4, 8), 0.5, True, factors="")
+    operator, tensors, _, strategy = under(call, ((REPLICATE, 1),), (2, 2))
+    assert localize(operator, tensors, strategy, (2, 2), (0, 1)).draws == (1,)
+
+
+@st.composite
+def reshapes(draw):
+    """Two shapes of equally many elements, made by grouping and splitting prime factors, with ones thrown in."""
+    primes = draw(st.lists(st.sampled_from((2, 2, 2, 3)), min_size=1, max_size=6))
+
+    def grouped():
+        shape = [1]
+        for prime in primes:
+            if draw(st.booleans()):
+                shape.append(1)
+            shape[-1] *= prime
+        for _ in range(draw(st.integers(0, 2))):
+            shape.insert(draw(st.integers(0, len(shape))), 1)
+        return tuple(shape)
+
+    return grouped(), grouped()
+
+
+@given(reshapes())
+def test_a_cut_before_a_reshape_is_a_cut_after_it(shapes):
+    source, target = shapes
+    x = torch.arange(torch.Size(source).numel()).reshape(source)
+    for before, after, size in regrouped(source, target):
+        for count in (n for n in range(2, size + 1) if size % n == 0):
+            cut = [piece.contiguous() for piece in x.chunk(count, before)]
+            wanted = x.reshape(target).chunk(count, after)
+            assert len(wanted) == count
+            assert all(torch.equal(a.flatten(), b.flatten()) for a, b in zip(cut, wanted, strict=True))
+
+
+@given(reshapes())
+def test_a_dim_that_a_reshape_keeps_in_front_can_be_cut(shapes):
+    """Completeness: with an equal dim in front (and one behind) of whatever else is regrouped, both can be cut."""
+    source, target = shapes
+    found = regrouped((4, *source, 6), (4, *target, 6))
+    assert (0, 0, 4) in found
+    assert (len(source) + 1, len(target) + 1, 6) in found

@@ -1,0 +1,82 @@
+"""The rules proven on the operators and values of real training steps: the catalogue's tiny models and small Hugging
+Face ones. Every operator of these must have a rule."""
+
+import pytest
+import torch
+
+from alpa_explore.cost.model import operator_signature
+from alpa_explore.models.catalog import build
+from alpa_explore.sharding.rules import splits_for
+from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.sharding.strategy import enumerate_strategies
+from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.evaluate import evaluate, initial_values
+from tests.sharding.executor import assert_equal, run_sharded
+
+MESHES = ((2,), (2, 2))
+NOT_COMPARED = {"aten.empty_like.default", "aten.new_empty.default", "aten.empty.memory_format"}
+"""Their values are not defined."""
+
+
+def catalogue(name):
+    return build(name, 4, device="cpu")
+
+
+def hugging_face(name):
+    transformers = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    torch.manual_seed(0)
+    tokens = torch.randint(1, 64, (4, 16))
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
+    models = {
+        "gpt2": lambda t: t.GPT2LMHeadModel(
+            t.GPT2Config(n_layer=1, n_embd=32, n_head=4, n_positions=16, vocab_size=64, resid_pdrop=0, embd_pdrop=0,
+                         attn_pdrop=0, use_cache=False)
+        ),
+        "llama": lambda t: t.LlamaForCausalLM(
+            t.LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=64, use_cache=False)
+        ),
+        "mixtral": lambda t: t.MixtralForCausalLM(
+            t.MixtralConfig(**sizes, num_key_value_heads=2, vocab_size=64, num_local_experts=4, use_cache=False)
+        ),
+        "bert": lambda t: t.BertForMaskedLM(
+            t.BertConfig(**sizes, vocab_size=64, max_position_embeddings=16, hidden_dropout_prob=0,
+                         attention_probs_dropout_prob=0)
+        ),
+    }  # fmt: skip
+    inputs = {"input_ids": tokens, "labels": tokens}
+    if name == "bert":
+        inputs["attention_mask"] = torch.ones_like(tokens)
+    return models[name](transformers), inputs
+
+
+MODELS = [
+    *(pytest.param(catalogue, n, id=n) for n in ("gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")),
+    *(pytest.param(hugging_face, n, id=n, marks=pytest.mark.slow) for n in ("gpt2", "llama", "bert", "mixtral")),
+]
+
+
+@pytest.mark.parametrize(("make", "name"), MODELS)
+def test_every_strategy_of_every_operator_computes_the_whole(make, name):
+    torch.manual_seed(1)
+    model, inputs = make(name)
+    graph = capture(model, inputs)
+    values = evaluate(graph, initial_values(graph, model, inputs))
+    seen = set()
+    proven = partial = 0
+    for operator in graph.operators:
+        signature = operator_signature(operator, graph.tensors)
+        if operator.kind in NOT_COMPARED or signature in seen or operator.kind.startswith("optimizer."):
+            continue
+        seen.add(signature)
+        coverage = splits_for(operator, graph.tensors)
+        assert coverage.how == "rule", f"{operator.kind} has no rule"
+        shapes = [[graph.tensors[t].shape for t in which] for which in (operator.inputs, operator.outputs)]
+        for mesh in MESHES:
+            for strategy in enumerate_strategies(coverage.splits, *shapes, mesh, replicable=True):
+                made = run_sharded(operator, graph.tensors, values, strategy, mesh)
+                for tensor, value in zip(operator.outputs, made, strict=True):
+                    assert_equal(value, values[tensor], f"{operator.name} {operator.kind} as {strategy.name}")
+                proven += 1
+                partial += any(PARTIAL in spec for spec in (*strategy.inputs, *strategy.outputs))
+    assert proven > 100
+    assert partial > 10
