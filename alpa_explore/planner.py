@@ -13,6 +13,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import cluster_operators, manual_layers
@@ -24,9 +25,13 @@ from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
 from alpa_explore.profiling.profile_stages import code_version, profile_stages
 from alpa_explore.profiling.progress import ProgressCallback
+from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 def plan(
@@ -55,18 +60,22 @@ def plan(
         else:
             layering = cluster_operators(graph, layers, delta=delta)
         layered = assign_layers(graph, layering.layer_of_forward)
+
+    def chosen(costs: StageCosts) -> list[RangeKey]:
+        best = _pipeline(costs.bound_table(num_microbatches), costs, cluster, num_microbatches)
+        return [(first, end - 1, submesh) for first, end, submesh in best.stages]
+
     with clock("sharding"), ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler))
         profile = profile_stages(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None, progress=progress,
-            cancel=cancel,
+            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
+            chosen=chosen,
+            progress=progress, cancel=cancel,
         )  # fmt: skip
     with clock("pipeline"):
-        pipeline = pipeline_dp(
-            profile.costs.latency_table(num_microbatches), [m.devices for m in profile.costs.submeshes],
-            cluster.devices, num_microbatches,
-        )  # fmt: skip
+        table = profile.costs.latency_table(num_microbatches)
+        pipeline = _pipeline(table, profile.costs, cluster, num_microbatches)
     if not pipeline.feasible:
         raise nothing_fits(profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization)
     options = PlanOptions(
@@ -82,14 +91,17 @@ def replan(plan: Plan, *, num_microbatches: int) -> Plan:
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Raises as `plan` does.
     """
     _check(num_microbatches=num_microbatches, delta=plan.options.delta)
-    pipeline = pipeline_dp(
-        plan.costs.latency_table(num_microbatches), [m.devices for m in plan.costs.submeshes],
-        plan.cluster.devices, num_microbatches,
-    )  # fmt: skip
+    pipeline = _pipeline(plan.costs.latency_table(num_microbatches), plan.costs, plan.cluster, num_microbatches)
     if not pipeline.feasible:
         remat = plan.model.rematerialization
         raise nothing_fits(plan.costs, plan.cluster, num_microbatches, rematerialization=remat)
     return choose_stages(replace(plan, options=replace(plan.options, num_microbatches=num_microbatches)), pipeline)
+
+
+def _pipeline(
+    latency: NDArray[np.float64], costs: StageCosts, cluster: Cluster, num_microbatches: int
+) -> PipelineResult:
+    return pipeline_dp(latency, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches)
 
 
 def resolve(

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op import message_kernels
+from alpa_explore.intra_op.message_kernels import Flat
+from alpa_explore.intra_op.messages import flatten
+from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 
 ROUNDS = 20
 
 
-def descend(problem: ShardingProblem, start: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Let each node in turn take its best strategy given the others, until none moves. May break a forbidden pair."""
+def descend(
+    problem: ShardingProblem, start: tuple[int, ...] | None = None, flat: Flat | None = None
+) -> tuple[int, ...]:
+    """Let each node in turn take its best strategy given the others, until none moves. May break a forbidden pair.
+
+    `flat`: the problem flattened without a ceiling, for callers that descend from many starts.
+    """
     # Forbidden entries count 1e18 each, so that fewer of them is always better.
-    rows: list[list[tuple[int, Floats]]] = [[] for _ in problem.node_costs]
-    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
-        rows[a].append((b, matrix.T))
-        rows[b].append((a, matrix))
     choices = list(start) if start is not None else [int(np.argmin(vector)) for vector in problem.node_costs]
-    todo = set(range(len(choices)))
-    for _ in range(ROUNDS):
-        moved: set[int] = set()
-        for v in sorted(todo):
-            total = problem.node_costs[v]
-            for u, by_choice in rows[v]:
-                total = total + by_choice[choices[u]]
-            best = int(total.argmin())
-            if total[best] < total[choices[v]]:
-                choices[v] = best
-                moved.update(u for u, _ in rows[v])
-        if not moved:
-            break
-        todo = moved
-    return tuple(choices)
+    found = np.array(choices, dtype=np.int64)
+    message_kernels.descend(flatten(problem, math.inf) if flat is None else flat, found, ROUNDS)
+    return tuple(found.tolist())
 
 
 def simple_bound(problem: ShardingProblem) -> float:

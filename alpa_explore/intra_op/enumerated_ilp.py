@@ -45,9 +45,10 @@ def solve_enumerated(
     *,
     backend: str = "highs",
     time_limit_seconds: float | None = None,
+    gap: float = 0.0,
     alpa_form: bool = False,
 ) -> ShardingSolution:
-    """Solve `problem` with PuLP and `backend` ("highs" or "cbc")."""
+    """Solve `problem` with PuLP and `backend` ("highs" or "cbc"), to optimality: a `gap` is not made use of."""
     started = time.perf_counter()
     if (answer := trivial(problem, backend, started)) is not None:
         return answer

@@ -19,6 +19,9 @@ from alpa_explore.intra_op.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution
 
+PROVEN = 1e-9
+"""Relative gap below which HiGHS has proven its answer: the rest is rounding."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Program:
@@ -34,8 +37,10 @@ class _Program:
     """For each node the strategies that have an s column, in order."""
 
 
-def solve_highs_direct(problem: ShardingProblem, *, time_limit_seconds: float | None = None) -> ShardingSolution:
-    """Solve `problem` with HiGHS."""
+def solve_highs_direct(
+    problem: ShardingProblem, *, time_limit_seconds: float | None = None, gap: float = 0.0
+) -> ShardingSolution:
+    """Solve `problem` with HiGHS, to within a relative `gap`."""
     started = time.perf_counter()
     if (answer := trivial(problem, "highs-direct", started)) is not None:
         return answer
@@ -43,7 +48,7 @@ def solve_highs_direct(problem: ShardingProblem, *, time_limit_seconds: float | 
     program = _program(problem, scale)
     highs = highspy.Highs()  # type: ignore[no-untyped-call]
     highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("mip_rel_gap", 0.0)
+    highs.setOptionValue("mip_rel_gap", gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
     if time_limit_seconds is not None:
         highs.setOptionValue("time_limit", max(0.01, time_limit_seconds - (time.perf_counter() - started)))
@@ -64,7 +69,8 @@ def solve_highs_direct(problem: ShardingProblem, *, time_limit_seconds: float | 
         choices = _chosen(program, np.asarray(highs.getSolution().col_value))
     return conclude(
         problem, solver="highs-direct", started=started,
-        finished=status not in (statuses.kTimeLimit, statuses.kInterrupt), choices=choices,
+        finished=status not in (statuses.kTimeLimit, statuses.kInterrupt)
+        and (choices is None or gap == 0.0 or info.mip_gap <= PROVEN), choices=choices,
         bound=info.mip_dual_bound / scale, variables=len(program.costs), constraints=len(program.right),
     )  # fmt: skip
 

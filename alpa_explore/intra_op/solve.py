@@ -1,8 +1,7 @@
 """The one verb of the intra-op pass: a sharding problem in, a checked solution out.
 
     auto           simplify exactly, eliminate where narrow; elsewhere a dual bound proves the optimum or prunes until
-    it
-                   is narrow, and HiGHS gets the parts that are left (default)
+                   elimination is possible, and HiGHS gets the parts that are left (default)
     elimination    the same without HiGHS; an error where the problem is too wide for it
     ilp            simplify, then PuLP with HiGHS on what is left
     highs, cbc     the plain ILP of the paper (Eq. 1) in PuLP, with HiGHS or with CBC
@@ -22,6 +21,7 @@ from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op.descend import is_legal
+from alpa_explore.intra_op.disagreement import settle
 from alpa_explore.intra_op.elimination import Limits, cheap_order_of, eliminate, order_of
 from alpa_explore.intra_op.elimination_order import HOPELESS_JOINS, EliminationOrder
 from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
@@ -37,7 +37,9 @@ SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc", "highs-direct")
 
 
 class _Ilp(Protocol):
-    def __call__(self, problem: ShardingProblem, *, time_limit_seconds: float | None) -> ShardingSolution: ...
+    def __call__(
+        self, problem: ShardingProblem, *, time_limit_seconds: float | None, gap: float = 0.0
+    ) -> ShardingSolution: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,8 @@ def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: floa
     What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.
     """
     pruned = prune_by_bound(problem, gap)
+    if not pruned.closed:
+        pruned = settle(problem, pruned, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
         bound = problem.evaluate(pruned.best) if proven else pruned.bound
@@ -157,7 +161,7 @@ def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: floa
         elif rounds > 1 and part.variables < 0.7 * problem.variables:
             answer = _wide(part, ilp, deadline, gap, rounds - 1)
         elif ilp is not None:
-            answer = _answer_of(ilp(part, time_limit_seconds=remaining))
+            answer = _answer_of(ilp(part, time_limit_seconds=remaining, gap=gap))
         else:
             raise SolverError(
                 "The problem is too wide for elimination",

@@ -9,6 +9,7 @@ the convex part of the frontier of (seconds, bytes).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,8 +20,10 @@ from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
 TOLERANCE = 2.5e-3
-"""For other B than the one asked for: how far from the optimum a solve may stop, and by how much a corner of the
-envelope must be lower than its neighbours to be worth its solves."""
+"""How far from the optimum a solve may stop, and by how much a corner of the envelope must be lower than its neighbours
+to be worth its solves."""
+PROVEN = 1e-12
+"""Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
 """What a whole device of memory costs when memory is not short: decides between equally fast choices, and nothing
 else."""
@@ -47,6 +50,19 @@ class Frontier:
     constraints: int
     optimal: bool
     """False when a solve hit its time limit."""
+    bound_seconds: float
+    """No choice is faster than this at the B that was asked for (0: nothing is known)."""
+    proven: bool
+    """True when the fastest choice at that B is among the points, or there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """The answer at one 1/B: no choice has a line below `bound` there."""
+
+    inverse_b: float
+    point: Point
+    bound: float
 
 
 class _Explorer:
@@ -58,22 +74,26 @@ class _Explorer:
         self.points: dict[tuple[int, ...], Point] = {}
         self.solves = 0
         self.optimal = True
-        self.hard = False
-        """True once a solve needed an ILP: then only what was asked for is solved."""
 
-    def at(self, inverse_b: float, price: float, gap: float = 0.0) -> Point | None:
+    def at(self, inverse_b: float, price: float, gap: float) -> _Sample | None:
         problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
         self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
-        self.hard = self.hard or solution.variables > 0
         if not solution.choices:
             return None
         point = self.points.get(solution.choices)
         if point is None:
             point = Point(solution.choices, self.problem.totals(solution.choices))
             self.points[solution.choices] = point
-        return point
+        exact = solution.status is Status.OPTIMAL
+        return _Sample(
+            inverse_b, point, line(point, inverse_b) * (1.0 if exact else solution.bound / solution.objective)
+        )
+
+    def fastest(self, inverse_b: float, gap: float) -> _Sample | None:
+        """The fastest choice, and among equally fast ones the leanest."""
+        return self.at(inverse_b, TIE_SECONDS / self.memory, gap)
 
     def bytes_of(self, point: Point) -> float:
         return point.totals.weight_bytes + self.held * point.totals.activation_bytes
@@ -82,47 +102,69 @@ class _Explorer:
         t = point.totals
         return t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
 
-    def result(self) -> Frontier:
+    def result(self, bound_seconds: float, *, proven: bool) -> Frontier:
         problem = self.problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)
         constraints = len(problem.node_costs) + sum(sum(m.shape) for m in problem.edge_costs)
-        return Frontier(tuple(self.points.values()), self.solves, problem.variables, constraints, self.optimal)
+        return Frontier(
+            tuple(self.points.values()),
+            self.solves,
+            problem.variables,
+            constraints,
+            self.optimal,
+            bound_seconds,
+            proven,
+        )
+
+
+def line(point: Point, inverse_b: float) -> float:
+    """Seconds of a choice at 1/B."""
+    return point.totals.microbatch_seconds + point.totals.iteration_seconds * inverse_b
+
+
+def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
+    """The fastest choice at one B, exactly. No points when no choice exists."""
+    explorer = _Explorer(problem, solve, device_memory_bytes, held)
+    found = explorer.fastest(inverse_b, 0.0)
+    return explorer.result(found.bound if found is not None else math.inf, proven=explorer.optimal)
 
 
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
-    """The fastest choice at `inverse_b`, and choices within 2 × TOLERANCE of the fastest for every B to a million.
+    """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B to a million.
 
-    A problem that needs an ILP for the B that is asked for is not solved for others: it takes seconds each time.
-
-    No points when no choice exists.
+    The least seconds are concave in 1/B, so between two samples they lie above the line that joins their bounds: a
+    corner of the envelope that comes near that line needs no solve. No points when no choice exists.
     """
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
-    price = TIE_SECONDS / device_memory_bytes
 
-    def line(point: Point, inverse_b: float) -> float:
-        return point.totals.microbatch_seconds + point.totals.iteration_seconds * inverse_b
-
-    def between(low: Point, high: Point) -> None:
-        """`low` is best at a smaller 1/B than `high`."""
-        slope = low.totals.iteration_seconds - high.totals.iteration_seconds
+    def between(low: _Sample, high: _Sample) -> None:
+        """`low` was solved at a smaller 1/B than `high`."""
+        slope = low.point.totals.iteration_seconds - high.point.totals.iteration_seconds
         if slope <= 0:
             return
-        corner = (high.totals.microbatch_seconds - low.totals.microbatch_seconds) / slope
-        if not SMALLEST_INVERSE_B < corner < 1.0:
+        corner = (high.point.totals.microbatch_seconds - low.point.totals.microbatch_seconds) / slope
+        if not low.inverse_b < corner < high.inverse_b:
             return
-        middle = explorer.at(corner, price, TOLERANCE)
-        if middle is None or line(middle, corner) >= line(low, corner) * (1 - TOLERANCE):
+        share = (corner - low.inverse_b) / (high.inverse_b - low.inverse_b)
+        at_corner = line(low.point, corner)
+        if at_corner * (1 - 2 * TOLERANCE) <= low.bound + share * (high.bound - low.bound):
+            return
+        middle = explorer.fastest(corner, TOLERANCE)
+        if middle is None or line(middle.point, corner) >= at_corner * (1 - TOLERANCE):
             return
         between(low, middle)
         between(middle, high)
 
-    asked = explorer.at(inverse_b, price)
-    if explorer.hard:
-        return explorer.result()
-    few, many = explorer.at(1.0, price, TOLERANCE), explorer.at(SMALLEST_INVERSE_B, price, TOLERANCE)
-    if few is not None and many is not None and asked is not None:
-        between(many, asked)
-        between(asked, few)
-    return explorer.result()
+    asked = explorer.fastest(inverse_b, TOLERANCE)
+    if asked is None:
+        return explorer.result(math.inf, proven=True)
+    few = explorer.fastest(1.0, TOLERANCE) if inverse_b < 1.0 else asked
+    many = explorer.fastest(SMALLEST_INVERSE_B, TOLERANCE)
+    if few is None or many is None:
+        raise AssertionError("a choice is legal at every B or at none")
+    between(many, asked)
+    between(asked, few)
+    least = min(line(point, inverse_b) for point in explorer.points.values())
+    return explorer.result(asked.bound, proven=asked.bound >= least * (1 - PROVEN))
 
 
 def memory_frontier(
@@ -131,28 +173,25 @@ def memory_frontier(
     """Leaner, slower choices at one B, down to the leanest: at most `most` solves, where a place fits or does not."""
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
 
-    def seconds(point: Point) -> float:
-        return point.totals.microbatch_seconds + point.totals.iteration_seconds * inverse_b
-
     def straddles(fast: Point, lean: Point) -> bool:
         return any(explorer.peak(lean, h) <= device_memory_bytes < explorer.peak(fast, h) for h in range(1, held + 1))
 
-    fast = explorer.at(inverse_b, TIE_SECONDS / device_memory_bytes)
-    if fast is None:
-        return explorer.result()
+    quickest = explorer.fastest(inverse_b, TOLERANCE)
+    if quickest is None:
+        return explorer.result(math.inf, proven=True)
+    fast = quickest.point
     # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
-    lean = explorer.at(inverse_b, 1e3 * max(seconds(fast), 1e-6) / device_memory_bytes)
-    todo = [(fast, lean)] if lean is not None else []
-    while todo and explorer.solves < most and not explorer.hard:
+    lean = explorer.at(inverse_b, 1e3 * max(line(fast, inverse_b), 1e-6) / device_memory_bytes, 0.0)
+    todo = [(fast, lean.point)] if lean is not None else []
+    while todo and explorer.solves < most:
         quick, small = todo.pop(0)
-        if small is None or not straddles(quick, small):
+        if not straddles(quick, small):
             continue
         saved = explorer.bytes_of(quick) - explorer.bytes_of(small)
         if saved <= 0:
             continue
-        price = (seconds(small) - seconds(quick)) / saved
+        price = (line(small, inverse_b) - line(quick, inverse_b)) / saved
         middle = explorer.at(inverse_b, price, TOLERANCE)
-        known = (quick.choices, small.choices)
-        if middle is not None and middle.choices not in known:
-            todo += [(quick, middle), (middle, small)]
-    return explorer.result()
+        if middle is not None and middle.point not in (quick, small):
+            todo += [(quick, middle.point), (middle.point, small)]
+    return explorer.result(0.0, proven=False)

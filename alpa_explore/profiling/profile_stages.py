@@ -1,19 +1,25 @@
 """Solve every stage that the pipeline could have: each (layer range × submesh × logical mesh), equal ones once.
 
-Two rounds. The first finds for every distinct problem the choices that are fastest for some B. The second finds leaner
-choices where those overflow the device at some place in the pipeline. Both go through the cache and the executor.
+Three rounds, each through the cache and the executor. The first finds for every distinct problem choices that are
+nearly the fastest, with a proof how nearly. The second finds leaner ones where those overflow the device at some place
+in the pipeline. The third solves to the end what the best pipeline could hold: it is over when the best pipeline by the
+proven bounds holds nothing but optima, and then no other pipeline is better.
 """
 
 from __future__ import annotations
 
+import enum
+import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from hashlib import sha256
+from itertools import combinations_with_replacement
 from pathlib import Path
+from typing import NamedTuple
 
-from alpa_explore.cluster import Cluster, Device, LogicalMesh, Submesh, logical_meshes, submeshes
+from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.problem import ShardingProblem
@@ -23,7 +29,7 @@ from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, envelope, memory_frontier
+from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, memory_frontier
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 
@@ -42,6 +48,22 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
+class Search(enum.Enum):
+    """What a task looks for; the value is the name of its pass for the progress line."""
+
+    NEAR = "sharding"
+    LEAN = "memory"
+    FASTEST = "proof"
+
+
+_SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
+    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest
+}  # fmt: skip
+
+Chosen = Callable[[StageCosts], Collection[RangeKey]]
+"""The (layer range, submesh) of the stages of the best pipeline by the bounds (`StageCosts.bound_table`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
     """One distinct problem. `held` is the most microbatches that any stage with this problem may hold."""
@@ -54,8 +76,7 @@ class StageTask:
     solver: str
     inverse_b: float
     """1/B of the plan that is asked for; other B are covered too."""
-    lean: bool
-    """False: the first round (the fastest choices); True: the second (leaner ones)."""
+    search: Search
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -77,70 +98,94 @@ class StageProfile:
 
 def profile_stages(
     layered: LayeredGraph, cluster: Cluster, *, num_microbatches: int, solver: str, executor: Executor,
-    store: SolveCache | None, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
+    store: SolveCache | None, chosen: Chosen, progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
 ) -> StageProfile:  # fmt: skip
     """Candidates of every layer range on every submesh (design.md, Stage costs).
 
+    Those of the stages that `chosen` names in the end are optimal, the others within frontier.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
     stage_of = slice_stages(layered)
     pieces = submeshes(cluster)
     tasks: dict[str, StageTask] = {}
-    wanted: list[tuple[RangeKey, LogicalMesh, str]] = []
-    for first in range(layered.num_layers):
-        for last in range(first, layered.num_layers):
-            for position, piece in enumerate(pieces):
-                for mesh in _meshes(cluster, piece):
-                    stage = stage_of(first, last)
-                    key = _key(stage, mesh, cluster.device, solver, num_microbatches)
-                    wanted.append(((first, last, position), mesh, key))
-                    held = layered.num_layers - last
-                    if key not in tasks or tasks[key].held < held:
-                        tasks[key] = StageTask(
-                            first=first, last=last, mesh=mesh, held=held, device=cluster.device, solver=solver,
-                            inverse_b=1.0 / num_microbatches, lean=False,
-                        )  # fmt: skip
-    run = partial(_run, layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
-    found, cached = run("sharding", tasks)
-    tight = {
-        f"{key}-held{task.held}": replace(task, lean=True)
-        for key, task in tasks.items()
-        if any(_peak(p, task.held) > cluster.device.memory_bytes for p in found[key].points)
-    }
-    leaner, cached_lean = run("memory", tight) if tight else ({}, 0)
-    lean_of = {name.rsplit("-held", 1)[0]: frontier for name, frontier in leaner.items()}
+    wanted: list[_Wanted] = []
+    for first, last in combinations_with_replacement(range(layered.num_layers), 2):
+        for position, piece in enumerate(pieces):
+            for mesh in logical_meshes(cluster, piece):
+                key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches)
+                wanted.append(_Wanted((first, last, position), mesh, key))
+                held = layered.num_layers - last
+                if key not in tasks or tasks[key].held < held:
+                    tasks[key] = StageTask(
+                        first=first, last=last, mesh=mesh, held=held, device=cluster.device, solver=solver,
+                        inverse_b=1.0 / num_microbatches, search=Search.NEAR,
+                    )  # fmt: skip
+    run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
+    found = {key: [frontier] for key, frontier in run(tasks).items()}
 
-    choices: dict[str, tuple[int, ...]] = {}
-    candidates: dict[RangeKey, list[StageCandidate]] = {}
-    for range_key, mesh, key in wanted:
-        points = dict.fromkeys((*found[key].points, *(lean_of[key].points if key in lean_of else ())))
-        for number, point in enumerate(points):
-            name = f"{key[:24]}-{number}"
-            choices[name] = point.choices
-            candidates.setdefault(range_key, []).append(
-                StageCandidate(logical_mesh=mesh, solution_key=name, **asdict(point.totals))
-            )
-    frontiers = [*found.values(), *leaner.values()]
+    def look(search: Search, keys: Iterable[str]) -> None:
+        for key, frontier in run({key: replace(tasks[key], search=search) for key in keys}).items():
+            found[key].append(frontier)
+
+    def overflows(key: str) -> bool:
+        return any(_peak(p, tasks[key].held) > cluster.device.memory_bytes for p in found[key][0].points)
+
+    look(Search.LEAN, filter(overflows, tasks))
+    settled: set[str] = set()
+    while True:
+        candidates, choices = _candidates(wanted, found)
+        unproven = [w for w in wanted if not any(f.proven for f in found[w.key])]
+        bounds: dict[RangeKey, float] = {}
+        for w in unproven:
+            bounds[w.cell] = min(bounds.get(w.cell, math.inf), found[w.key][0].bound_seconds)
+        costs = StageCosts(
+            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=cluster.device.memory_bytes,
+            candidates=candidates, bounds=bounds,
+        )  # fmt: skip
+        best = set(chosen(costs)) if bounds else set()
+        doubtful = dict.fromkeys(w.key for w in unproven if w.cell in best and w.key not in settled)
+        if not doubtful:
+            break
+        look(Search.FASTEST, doubtful)
+        settled |= doubtful.keys()
 
     def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         return build_stage_problem(stage_of(first, last), _model(cluster.device, mesh.squeezed()))
 
+    frontiers = [f for here in found.values() for f in here]
     return StageProfile(
-        costs=StageCosts(
-            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=cluster.device.memory_bytes,
-            candidates={key: tuple(found) for key, found in candidates.items()},
-        ),
-        choices=choices, problem_of=problem_of,
-        solves=sum(f.solves for f in frontiers), distinct_solves=len(tasks) + len(tight),
-        cached_solves=cached + cached_lean,
-        variables=sum(f.variables for f in found.values()), constraints=sum(f.constraints for f in found.values()),
+        costs=costs, choices=choices, problem_of=problem_of,
+        solves=sum(f.solves for f in frontiers), distinct_solves=len(frontiers), cached_solves=run.cached,
+        variables=sum(here[0].variables for here in found.values()),
+        constraints=sum(here[0].constraints for here in found.values()),
         warnings=("A solve stopped at its time limit: its stage may have a better choice.",)
         if not all(f.optimal for f in frontiers) else (),
     )  # fmt: skip
 
 
-def _meshes(cluster: Cluster, piece: Submesh) -> tuple[LogicalMesh, ...]:
-    return logical_meshes(cluster, piece)
+class _Wanted(NamedTuple):
+    """A cell of the cost table, one of its logical meshes, and the key of their problem."""
+
+    cell: RangeKey
+    mesh: LogicalMesh
+    key: str
+
+
+def _candidates(
+    wanted: Iterable[_Wanted], found: Mapping[str, Sequence[Frontier]]
+) -> tuple[dict[RangeKey, tuple[StageCandidate, ...]], dict[str, tuple[int, ...]]]:
+    """Candidates of every cell, and the choice behind each solution key."""
+    candidates: dict[RangeKey, list[StageCandidate]] = {}
+    choices: dict[str, tuple[int, ...]] = {}
+    for cell, mesh, key in wanted:
+        for number, point in enumerate(dict.fromkeys(p for frontier in found[key] for p in frontier.points)):
+            name = f"{key[:24]}-{number}"
+            choices[name] = point.choices
+            candidates.setdefault(cell, []).append(
+                StageCandidate(logical_mesh=mesh, solution_key=name, **asdict(point.totals))
+            )
+    return {cell: tuple(here) for cell, here in candidates.items()}, choices
 
 
 def _peak(point: Point, held: int) -> float:
@@ -154,26 +199,38 @@ def _key(stage: StageGraph, mesh: LogicalMesh, device: Device, solver: str, num_
     return sha256(repr(body).encode()).hexdigest()
 
 
-def _run(
-    name: str, tasks: Mapping[str, StageTask], *, layered: LayeredGraph, executor: Executor, store: SolveCache | None,
-    progress: ProgressCallback | None, cancel: threading.Event | None,
-) -> tuple[dict[str, Frontier], int]:  # fmt: skip
-    """The frontier of every task, from the cache or solved now, and how many came from the cache."""
-    done: dict[str, Frontier] = {}
-    for key in tasks:
-        stored = store.get(key) if store is not None else None
-        if stored is not None:
-            done[key] = _load(stored)
-    cached = len(done)
-    # Long problems first: the last worker to finish should finish a short one.
-    todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
-    for key, frontier in executor.map(
-        solve_task, {k: tasks[k] for k in todo}, shared=layered, name=name, progress=progress, cancel=cancel
-    ):
-        done[key] = frontier
-        if store is not None:
-            store.put(key, _dump(frontier))
-    return done, cached
+@dataclass(kw_only=True, eq=False)
+class _Run:
+    """Runs tasks, those that are not in the cache; counts the others in `cached`."""
+
+    layered: LayeredGraph
+    executor: Executor
+    store: SolveCache | None
+    progress: ProgressCallback | None
+    cancel: threading.Event | None
+    cached: int = 0
+
+    def __call__(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
+        """The frontier of every task."""
+        done: dict[str, Frontier] = {}
+        names = {key: f"{key}-{task.search.value}{task.held}" for key, task in tasks.items()}
+        for key, name in names.items():
+            stored = self.store.get(name) if self.store is not None else None
+            if stored is not None:
+                done[key] = _load(stored)
+        self.cached += len(done)
+        # Long problems first: the last worker to finish should finish a short one.
+        todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
+        if not todo:
+            return done
+        for key, frontier in self.executor.map(
+            solve_task, {k: tasks[k] for k in todo}, shared=self.layered, name=tasks[todo[0]].search.value,
+            progress=self.progress, cancel=self.cancel,
+        ):  # fmt: skip
+            done[key] = frontier
+            if self.store is not None:
+                self.store.put(names[key], _dump(frontier))
+        return done
 
 
 def solve_task(layered: LayeredGraph, task: StageTask) -> Frontier:
@@ -184,8 +241,7 @@ def solve_task(layered: LayeredGraph, task: StageTask) -> Frontier:
     def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(one, task.solver, gap=gap)
 
-    search = memory_frontier if task.lean else envelope
-    return search(problem, solver, task.device.memory_bytes, task.held, task.inverse_b)
+    return _SEARCHES[task.search](problem, solver, task.device.memory_bytes, task.held, task.inverse_b)
 
 
 @lru_cache(maxsize=1)
@@ -209,4 +265,4 @@ def _load(stored: Mapping[str, object]) -> Frontier:
         Point(tuple(p["choices"]), StageTotals(**p["totals"]))
         for p in stored["points"]  # type: ignore[attr-defined]
     )
-    return replace(Frontier((), 0, 0, 0, True), **{**stored, "points": points})  # type: ignore[arg-type]
+    return replace(Frontier((), 0, 0, 0, True, 0.0, False), **{**stored, "points": points})  # type: ignore[arg-type]

@@ -52,6 +52,9 @@ class StageCosts:
     submeshes: tuple[Submesh, ...]
     device_memory_bytes: int
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
+    bounds: Mapping[RangeKey, float] = field(default_factory=dict, hash=False)
+    """Where the fastest candidate is not proven to be the fastest there is: no choice is below these seconds, at the B
+    that was asked for."""
 
     def choose(self, key: RangeKey, place: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits at `place` from the end (1 = last stage), where min(place, B) microbatches
@@ -74,4 +77,13 @@ class StageCosts:
                 peak = candidate.weight_bytes + held * candidate.activation_bytes + candidate.workspace_bytes
                 fits = peak <= self.device_memory_bytes
                 np.minimum(cell, candidate.latency_seconds(num_microbatches), out=cell, where=fits)
+        return table
+
+    def bound_table(self, num_microbatches: int) -> NDArray[np.float64]:
+        """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
+        than the best by this table."""
+        table = self.latency_table(num_microbatches)
+        for (first, last, submesh), bound in self.bounds.items():
+            cell = table[first, last + 1, submesh]
+            np.minimum(cell, bound, out=cell, where=np.isfinite(cell))
         return table
