@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
-from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.layering import Layering, cluster_operators, manual_layers
 from alpa_explore.models.catalog import entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.nearest import nothing_fits
@@ -54,11 +54,12 @@ def plan(
     with clock("capture"):
         graph = resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
     with clock("layering"):
-        layers = num_layers if num_layers is not None else default_layers(graph)
         if boundaries:
             layering = manual_layers(graph, tuple(boundaries))
+        elif num_layers is not None:
+            layering = cluster_operators(graph, num_layers, delta=delta)
         else:
-            layering = cluster_operators(graph, layers, delta=delta)
+            layering = default_layering(graph, delta)
         layered = assign_layers(graph, layering.layer_of_forward)
 
     def chosen(costs: StageCosts) -> list[RangeKey]:
@@ -133,11 +134,13 @@ def resolve(
     )  # fmt: skip
 
 
-def default_layers(graph: TrainingGraph) -> int:
-    """The catalogue's number of layers for a catalogue model, else 8, or fewer for a graph of few operators."""
-    if graph.recipe in names():
-        return entry(graph.recipe).num_layers
-    return min(8, sum(1 for o in graph.forward_operators if o.flops > 0) or 1)
+def default_layering(graph: TrainingGraph, delta: float) -> Layering:
+    """The catalogue's number of layers for a catalogue model, else 8; fewer where so many cannot be balanced."""
+    most = entry(graph.recipe).num_layers if graph.recipe in names() else 8
+    for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
+        with suppress(LayeringError):
+            return cluster_operators(graph, layers, delta=delta)
+    return cluster_operators(graph, 1, delta=delta)
 
 
 def _check(*, num_microbatches: int, delta: float) -> None:

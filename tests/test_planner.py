@@ -5,6 +5,7 @@ import re
 import threading
 
 import pytest
+import torch
 
 import alpa_explore as ax
 from alpa_explore.errors import (
@@ -103,6 +104,18 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     assert "proof" in passes, "nothing stopped early: the test shows nothing"
     assert near.predicted.iteration_seconds == pytest.approx(exact.predicted.iteration_seconds, rel=1e-9)
     assert near.costs.bounds, "stages that no plan wants need no proof"
+
+
+def test_without_a_number_of_layers_there_are_as_many_as_can_be_balanced():
+    def lopsided(width=8):
+        # The head does most of the work: two balanced layers cannot be had at delta 0.5, let alone eight.
+        return torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(6)), torch.nn.Linear(width, 400))
+
+    graph = ax.capture(lopsided(), (torch.randn(4, 8),), loss=lambda y: y.square().mean())
+    assert len(ax.plan(graph, tiny_cluster(), num_microbatches=2, scheduler="serial").layers) == 1
+    even = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(6)))
+    graph = ax.capture(even, (torch.randn(4, 8),), loss=lambda y: y.square().mean())
+    assert len(ax.plan(graph, tiny_cluster(), num_microbatches=2, scheduler="serial").layers) == 8
 
 
 def tiny_plan_graph():

@@ -13,35 +13,39 @@ import gzip
 import json
 import math
 import os
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem import Floats, ShardingProblem
 
 MAX_BYTES = 256 * 2**20
 """Of the JSON text after decompression."""
+MAX_TIME = 10**7
+"""No interval ends later: a profile over all times is held in memory."""
 
 
-def read_problem(
-    path: str | os.PathLike[str], *, ignore_memory_limit: bool = False
-) -> tuple[ShardingProblem, float | None]:
-    """The problem in a .json or .json.gz file, and its proven optimum where the file states one.
+class ProblemFile(NamedTuple):
+    """What a file holds."""
 
-    Raises AlpaExploreError when the file is missing, too large, damaged, or has a memory limit (`usage_limit`), which a
-    ShardingProblem cannot express, unless `ignore_memory_limit`.
+    problem: ShardingProblem
+    memory: MemoryLimit | None
+    """None when the file has no limit."""
+    optimum: float | None
+    """Proven optimum, where the file states one."""
+
+
+def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
+    """The problem in a .json or .json.gz file.
+
+    Raises AlpaExploreError when the file is missing, too large or damaged.
     """
     data = _object(_parse(path), "the file", path)
     problem = _object(data.get("problem", data), "problem", path)
     nodes = _object(problem.get("nodes"), "nodes", path)
     edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)
-    if problem.get("usage_limit") is not None and not ignore_memory_limit:
-        raise AlpaExploreError(
-            f"{os.fspath(path)} has a memory limit",
-            found=f"usage_limit {problem['usage_limit']!r:.40}",
-            remedy="Pass ignore_memory_limit=True to solve it without the limit.",
-        )
     node_costs = [
         _costs(vector, f"costs of node {v}", path)
         for v, vector in enumerate(_list(nodes.get("costs"), "node costs", path))
@@ -66,13 +70,35 @@ def read_problem(
         ends.append((a, b))
         edge_costs.append(matrix)
     name = problem.get("name")
-    return (
+    return ProblemFile(
         ShardingProblem(
             name=name if isinstance(name, str) else os.path.basename(os.fspath(path)).split(".")[0],
             node_costs=tuple(node_costs), edges=tuple(ends), edge_costs=tuple(edge_costs),
         ),
+        _memory(problem.get("usage_limit"), nodes, [len(c) for c in node_costs], path),
         _optimum(data.get("optimum"), path),
     )  # fmt: skip
+
+
+def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | os.PathLike[str]) -> MemoryLimit | None:
+    if limit is None:
+        return None
+    if type(limit) not in (int, float) or not 0 <= limit < math.inf:  # type: ignore[operator]
+        _damaged(path, f"usage_limit {limit!r:.40} is not a number of bytes")
+    intervals = _list(nodes.get("intervals"), "intervals", path)
+    usages = _list(nodes.get("usages"), "usages", path)
+    if not len(intervals) == len(usages) == len(sizes):
+        _damaged(path, f"{len(sizes)} nodes, {len(intervals)} intervals and {len(usages)} usages")
+    items = []
+    for v, (interval, usage, size) in enumerate(zip(intervals, usages, sizes, strict=True)):
+        times = interval if isinstance(interval, list) else []
+        if len(times) != 2 or not all(type(t) is int for t in times) or not 0 <= times[0] <= times[1] <= MAX_TIME:
+            _damaged(path, f"the interval of node {v} is {interval!r:.40}, not [start, end]")
+        amounts = _costs(usage, f"usages of node {v}", path)
+        if len(amounts) != size:
+            _damaged(path, f"node {v} has {len(amounts)} usages for {size} strategies")
+        items.append(Item(node=v, start=times[0], end=times[1], usage=amounts))
+    return MemoryLimit.of(items, float(limit))  # type: ignore[arg-type]
 
 
 def _parse(path: str | os.PathLike[str]) -> object:

@@ -40,9 +40,9 @@ def trivial(problem: ShardingProblem, solver: str, started: float) -> ShardingSo
 
 def conclude(
     problem: ShardingProblem, *, solver: str, started: float, finished: bool, choices: tuple[int, ...] | None,
-    bound: float, variables: int, constraints: int,
+    bound: float, variables: int, constraints: int, descending: bool = True,
 ) -> ShardingSolution:  # fmt: skip
-    """The checked solution for a solver's answer.
+    """The checked solution for a solver's answer; `descending`: one that is not finished may be bettered by descent.
 
     `finished`: the solver proved its answer (or, without choices, that there is none); else time was up. `bound` in the
     units of the problem. Raises SolverError when nothing legal was found in time or the proof does not hold.
@@ -50,10 +50,11 @@ def conclude(
     if choices is None and finished:
         return infeasible(solver=solver, started=started, variables=variables, constraints=constraints)
     if not finished:
-        # What a solver holds when it is stopped is often poor: descent betters it, or finds one from its own start.
-        starts = (None,) if choices is None else (choices, None)
-        legal = [c for c in (descend(problem, start) for start in starts) if is_legal(problem, c)]
-        choices = min(legal, key=problem.evaluate, default=None)
+        if descending:
+            # What a solver holds when it is stopped is often poor: descent betters it, or finds one from its own start.
+            starts = (None,) if choices is None else (choices, None)
+            legal = [c for c in (descend(problem, start) for start in starts) if is_legal(problem, c)]
+            choices = min(legal, key=problem.evaluate, default=None)
         if choices is None:
             raise SolverError(
                 f"{solver} found no legal choice",

@@ -46,16 +46,19 @@ class Simplified:
         return tuple(choices)
 
 
-def simplify(problem: ShardingProblem, *, dominance: bool = True) -> Simplified:
-    """Reduce `problem`; without `dominance` it is quicker and the core larger. Raises Contradiction (infeasible)."""
+def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozenset[int] = frozenset()) -> Simplified:
+    """Reduce `problem`; without `dominance` it is quicker and the core larger. Raises Contradiction (infeasible).
+
+    Nodes in `keep` stay in the core, with all strategies that are consistent.
+    """
     graph = FactorGraph(problem)
     present = set(range(len(problem.node_costs)))
     _make_consistent(graph, present)
-    _remove_narrow(graph, present, present)
+    _remove_narrow(graph, present, present, keep)
     touched = set(present)
     while dominance and touched:
-        touched = _drop_dominated(graph, touched)
-        _remove_narrow(graph, present, touched)
+        touched = _drop_dominated(graph, touched - keep)
+        _remove_narrow(graph, present, touched, keep)
         touched &= present
     nodes = tuple(sorted(present))
     return Simplified(
@@ -131,13 +134,13 @@ def _make_consistent(graph: FactorGraph, present: set[int]) -> None:
             graph.restrict(v, np.flatnonzero(alive[v]))
 
 
-def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int]) -> None:
+def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep: frozenset[int]) -> None:
     """Fold one-strategy nodes and eliminate nodes with at most two neighbours, smallest new table first."""
 
     def price(v: int) -> int | None:
         if len(graph.costs[v]) <= 1:
             return 0
-        if len(graph.tables[v]) > 2:
+        if v in keep or len(graph.tables[v]) > 2:
             return None
         entries = 1
         for u in graph.neighbours(v):

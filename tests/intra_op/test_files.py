@@ -26,7 +26,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def test_costs_are_read_row_by_row_with_the_optimum(tmp_path: Path) -> None:
-    problem, optimum = read_problem(write(tmp_path / "p.json", document()))
+    problem, _, optimum = read_problem(write(tmp_path / "p.json", document()))
     assert (problem.name, problem.edges, optimum) == ("small", ((0, 1), (2, 0)), 12.5)
     assert problem.edge_costs[0].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert problem.edge_costs[1].tolist() == [[7, 8]]
@@ -36,14 +36,14 @@ def test_costs_are_read_row_by_row_with_the_optimum(tmp_path: Path) -> None:
 def test_a_packed_file_is_known_by_its_content_and_the_outer_object_may_be_missing(tmp_path: Path) -> None:
     path = tmp_path / "packed.json"
     path.write_bytes(gzip.compress(json.dumps(document()["problem"]).encode()))
-    problem, optimum = read_problem(path)
+    problem, _, optimum = read_problem(path)
     assert len(problem.node_costs) == 3
     assert optimum is None
 
 
 def test_an_edge_from_a_node_to_itself_adds_its_diagonal(tmp_path: Path) -> None:
     edges = {"nodes": [[0, 0]], "costs": [[10, 1e18, 1e18, 20]]}
-    problem, _ = read_problem(write(tmp_path / "p.json", document(edges=edges)))
+    problem, _, _ = read_problem(write(tmp_path / "p.json", document(edges=edges)))
     assert problem.edges == ()
     assert problem.node_costs[0].tolist() == [11, 22.5]
 
@@ -101,8 +101,35 @@ def test_a_missing_file_a_cut_off_one_and_one_too_large_are_refused(
         read_problem(write(tmp_path / "large.json", document()))
 
 
-def test_a_memory_limit_is_not_dropped_silently(tmp_path: Path) -> None:
-    path = write(tmp_path / "limited.json", document(usage_limit=100))
-    with pytest.raises(AlpaExploreError, match="ignore_memory_limit"):
-        read_problem(path)
-    assert len(read_problem(path, ignore_memory_limit=True)[0].edges) == 2
+def limited(**changes: Any) -> dict[str, Any]:
+    nodes = {
+        "costs": [[1, 2.5], [3, 4, 5], [6]], "intervals": [[0, 3], [1, 2], [0, 0]],
+        "usages": [[10, 0], [1, 2, 3], [99]], **changes,
+    }  # fmt: skip
+    return document(nodes=nodes, usage_limit=12)
+
+
+def test_a_memory_limit_is_read_with_intervals_and_usages(tmp_path: Path) -> None:
+    memory = read_problem(write(tmp_path / "limited.json", limited())).memory
+    assert memory is not None
+    assert memory.limit == 12
+    assert memory.profile([float(item.usage[0]) for item in memory.items]).tolist() == [10, 11, 10]
+    assert memory.allows((0, 1, 0))
+    assert not memory.allows((0, 2, 0))
+    assert read_problem(write(tmp_path / "free.json", document())).memory is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"intervals": [[0, 3], [1, 2]]}, "2 intervals"),
+        ({"intervals": [[0, 3], [2, 1], [0, 0]]}, "interval of node 1"),
+        ({"intervals": [[0, 3], [0, 10**12], [0, 0]]}, "interval of node 1"),
+        ({"intervals": [[0, 3], "now", [0, 0]]}, "interval of node 1"),
+        ({"usages": [[10], [1, 2, 3], [99]]}, "1 usages for 2"),
+        ({"usages": [[10, -1], [1, 2, 3], [99]]}, "negative"),
+    ],
+)
+def test_a_damaged_memory_limit_is_refused(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
+    with pytest.raises(AlpaExploreError, match=found):
+        read_problem(write(tmp_path / "bad.json", limited(**changes)))

@@ -36,7 +36,7 @@ RUNS = {"auto": 400, "elimination": 400, "ilp": 200, "highs": 200, "highs-direct
 
 @pytest.mark.parametrize(("name", "solver"), STORED)
 def test_the_stated_optimum_of_a_stored_problem_is_found(name: str, solver: str) -> None:
-    problem, optimum = read_problem(PROBLEMS / f"{name}.json.gz")
+    problem, _, optimum = read_problem(PROBLEMS / f"{name}.json.gz")
     solution = solve(problem, solver)
     assert solution.status is Status.OPTIMAL
     assert solution.objective == pytest.approx(optimum, rel=1e-9)

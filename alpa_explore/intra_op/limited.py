@@ -1,0 +1,100 @@
+"""Solve a sharding problem under a memory limit, exactly.
+
+1. The optimum without the limit; where it fits, it is the answer.
+2. Strategies that cannot fit whatever the others do are struck, and with them those that are left without a legal
+   partner, until nothing changes.
+3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
+4. What is left goes to HiGHS as Eq. 1 with a running sum of the memory (`highs_direct`).
+
+A time limit ends 4 early: then the best choice that fits is the answer, with the bound that was proven.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.descend import is_legal
+from alpa_explore.intra_op.factor_graph import Contradiction
+from alpa_explore.intra_op.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.ilp_answer import infeasible
+from alpa_explore.intra_op.memory_limit import MemoryLimit
+from alpa_explore.intra_op.message_bound import restricted
+from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.simplify import simplify
+from alpa_explore.intra_op.solution import ShardingSolution, Status
+from alpa_explore.intra_op.solve import solve
+
+Alive = list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
+
+
+def solve_limited(
+    problem: ShardingProblem, memory: MemoryLimit, *, time_limit_seconds: float | None = None
+) -> ShardingSolution:
+    """A least-cost choice for `problem` that stays within `memory`.
+
+    Status.INFEASIBLE when there is none: `MemoryLimit.least_peak` then says whether the limit is at fault. SolverError
+    when time was up before any choice was found.
+    """
+    started = time.perf_counter()
+    free = solve(problem, time_limit_seconds=time_limit_seconds)
+    if free.status is Status.INFEASIBLE or memory.allows(free.choices):
+        return replace(free, seconds=time.perf_counter() - started)
+    try:
+        kept = tuple(np.flatnonzero(a) for a in _possible(problem, memory))
+        smaller, limit = restricted(problem, kept), memory.restricted(kept)
+        bound_to_memory = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
+        reduced = simplify(smaller, dominance=False, keep=frozenset(bound_to_memory))
+    except Contradiction:
+        return infeasible(solver="auto", started=started)
+    remaining = None
+    if time_limit_seconds is not None:
+        remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
+    core = solve_highs_direct(reduced.core, memory=limit.on(reduced.nodes), time_limit_seconds=remaining)
+    if core.status is Status.INFEASIBLE:
+        return infeasible(solver="auto", started=started, variables=core.variables, constraints=core.constraints)
+    inside = reduced.restore(core.choices)
+    choices = tuple(int(k[c]) for k, c in zip(kept, inside, strict=True))
+    objective = problem.evaluate(choices)
+    if not is_legal(problem, choices) or not memory.allows(choices):
+        raise SolverError(
+            "The answer under a memory limit does not hold",
+            found=f"{memory.peak(choices):.6g} bytes held where {memory.limit:.6g} are allowed",
+            remedy="Please report this problem.",
+        )
+    optimal = core.status is Status.OPTIMAL
+    return ShardingSolution(
+        choices=choices, objective=objective, status=core.status, solver="auto",
+        bound=objective if optimal else min(objective, max(free.bound, reduced.constant + core.bound)),
+        seconds=time.perf_counter() - started, variables=core.variables, constraints=core.constraints,
+    )  # fmt: skip
+
+
+def _possible(problem: ShardingProblem, memory: MemoryLimit) -> Alive:
+    """For every node which strategies some choice within the limit may hold (more may be struck by harder proofs)."""
+    alive = [costs < FORBIDDEN for costs in problem.node_costs]
+    forbidding: list[list[tuple[np.ndarray[tuple[int, ...], np.dtype[np.bool_]], int]]] = [[] for _ in alive]
+    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
+        if matrix.size and matrix.max() >= FORBIDDEN:
+            legal = matrix < FORBIDDEN
+            forbidding[a].append((legal, b))
+            forbidding[b].append((legal.T, a))
+    todo = set(range(len(alive)))
+    while todo:
+        while todo:
+            v = todo.pop()
+            good = alive[v].copy()
+            for legal, u in forbidding[v]:
+                good &= legal @ alive[u]
+            if good.sum() < alive[v].sum():
+                alive[v] = good
+                todo |= {u for _, u in forbidding[v]}
+        for v, here in enumerate(alive):
+            if not here.any():
+                raise Contradiction(v)
+        for v in memory.possible(alive):
+            todo |= {v, *(u for _, u in forbidding[v])}
+    return alive
