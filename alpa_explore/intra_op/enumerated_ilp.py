@@ -31,6 +31,8 @@ import pulp
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp_answer import conclude, cost_scale, trivial
+from alpa_explore.intra_op.memory_limit import MemoryLimit
+from alpa_explore.intra_op.memory_rows import memory_rows
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution
 
@@ -47,6 +49,7 @@ def solve_enumerated(
     time_limit_seconds: float | None = None,
     gap: float = 0.0,
     alpa_form: bool = False,
+    memory: MemoryLimit | None = None,
 ) -> ShardingSolution:
     """Solve `problem` with PuLP and `backend` ("highs" or "cbc"), to optimality: a `gap` is not made use of."""
     started = time.perf_counter()
@@ -66,6 +69,8 @@ def solve_enumerated(
         model += constraint
     for constraint in _one_pair_an_edge(e) if alpa_form else []:
         model += constraint
+    for constraint in _memory_fits(model, memory, s) if memory is not None else []:
+        model += constraint
     remaining = None
     if time_limit_seconds is not None:
         remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
@@ -73,6 +78,7 @@ def solve_enumerated(
     return conclude(
         problem, solver=backend, started=started, finished=finished, choices=_chosen(s) if found else None,
         bound=bound / scale, variables=sum(map(len, s)) + sum(map(len, e)), constraints=model.numConstraints(),
+        descending=memory is None,
     )  # fmt: skip
 
 
@@ -128,6 +134,19 @@ def _agree(ends: list[int], side: int, s: Strategies, e: Pairs, sense: int) -> l
 def _one_pair_an_edge(e: Pairs) -> list[pulp.LpConstraint]:
     # An edge without a legal pair has no variables; 1 = 0 must still be said.
     return [pulp.LpAffineExpression([(x, 1) for x in edge.values()]) == 1 for edge in e]
+
+
+def _memory_fits(model: pulp.LpProblem, memory: MemoryLimit, s: Strategies) -> list[pulp.LpConstraint]:
+    """The running sum of the memory stays within the room at every time (`memory_rows`)."""
+    legal = [np.array(list(node), dtype=np.int64) for node in s]
+    constraints, before = [], None
+    for number, row in enumerate(memory_rows(memory, legal)):
+        held = model.add_variable(f"m{number}", upBound=row.room)
+        terms = [(s[v][int(legal[v][k])], weight) for (v, k), weight in row.weights.items()]
+        terms += [(held, 1.0)] if before is None else [(held, 1.0), (before, -1.0)]
+        constraints.append(pulp.LpAffineExpression(terms) == 0)
+        before = held
+    return constraints
 
 
 def _chosen(s: Strategies) -> tuple[int, ...]:

@@ -27,6 +27,13 @@ MAX_TIME = 10**7
 """No interval ends later: a profile over all times is held in memory."""
 
 
+def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The problem in a file as plain JSON values; `data` is the whole document where it was read before."""
+    if data is None:
+        data = _object(_parse(path), "the file", path)
+    return _object(data.get("problem", data), "problem", path)
+
+
 class ProblemFile(NamedTuple):
     """What a file holds."""
 
@@ -43,7 +50,7 @@ def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
     Raises AlpaExploreError when the file is missing, too large or damaged.
     """
     data = _object(_parse(path), "the file", path)
-    problem = _object(data.get("problem", data), "problem", path)
+    problem = parse_problem(path, data)
     nodes = _object(problem.get("nodes"), "nodes", path)
     edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)
     node_costs = [

@@ -17,11 +17,10 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.memory_limit import MemoryLimit
+from alpa_explore.intra_op.memory_rows import memory_rows
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution
 
-SCALED_ROOM = 1e3
-"""The largest room for memory in the program, so that the tolerances of HiGHS mean little."""
 PROVEN = 1e-9
 """Relative gap below which HiGHS has proven its answer: the rest is rounding."""
 
@@ -132,61 +131,17 @@ def _model(program: _Program) -> highspy.HighsLp:
 
 
 def _limit_memory(highs: highspy.Highs, program: _Program, memory: MemoryLimit) -> None:
-    """A column m_t for the memory at time t, at most the room there, and a row for what begins and ends at t:
-
-        m_t = m_(t−1) + Σ_(begins at t) usage · s − Σ_(ends at t) usage · s
-
-    Usage counts from the least of each item, in units of the largest room; times at which nothing can overflow, and
-    runs of times without a change, get no column.
-    """
+    """A column and a row for each running sum of the memory (`memory_rows`)."""
     first = np.concatenate([[0], np.cumsum([len(k) for k in program.legal])])
-    usage = [item.usage[program.legal[item.node]] for item in memory.items]
-    room = memory.limit - memory.profile([float(u.min()) for u in usage])
-    most = memory.profile([float(np.ptp(u)) for u in usage]) - memory.taken
-    unit = max(float(room.max(initial=0.0)), 1.0) / SCALED_ROOM
-    varying = [i for i, item in enumerate(memory.items) if item.end > item.start and np.ptp(usage[i]) > 0]
-    waiting = sorted(varying, key=lambda i: memory.items[i].start, reverse=True)
-    times = _fullest_times(memory, {memory.items[i].start for i in varying})
-    alive: set[int] = set()
     column = -1
-    for t in times:
-        if most[t] <= room[t]:
-            continue
-        born, dead = set(), {i for i in alive if memory.items[i].end <= t}
-        while waiting and memory.items[waiting[-1]].start <= t:
-            i = waiting.pop()
-            if memory.items[i].end > t:
-                born.add(i)
-        terms: dict[int, float] = {}
-        for sign, changed in ((-1.0, born), (1.0, dead)):
-            for i in changed:
-                above = (usage[i] - usage[i].min()) / unit
-                for k in np.flatnonzero(above):
-                    place = int(first[memory.items[i].node] + k)
-                    terms[place] = terms.get(place, 0.0) + sign * float(above[k])
+    for row in memory_rows(memory, program.legal):
+        terms = {int(first[v] + k): float(weight) for (v, k), weight in row.weights.items()}
         if column >= 0:
             terms[column] = -1.0
         column = highs.getNumCol()
         terms[column] = 1.0
-        highs.addVar(-highspy.kHighsInf, float(room[t]) / unit)
+        highs.addVar(-highspy.kHighsInf, row.room)
         highs.addRow(0.0, 0.0, len(terms), np.array(list(terms), dtype=np.int32), np.array(list(terms.values())))
-        alive = (alive | born) - dead
-
-
-def _fullest_times(memory: MemoryLimit, starts: set[int]) -> list[int]:
-    """Times at which the most is alive: something began since the last such time, and something ends after it."""
-    ends = {item.end for item in memory.items}
-    found, grown = [], False
-    for t in range(len(memory.taken)):
-        grown = grown or t in starts
-        last = t + 1 == len(memory.taken)
-        # What is taken whatever is chosen may fall at any time.
-        if last or t + 1 in ends or memory.taken[t + 1] < memory.taken[t]:
-            found += [t] if grown else []
-            grown = False
-        if not last and memory.taken[t + 1] > memory.taken[t]:
-            grown = True
-    return found
 
 
 def _chosen(program: _Program, solution: Floats) -> tuple[int, ...]:

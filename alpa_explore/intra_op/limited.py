@@ -12,12 +12,15 @@ A time limit ends 4 early: then the best choice that fits is the answer, with th
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from alpa_explore.errors import SolverError
+from alpa_explore.errors import OptionError, SolverError
 from alpa_explore.intra_op.descend import is_legal
+from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.factor_graph import Contradiction
 from alpa_explore.intra_op.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp_answer import infeasible
@@ -26,20 +29,37 @@ from alpa_explore.intra_op.message_bound import restricted
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.simplify import simplify
 from alpa_explore.intra_op.solution import ShardingSolution, Status
-from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.solve import check_solver, solve
+from alpa_explore.intra_op.toulbar2 import solve_toulbar2
 
 Alive = list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
 
 
 def solve_limited(
-    problem: ShardingProblem, memory: MemoryLimit, *, time_limit_seconds: float | None = None
+    problem: ShardingProblem, memory: MemoryLimit, solver: str = "auto", time_limit_seconds: float | None = None
 ) -> ShardingSolution:
     """A least-cost choice for `problem` that stays within `memory`.
 
-    Status.INFEASIBLE when there is none: `MemoryLimit.least_peak` then says whether the limit is at fault. SolverError
-    when time was up before any choice was found.
+    "auto" does the steps above, others hand the whole to one ILP or to toulbar2. Status.INFEASIBLE when there is none:
+    `MemoryLimit.least_peak` then says whether the limit is at fault. OptionError for a solver that knows no memory,
+    SolverError when time was up before any choice was found.
     """
     started = time.perf_counter()
+    check_solver(solver)
+    if solver == "auto":
+        return _auto(problem, memory, started, time_limit_seconds)
+    if solver not in _WHOLE:
+        raise OptionError(
+            f"The solver '{solver}' knows no memory limit", found=f"a limit of {memory.limit:.6g}",
+            remedy=f"Use one of: auto, {', '.join(_WHOLE)}.",
+        )  # fmt: skip
+    found = _WHOLE[solver](problem, memory=memory, time_limit_seconds=time_limit_seconds)
+    return _checked(problem, memory, replace(found, solver=solver))
+
+
+def _auto(
+    problem: ShardingProblem, memory: MemoryLimit, started: float, time_limit_seconds: float | None
+) -> ShardingSolution:
     free = solve(problem, time_limit_seconds=time_limit_seconds)
     if free.status is Status.INFEASIBLE or memory.allows(free.choices):
         return replace(free, seconds=time.perf_counter() - started)
@@ -59,18 +79,29 @@ def solve_limited(
     inside = reduced.restore(core.choices)
     choices = tuple(int(k[c]) for k, c in zip(kept, inside, strict=True))
     objective = problem.evaluate(choices)
-    if not is_legal(problem, choices) or not memory.allows(choices):
-        raise SolverError(
-            "The answer under a memory limit does not hold",
-            found=f"{memory.peak(choices):.6g} bytes held where {memory.limit:.6g} are allowed",
-            remedy="Please report this problem.",
-        )
     optimal = core.status is Status.OPTIMAL
-    return ShardingSolution(
+    found = ShardingSolution(
         choices=choices, objective=objective, status=core.status, solver="auto",
         bound=objective if optimal else min(objective, max(free.bound, reduced.constant + core.bound)),
         seconds=time.perf_counter() - started, variables=core.variables, constraints=core.constraints,
     )  # fmt: skip
+    return _checked(problem, memory, found)
+
+
+def _checked(problem: ShardingProblem, memory: MemoryLimit, found: ShardingSolution) -> ShardingSolution:
+    if found.choices and not (is_legal(problem, found.choices) and memory.allows(found.choices)):
+        raise SolverError(
+            f"The answer of '{found.solver}' under a memory limit does not hold",
+            found=f"{memory.peak(found.choices):.6g} bytes held where {memory.limit:.6g} are allowed",
+            remedy="Please report this problem; another solver may serve meanwhile.",
+        )
+    return found
+
+
+_WHOLE: dict[str, Callable[..., ShardingSolution]] = {
+    "enumerated": solve_enumerated, "highs": solve_enumerated, "cbc": partial(solve_enumerated, backend="cbc"),
+    "highs-direct": solve_highs_direct, "toulbar2": solve_toulbar2,
+}  # fmt: skip
 
 
 def _possible(problem: ShardingProblem, memory: MemoryLimit) -> Alive:

@@ -4,8 +4,9 @@
                    elimination is possible, and HiGHS gets the parts that are left (default)
     elimination    the same without HiGHS; an error where the problem is too wide for it
     ilp            simplify, then PuLP with HiGHS on what is left
-    highs, cbc     the plain ILP of the paper (Eq. 1) in PuLP, with HiGHS or with CBC
+    enumerated     the plain ILP of the paper (Eq. 1) in PuLP with HiGHS; also called highs. cbc: with CBC
     highs-direct   the same ILP handed to HiGHS as a matrix
+    toulbar2       branch and bound with soft arc consistency (needs the extra `toulbar2`)
 
 All are exact. The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
 """
@@ -32,8 +33,9 @@ from alpa_explore.intra_op.message_bound import prune_by_bound, restricted
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.simplify import components, simplify
 from alpa_explore.intra_op.solution import ShardingSolution, Status
+from alpa_explore.intra_op.toulbar2 import solve_toulbar2
 
-SOLVERS = ("auto", "elimination", "ilp", "highs", "cbc", "highs-direct")
+SOLVERS = ("auto", "elimination", "ilp", "enumerated", "highs", "cbc", "highs-direct", "toulbar2")
 
 
 class _Ilp(Protocol):
@@ -115,9 +117,11 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
     "auto": _auto,
     "elimination": _elimination,
     "ilp": _ilp,
+    "enumerated": _plain(partial(solve_enumerated, backend="highs")),
     "highs": _plain(partial(solve_enumerated, backend="highs")),
     "cbc": _plain(partial(solve_enumerated, backend="cbc")),
     "highs-direct": _plain(solve_highs_direct),
+    "toulbar2": _plain(solve_toulbar2),
 }
 
 

@@ -31,7 +31,16 @@ SLOW = {
 STORED = [pytest.param(n, s, id=f"{n}-{s}") for n, solvers in QUICK.items() for s in solvers] + [
     pytest.param(n, s, id=f"{n}-{s}", marks=pytest.mark.slow) for n, solvers in SLOW.items() for s in solvers
 ]
-RUNS = {"auto": 400, "elimination": 400, "ilp": 200, "highs": 200, "highs-direct": 400, "cbc": 40}
+RUNS = {
+    "auto": 400,
+    "elimination": 400,
+    "ilp": 200,
+    "highs": 200,
+    "highs-direct": 400,
+    "cbc": 40,
+    "enumerated": 20,
+    "toulbar2": 100,
+}
 
 
 @pytest.mark.parametrize(("name", "solver"), STORED)
