@@ -41,9 +41,9 @@ class _Program:
 
 def solve_highs_direct(
     problem: ShardingProblem, *, time_limit_seconds: float | None = None, gap: float = 0.0,
-    memory: MemoryLimit | None = None,
+    memory: MemoryLimit | None = None, start: tuple[int, ...] | None = None,
 ) -> ShardingSolution:  # fmt: skip
-    """Solve `problem` with HiGHS, to within a relative `gap` and a limit on `memory`."""
+    """Solve `problem` with HiGHS, to within a relative `gap` and a limit on `memory`, from the choice `start`."""
     started = time.perf_counter()
     if (answer := trivial(problem, "highs-direct", started)) is not None:
         return answer
@@ -58,6 +58,9 @@ def solve_highs_direct(
     highs.passModel(_model(program))
     if memory is not None:
         _limit_memory(highs, program, memory)
+    if start is not None:
+        chosen = [np.equal(k, c).astype(np.float64) for k, c in zip(program.legal, start, strict=True)]
+        highs.setSolution(program.num_binaries, np.arange(program.num_binaries, dtype=np.int32), np.concatenate(chosen))
     highs.run()
     status = highs.getModelStatus()
     info = highs.getInfo()

@@ -4,13 +4,15 @@
 2. Strategies that cannot fit whatever the others do are struck, and with them those that are left without a legal
    partner, until nothing changes.
 3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
-4. What is left goes to HiGHS as Eq. 1 with a running sum of the memory (`highs_direct`).
+4. Prices for memory give a choice that fits and a bound (`price_search`); often they meet.
+5. Else HiGHS gets Eq. 1 with a running sum of the memory (`highs_direct`), unless that is too large for it.
 
-A time limit ends 4 early: then the best choice that fits is the answer, with the bound that was proven.
+A time limit ends 4 and 5 early: then the best choice that fits is the answer, with the bound that was proven.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,12 +27,20 @@ from alpa_explore.intra_op.factor_graph import Contradiction
 from alpa_explore.intra_op.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp_answer import infeasible
 from alpa_explore.intra_op.memory_limit import MemoryLimit
-from alpa_explore.intra_op.message_bound import restricted
+from alpa_explore.intra_op.message_bound import LARGEST_ILP, restricted
+from alpa_explore.intra_op.price_search import price_search
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.simplify import simplify
 from alpa_explore.intra_op.solution import ShardingSolution, Status
 from alpa_explore.intra_op.solve import check_solver, solve
 from alpa_explore.intra_op.toulbar2 import solve_toulbar2
+
+SMALL = 10**6
+"""Variables of Eq. 1 up to which the optimum without the limit is found first."""
+PRICE_SECONDS = 20.0
+"""What the price search may take where the ILP can still prove the answer."""
+CLOSED = 1e-9
+"""Relative gap that is rounding."""
 
 Alive = list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
 
@@ -60,9 +70,13 @@ def solve_limited(
 def _auto(
     problem: ShardingProblem, memory: MemoryLimit, started: float, time_limit_seconds: float | None
 ) -> ShardingSolution:
-    free = solve(problem, time_limit_seconds=time_limit_seconds)
-    if free.status is Status.INFEASIBLE or memory.allows(free.choices):
-        return replace(free, seconds=time.perf_counter() - started)
+    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
+    free_bound = -math.inf
+    if problem.variables <= SMALL:
+        free = solve(problem, time_limit_seconds=time_limit_seconds)
+        if free.status is Status.INFEASIBLE or (free.status is Status.OPTIMAL and memory.allows(free.choices)):
+            return replace(free, seconds=time.perf_counter() - started)
+        free_bound = free.bound
     try:
         kept = tuple(np.flatnonzero(a) for a in _possible(problem, memory))
         smaller, limit = restricted(problem, kept), memory.restricted(kept)
@@ -70,22 +84,50 @@ def _auto(
         reduced = simplify(smaller, dominance=False, keep=frozenset(bound_to_memory))
     except Contradiction:
         return infeasible(solver="auto", started=started)
-    remaining = None
-    if time_limit_seconds is not None:
-        remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
-    core = solve_highs_direct(reduced.core, memory=limit.on(reduced.nodes), time_limit_seconds=remaining)
-    if core.status is Status.INFEASIBLE:
-        return infeasible(solver="auto", started=started, variables=core.variables, constraints=core.constraints)
-    inside = reduced.restore(core.choices)
+    core, core_memory = reduced.core, limit.on(reduced.nodes)
+    found = price_search(core, core_memory, _share(deadline, core.variables))
+    best, bound = found.choices, found.bound
+    variables = constraints = 0
+    gap = math.inf if best is None else core.evaluate(best) - bound
+    if core.variables <= LARGEST_ILP and (best is None or gap > CLOSED * abs(core.evaluate(best))):
+        remaining = None if deadline == math.inf else max(0.01, deadline - time.perf_counter())
+        try:
+            ilp = solve_highs_direct(core, memory=core_memory, time_limit_seconds=remaining, start=best)
+        except SolverError:
+            # Time was up before it had any choice: what the prices found stands, if they found one.
+            if best is None:
+                raise
+        else:
+            if ilp.status is Status.INFEASIBLE:
+                return infeasible(solver="auto", started=started, variables=ilp.variables, constraints=ilp.constraints)
+            variables, constraints = ilp.variables, ilp.constraints
+            bound = max(bound, ilp.bound)
+            if best is None or ilp.objective <= core.evaluate(best):
+                best = ilp.choices
+    if best is None:
+        raise SolverError(
+            "No choice within the memory limit was found", found=f"{problem.variables:,} variables",
+            remedy="Give it more time, or a larger limit.",
+        )  # fmt: skip
+    inside = reduced.restore(best)
     choices = tuple(int(k[c]) for k, c in zip(kept, inside, strict=True))
     objective = problem.evaluate(choices)
-    optimal = core.status is Status.OPTIMAL
-    found = ShardingSolution(
-        choices=choices, objective=objective, status=core.status, solver="auto",
-        bound=objective if optimal else min(objective, max(free.bound, reduced.constant + core.bound)),
-        seconds=time.perf_counter() - started, variables=core.variables, constraints=core.constraints,
+    bound = max(reduced.constant + bound, free_bound)
+    optimal = objective - bound <= CLOSED * abs(objective)
+    answer = ShardingSolution(
+        choices=choices, objective=objective, bound=objective if optimal else bound, solver="auto",
+        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.UNPROVEN,
+        seconds=time.perf_counter() - started, variables=variables, constraints=constraints,
     )  # fmt: skip
-    return _checked(problem, memory, found)
+    return _checked(problem, memory, answer)
+
+
+def _share(deadline: float, variables: int) -> float:
+    """When the price search must leave the time to the ILP; never where an ILP is out of the question."""
+    if variables > LARGEST_ILP:
+        return deadline
+    now = time.perf_counter()
+    return now + min(PRICE_SECONDS, 0.4 * (deadline - now))
 
 
 def _checked(problem: ShardingProblem, memory: MemoryLimit, found: ShardingSolution) -> ShardingSolution:

@@ -23,8 +23,13 @@ CLOSED = 1e-12
 """Relative gap at which the best known choice is proven optimal: no more than rounding."""
 MARGIN = 1e-9
 """A strategy goes only if its bound is above the best known cost by this share: ties and rounding keep it."""
+LARGEST_ILP = 3 * 10**6
+"""Variables of Eq. 1 in one part that are too many for HiGHS on a small machine (some GB): there messages are all that
+is left, and get eight times as long."""
+PROGRESS = 2e-3
+"""A look that closes less than this share of the gap sees no progress."""
 PATIENCE = 3
-"""Looks at the gap without progress before the messages stop."""
+"""Looks without progress before the messages stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,7 +55,8 @@ def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
     known = problem.evaluate(best)
     messages = Messages(problem, ceiling=2 * known + 1e-12)
     bound, idle = -np.inf, 0
-    for number in range(1, ROUNDS + 1):
+    more = 1 if problem.variables <= LARGEST_ILP else 8
+    for number in range(1, more * ROUNDS + 1):
         messages.sweep(forward=True)
         pointed = messages.sweep(forward=False)
         if number % LOOK:
@@ -59,9 +65,9 @@ def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
         if is_legal(problem, found) and problem.evaluate(found) < known:
             best, known = found, problem.evaluate(found)
         grown = messages.bound()
-        idle = idle + 1 if grown - bound < 0.01 * (known - grown) else 0
+        idle = idle + 1 if grown - bound < PROGRESS * (known - grown) else 0
         bound = max(bound, grown)
-        if known - bound <= max(CLOSED, gap) * known or idle >= PATIENCE:
+        if known - bound <= max(CLOSED, gap) * known or idle >= more * PATIENCE:
             break
     return pruned_at(problem, messages, best, -math.inf, gap)
 

@@ -12,7 +12,11 @@ class Status(enum.Enum):
     OPTIMAL = "Proven optimal."
     WITHIN_GAP = "Proven to be within the gap that was asked for. Ask for a gap of 0 to have the optimum."
     TIME_LIMIT = (
-        "The time limit was reached: this is the best choice so far. Try a longer time limit or the 'auto' solver."
+        "The time limit was reached: this is the best choice so far. Try a longer time limit, or the 'auto' solver."
+    )
+    UNPROVEN = (
+        "The problem is too large to prove the optimum: this is the best choice found, and the gap says how far from"
+        " the optimum it can be."
     )
     INFEASIBLE = "No choice satisfies every node. Check the forbidden costs; a pinned spec may contradict another."
 

@@ -29,7 +29,7 @@ from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.factor_graph import Contradiction
 from alpa_explore.intra_op.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp_answer import TRUST, infeasible
-from alpa_explore.intra_op.message_bound import prune_by_bound, restricted
+from alpa_explore.intra_op.message_bound import LARGEST_ILP, prune_by_bound, restricted
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.simplify import components, simplify
 from alpa_explore.intra_op.solution import ShardingSolution, Status
@@ -88,7 +88,7 @@ def solve(
         answer = _RUNNERS[solver](problem, deadline, gap)
     except Contradiction:
         return infeasible(solver=solver, started=started)
-    return _verified(problem, solver, answer, started, gap)
+    return _verified(problem, solver, answer, started, gap, deadline)
 
 
 def check_solver(solver: str) -> None:
@@ -150,12 +150,14 @@ def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: floa
     What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.
     """
     pruned = prune_by_bound(problem, gap)
-    if not pruned.closed:
+    if not pruned.closed and problem.variables <= LARGEST_ILP:
         pruned = settle(problem, pruned, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
         bound = problem.evaluate(pruned.best) if proven else pruned.bound
         return _Answer(choices=pruned.best, bound=bound, finished=proven)
+    if problem.variables > LARGEST_ILP and pruned.best is not None:
+        return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
     reduced = simplify(restricted(problem, pruned.kept), dominance=True)
     total = _Answer(choices=(0,) * len(reduced.nodes), bound=reduced.constant, finished=True)
     for nodes, part in components(reduced.core):
@@ -218,7 +220,9 @@ def _check(problem: ShardingProblem) -> None:
             raise SolverError("Damaged sharding problem", found=f"a cost of edge {e} is no number", remedy=remedy)
 
 
-def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: float, gap: float) -> ShardingSolution:
+def _verified(
+    problem: ShardingProblem, solver: str, answer: _Answer, started: float, gap: float, deadline: float
+) -> ShardingSolution:
     """Price the choices anew; raise SolverError when they are illegal or differ from what was proven."""
     objective = problem.evaluate(answer.choices)
     short = answer.finished and abs(objective - answer.bound) > TRUST * max(abs(objective), abs(answer.bound))
@@ -231,7 +235,8 @@ def _verified(problem: ShardingProblem, solver: str, answer: _Answer, started: f
     if answer.finished:
         status = Status.OPTIMAL
     else:
-        status = Status.WITHIN_GAP if objective - answer.bound <= gap * objective else Status.TIME_LIMIT
+        near = objective - answer.bound <= gap * objective
+        status = Status.WITHIN_GAP if near else Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
     return ShardingSolution(
         choices=answer.choices, objective=objective, bound=objective if answer.finished else answer.bound,
         status=status, solver=solver,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.descend import is_legal
 from alpa_explore.intra_op.files import read_problem
 from alpa_explore.intra_op.limited import solve_limited
@@ -100,3 +101,34 @@ def test_the_problems_of_the_contest(name, optimum):
     for time in range(max(end for _, end in nodes["intervals"])):
         alive = (v for v, (start, end) in enumerate(nodes["intervals"]) if start <= time < end)
         assert sum(nodes["usages"][v][s[v]] for v in alive) <= problem["usage_limit"]
+
+
+def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
+    # Every problem counts as too large for an ILP and for the optimum without the limit.
+    monkeypatch.setattr("alpa_explore.intra_op.limited.LARGEST_ILP", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.limited.SMALL", -1)
+    rng = np.random.default_rng(13)
+    proven = unproven = nothing = 0
+    for _ in range(60):
+        problem, items = random_case(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in every if is_legal(problem, c)]
+        limit = float(np.median([max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal] or [0.0]))
+        fitting = [c for c in legal if all(held_at(items, c, t) <= limit for t in range(9))]
+        try:
+            found = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=2.0)
+        except SolverError:
+            nothing += bool(fitting)
+            continue
+        if not fitting:
+            assert found.status is Status.INFEASIBLE
+            continue
+        least = min(map(problem.evaluate, fitting))
+        assert found.choices in fitting
+        assert found.bound <= least + 1e-6 <= found.objective + 2e-6
+        proven += found.status is Status.OPTIMAL
+        unproven += found.status is Status.UNPROVEN
+        assert found.status is not Status.OPTIMAL or found.objective == pytest.approx(least, rel=1e-9)
+    assert proven > 15
+    assert unproven > 0
+    assert nothing < 10, "the descent should find a choice that fits in most small cases"

@@ -221,3 +221,13 @@ def test_solves_in_threads_give_the_same_and_print_nothing(solver: str, capfd: p
         together = [s.objective for s in pool.map(lambda p: solve(p, solver), problems)]
     assert together == alone
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_problem_too_large_for_the_ilp_gets_the_best_choice_found_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("alpa_explore.intra_op.solve.LARGEST_ILP", 1000)
+    problem = clique(nodes=24, strategies=8)
+    solution = solve(problem)
+    assert solution.status is Status.UNPROVEN
+    assert 0 < solution.bound < solution.objective == problem.evaluate(solution.choices)
