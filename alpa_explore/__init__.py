@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from alpa_explore.planner import replan as replan
     from alpa_explore.plans.files import load_plan as load_plan
     from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.plans.what_if import regrets as regrets
+    from alpa_explore.plans.what_if import what_if as what_if
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -32,7 +34,9 @@ _HOME = {
     "capture": "alpa_explore.tracing.capture",
     "load_plan": "alpa_explore.plans.files",
     "plan": "alpa_explore.planner",
+    "regrets": "alpa_explore.plans.what_if",
     "replan": "alpa_explore.planner",
+    "what_if": "alpa_explore.plans.what_if",
 }
 
 __all__ = ["__version__", *_HOME]

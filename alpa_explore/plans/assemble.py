@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import overload
 
-from alpa_explore.cluster import Cluster, LogicalMesh, place
+from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.intra_op.stage_problem import StageProblem
 from alpa_explore.layering import Layering, crossing_bytes
-from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import (
     ModelSummary,
     Plan,
@@ -23,6 +20,7 @@ from alpa_explore.plans.plan import (
     Predicted,
     Statistics,
 )
+from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import StageCandidate
 
@@ -43,7 +41,7 @@ def assemble(
             solves=profile.solves, distinct_solves=profile.distinct_solves, cached_solves=profile.cached_solves,
             variables=profile.variables, constraints=profile.constraints, seconds=tuple(seconds),
         ),
-        describe=_describer(profile.problem_of, dict(profile.choices)),
+        details=StageDetails(profile.problem_of, dict(profile.choices)),
     )  # fmt: skip
     return choose_stages(empty, pipeline)
 
@@ -62,8 +60,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         assert candidate is not None, "the pipeline holds a stage that does not fit"
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
-        if plan.describe is not None:
-            operators = Deferred(plan.describe, layers, candidate)
+        if plan.details is not None:
+            operators = Deferred(plan.details, layers, candidate)
         else:
             operators = known.get((layers, mesh.shape, candidate.solution_key), ())
         stages.append(
@@ -102,11 +100,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
 class Deferred(Sequence[PlanOperator]):
     """The operators of a stage, described when first looked at: a slider that moves B need not describe them."""
 
-    def __init__(
-        self, describe: Callable[[int, int, StageCandidate], tuple[PlanOperator, ...]], layers: tuple[int, int],
-        candidate: StageCandidate,
-    ) -> None:  # fmt: skip
-        self._describe: Callable[[], tuple[PlanOperator, ...]] = lambda: describe(*layers, candidate)
+    def __init__(self, details: StageDetails, layers: tuple[int, int], candidate: StageCandidate) -> None:
+        self._describe: Callable[[], tuple[PlanOperator, ...]] = lambda: details.operators(layers, candidate)
 
     def __len__(self) -> int:
         return len(self._describe())
@@ -127,17 +122,6 @@ class Deferred(Sequence[PlanOperator]):
 
     def __hash__(self) -> int:
         return hash(self._describe())
-
-
-def _describer(
-    problem_of: Callable[[int, int, LogicalMesh], StageProblem], choices: dict[str, tuple[int, ...]]
-) -> Callable[[int, int, StageCandidate], tuple[PlanOperator, ...]]:
-    @lru_cache(maxsize=256)
-    def describe(first: int, last: int, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
-        problem = problem_of(first, last, candidate.logical_mesh)
-        return describe_stage(problem, choices[candidate.solution_key])
-
-    return describe
 
 
 def _summary(graph: TrainingGraph) -> ModelSummary:

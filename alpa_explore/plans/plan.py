@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.profiling.stage_costs import StageCandidate, StageCosts
+from alpa_explore.profiling.stage_costs import StageCosts
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.stage_details import StageDetails
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +160,8 @@ class Plan:
     statistics: Statistics
     costs: StageCosts = field(repr=False)
     warnings: tuple[str, ...] = ()
-    describe: Callable[[int, int, StageCandidate], tuple[PlanOperator, ...]] | None = field(
-        default=None, repr=False, compare=False
-    )
-    """(first layer, last layer, candidate) -> its operators; None for a plan that was read from a file."""
+    details: StageDetails | None = field(default=None, repr=False, compare=False)
+    """The problems and choices behind the stages; None for a plan that was read from a file."""
 
     @property
     def samples_per_second(self) -> float:

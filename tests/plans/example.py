@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_meshes, submeshes
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
@@ -61,14 +62,18 @@ def example_plan(
             solves=126, distinct_solves=21, cached_solves=4, variables=181_204, constraints=90_311,
             seconds=(("capture", 2.5), ("layering", 0.04), ("sharding", 31.25), ("pipeline", 0.002)),
         ),
-        describe=lambda first, last, candidate: _operators(layers[first : last + 1], candidate.logical_mesh, mark),
+        details=SimpleNamespace(
+            operators=lambda range_, candidate: _operators(
+                layers[range_[0] : range_[1] + 1], candidate.logical_mesh, mark
+            )
+        ),
     )  # fmt: skip
     return choose_stages(empty, pipeline)
 
 
 def without_describe(plan: Plan) -> Plan:
     """The same plan with its operators made: nothing of the planner is left in it."""
-    return replace(plan, describe=None, stages=tuple(replace(s, operators=tuple(s.operators)) for s in plan.stages))
+    return replace(plan, details=None, stages=tuple(replace(s, operators=tuple(s.operators)) for s in plan.stages))
 
 
 def _layers(count: int, mark: str) -> tuple[PlanLayer, ...]:

@@ -1,0 +1,40 @@
+"""What a plan made in this process can still look up: the sharding problem behind a stage, and the choice for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from alpa_explore.cluster import LogicalMesh
+from alpa_explore.intra_op.stage_problem import StageProblem
+from alpa_explore.plans.describe import describe_stage
+from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.profiling.stage_costs import StageCandidate
+
+Range = tuple[int, int]
+"""First and last layer, inclusive."""
+
+
+@dataclass(frozen=True, eq=False)
+class StageDetails:
+    """Problems are built when first asked for, and kept: a slider that moves B needs none of them."""
+
+    problem_of: Callable[[int, int, LogicalMesh], StageProblem]
+    choices: Mapping[str, tuple[int, ...]]
+    """`StageCandidate.solution_key` -> choice of every node."""
+    _problems: dict[tuple[Range, LogicalMesh], StageProblem] = field(default_factory=dict)
+    _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
+
+    def problem(self, layers: Range, mesh: LogicalMesh) -> StageProblem:
+        """The decisions of these layers on `mesh`."""
+        if (layers, mesh) not in self._problems:
+            self._problems[layers, mesh] = self.problem_of(*layers, mesh)
+        return self._problems[layers, mesh]
+
+    def operators(self, layers: Range, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
+        """The operators of these layers under the choice of `candidate`."""
+        key = (layers, candidate.solution_key)
+        if key not in self._operators:
+            problem = self.problem(layers, candidate.logical_mesh)
+            self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
+        return self._operators[key]

@@ -1,0 +1,48 @@
+"""Regrets: equal to brute force, whether they come from the tables of an elimination or from solves."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from alpa_explore.intra_op.descend import is_legal
+from alpa_explore.intra_op.regrets import pinned, regrets
+from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.solve import solve
+from tests.intra_op.test_message_bound import random_problem
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
+    if not narrow:
+        monkeypatch.setattr("alpa_explore.intra_op.elimination.Limits.allow", lambda self, order: False)
+    rng = np.random.default_rng(21)
+    infeasible = impossible = 0
+    for _ in range(150 if narrow else 30):
+        problem = random_problem(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in every if is_legal(problem, c)]
+        found = regrets(problem, range(len(problem.node_costs)))
+        if not legal:
+            infeasible += 1
+            assert all(np.isinf(r).all() for r in found)
+            continue
+        least = min(map(problem.evaluate, legal))
+        for v, here in enumerate(found):
+            for k, regret in enumerate(here):
+                with_it = [problem.evaluate(c) for c in legal if c[v] == k]
+                impossible += not with_it
+                expected = min(with_it) - least if with_it else np.inf
+                assert regret == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(least, 1e-12))
+    assert impossible > 10
+    assert infeasible > 0
+
+
+def test_a_pinned_node_holds_what_it_is_told():
+    rng = np.random.default_rng(22)
+    for _ in range(60):
+        problem = random_problem(rng)
+        v = int(rng.integers(len(problem.node_costs)))
+        k = int(rng.integers(len(problem.node_costs[v])))
+        found = solve(pinned(problem, {v: [k]}))
+        assert found.status is Status.INFEASIBLE or found.choices[v] == k
