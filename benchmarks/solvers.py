@@ -2,7 +2,8 @@
 
     python benchmarks/solvers.py [--slow] [--repeat N] [--problem NAME …] [--solver NAME …]
 
-`--slow` adds the runs that take from ten seconds to minutes (CBC on the larger problems).
+`--slow` adds the runs that take from ten seconds to minutes (CBC on the larger problems). The last columns say how many
+times faster `auto` is than the others.
 """
 
 from __future__ import annotations
@@ -39,21 +40,25 @@ def main() -> None:
     options = parser.parse_args()
     problems: dict[str, ShardingProblem] = {}
     for path in sorted(PROBLEMS.glob("*.json.gz"), key=lambda p: p.stat().st_size):
-        problems[path.name.split(".")[0]] = read_problem(path)[0]
+        file = read_problem(path)
+        if file.memory is None:
+            problems[path.name.split(".")[0]] = file.problem
     problems["24 blocks"] = chain_of_blocks(24)
     chosen = {name: p for name, p in problems.items() if not options.problem or name in options.problem}
     print(f"{'problem':<12}{'nodes':>7}{'most':>6}" + "".join(f"{s:>14}" for s in options.solver) + "  objective")
     for name, problem in chosen.items():
         print(f"{name:<12}{len(problem.node_costs):>7}{max(map(len, problem.node_costs)):>6}", end="", flush=True)
-        objectives = set()
+        objectives, taken = set(), {}
         for solver in options.solver:
             if name in SLOW.get(solver, ()) and not options.slow:
                 print(f"{'–':>14}", end="")
                 continue
             seconds, objective = _time(problem, solver, options.repeat)
             objectives.add(f"{objective:.9g}")
+            taken[solver] = seconds
             print(f"{seconds:>12.3f} s", end="", flush=True)
-        print("  " + " ≠ ".join(sorted(objectives)))
+        ratios = [f"{s} ×{taken[s] / taken['auto']:,.0f}" for s in taken if s != "auto"] if "auto" in taken else []
+        print("  " + " ≠ ".join(sorted(objectives)), *ratios, sep="  ")
 
 
 def _time(problem: ShardingProblem, solver: str, repeat: int) -> tuple[float, float]:

@@ -206,6 +206,8 @@ def test_a_node_without_any_strategy_makes_a_problem_infeasible(solver: str) -> 
         ((np.ones(2), np.ones(2)), ((1, 1),), (np.ones((2, 2)),)),
         ((np.ones(2), np.ones(3)), ((0, 1),), (np.ones((3, 2)),)),
         ((np.ones(2), np.ones(2)), ((0, 1),), (np.full((2, 2), np.nan),)),
+        ((np.ones(2), np.ones(2)), ((0, 1),), (np.full((2, 2), -1.0),)),
+        ((np.ones(2), -np.ones(2)), (), ()),
     ],
 )  # fmt: skip
 def test_a_damaged_problem_is_refused(nodes: tuple, edges: tuple, matrices: tuple) -> None:

@@ -1,0 +1,76 @@
+"""All layer ranges of GPT-39B on one 8×8 logical mesh: the planner's way, and one plain ILP each (a sample of them).
+
+    python benchmarks/ranges.py [--model gpt-39b] [--layers 16] [--cluster 8x8:v100] [--samples 3]
+
+The planner solves equal ranges once, with `auto`. The ILP is Eq. 1 in PuLP with HiGHS (`enumerated`); its seconds for
+the ranges that are not in the sample are taken as proportional to the nodes, which favours it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from alpa_explore.cluster import Cluster, logical_meshes, submeshes
+from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage_graph import slice_stages
+from alpa_explore.intra_op.stage_problem import build_stage_problem
+from alpa_explore.layering import cluster_operators
+from alpa_explore.planner import resolve
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="gpt-39b")
+    parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--cluster", default="8x8:v100")
+    parser.add_argument("--microbatches", type=int, default=1024)
+    parser.add_argument("--samples", type=int, default=3)
+    options = parser.parse_args()
+    start = time.perf_counter()
+    graph = resolve(options.model, options.microbatches)
+    print(f"capture {time.perf_counter() - start:.2f} s, {len(graph.operators):,} operators")
+    start = time.perf_counter()
+    layered = assign_layers(graph, cluster_operators(graph, options.layers).layer_of_forward)
+    stage_of = slice_stages(layered)
+    ranges = [(a, b) for a in range(options.layers) for b in range(a, options.layers)]
+    keys = {r: stage_of(*r).structure_key for r in ranges}
+    print(f"layering and structure keys {time.perf_counter() - start:.2f} s")
+    cluster = Cluster.parse(options.cluster)
+    whole = (cluster.nodes, cluster.devices_per_node)
+    mesh = next(m for s in submeshes(cluster) for m in logical_meshes(cluster, s) if tuple(m.shape) == whole)
+    model = CostModel(cluster.device, mesh.squeezed())
+
+    def problem_of(r: tuple[int, int]):
+        stage = build_stage_problem(stage_of(*r), model)
+        return stage.at(inverse_b=1 / options.microbatches, memory_price=0.0, microbatches_held=1)
+
+    solve(problem_of((0, 0)))  # what is compiled once is compiled before the clock starts
+    objective: dict[str, float] = {}
+    nodes: dict[tuple[int, int], int] = {}
+    start = time.perf_counter()
+    for r in ranges:
+        if keys[r] not in objective:
+            problem = problem_of(r)
+            nodes[r] = len(problem.node_costs)
+            objective[keys[r]] = solve(problem).objective
+    ours = time.perf_counter() - start
+    print(f"{len(ranges)} ranges, {len(objective)} distinct, on mesh {mesh}: {ours:.2f} s with building")
+    for r in ranges:
+        nodes.setdefault(r, next(nodes[s] for s in ranges if s in nodes and keys[s] == keys[r]))
+    spent = counted = 0.0
+    for r in [(k, k + 2 * k) for k in range(1, options.samples + 1)]:
+        start = time.perf_counter()
+        found = solve(problem_of(r), "enumerated")
+        seconds = time.perf_counter() - start
+        agrees = abs(found.objective - objective[keys[r]]) <= 1e-6 * found.objective
+        print(f"  one ILP for layers {r[0]}–{r[1]}: {seconds:.1f} s, {nodes[r]:,} nodes, same objective: {agrees}")
+        spent, counted = spent + seconds, counted + nodes[r]
+    each = spent / counted * sum(nodes.values())
+    print(f"one ILP each: about {each:,.0f} s, {each / ours:,.0f} times as long")
+
+
+if __name__ == "__main__":
+    main()
