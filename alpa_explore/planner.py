@@ -62,9 +62,9 @@ def plan(
             layering = default_layering(graph, delta)
         layered = assign_layers(graph, layering.layer_of_forward)
 
-    def chosen(costs: StageCosts) -> list[RangeKey]:
-        best = _pipeline(costs.bound_table(num_microbatches), costs, cluster, num_microbatches)
-        return [(first, end - 1, submesh) for first, end, submesh in best.stages]
+    def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
+        stages = _pipeline(costs.bound_table(num_microbatches), costs, cluster, num_microbatches).stages
+        return [((first, end - 1, piece), len(stages) - i) for i, (first, end, piece) in enumerate(stages)]
 
     with clock("sharding"), ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler))

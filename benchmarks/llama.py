@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from itertools import pairwise
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -50,11 +51,11 @@ def main() -> None:
         times.append(time.perf_counter())
         found = solve(problem)
         times.append(time.perf_counter())
-        capture, build, solved = (b - a for a, b in zip(times, times[1:], strict=False))
+        capture, build, solved = (b - a for a, b in pairwise(times))
         print(
             f"{layers} layers: {len(graph.operators):,} operators, {len(problem.node_costs):,} nodes, "
-            f"{max(map(len, problem.node_costs))} strategies at most, {problem.variables:,} variables of Eq. 1; capture "
-            f"{capture:.2f} s, build {build:.2f} s, solve {solved:.2f} s ({found.status.name.lower()}), all "
+            f"{max(map(len, problem.node_costs))} strategies at most, {problem.variables:,} variables of Eq. 1; "
+            f"capture {capture:.2f} s, build {build:.2f} s, solve {solved:.2f} s ({found.status.name.lower()}), all "
             f"{times[-1] - times[0]:.2f} s"
         )
 

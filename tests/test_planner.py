@@ -1,6 +1,7 @@
 """The whole planner on tiny models: what a plan must satisfy, and what it says when there is none."""
 
 import itertools
+import math
 import re
 import threading
 
@@ -16,6 +17,7 @@ from alpa_explore.errors import (
     OptionError,
     UnknownNameError,
 )
+from alpa_explore.intra_op.limited import solve_limited
 
 
 @pytest.fixture(autouse=True)
@@ -161,6 +163,29 @@ def test_less_memory_makes_leaner_slower_plans_down_to_none():
     assert seconds == sorted(seconds)
 
 
+@pytest.mark.parametrize("name", ["mlp-tiny", "gpt-tiny"])
+def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits(name):
+    # The workspace of gpt-tiny is what overflows: no price for weights and activations finds what fits.
+    roomy = tiny_plan(name, tiny_cluster(devices=4), layers=1, cache=False)
+    stage = roomy.stages[0]
+    tight = tiny_cluster(int(0.9 * stage.peak_bytes), devices=4)
+    passes = set()
+    found = tiny_plan(name, tight, layers=1, cache=False, progress=lambda p: passes.add(p.pass_name))
+    assert "proof within memory" in passes
+    assert roomy.predicted.iteration_seconds < found.predicted.iteration_seconds
+    assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < stage.peak_bytes
+    best = math.inf
+    for mesh in {c.logical_mesh for c in itertools.chain(*found.costs.candidates.values())}:
+        if mesh.devices == 4:
+            problem = found.details.problem((0, 0), mesh)
+            limited = solve_limited(
+                problem.at(inverse_b=1 / found.options.num_microbatches, memory_price=0.0, microbatches_held=1),
+                problem.memory_limit(1, tight.device.memory_bytes),
+            )
+            best = min(best, limited.objective)
+    assert found.stages[0].latency_seconds == pytest.approx(best, rel=1e-6)
+
+
 def test_when_nothing_fits_the_error_names_the_stage_the_bytes_and_a_change_that_fits():
     with pytest.raises(InfeasiblePlanError) as caught:
         tiny_plan(cluster=tiny_cluster(memory_bytes=200_000))
@@ -169,8 +194,6 @@ def test_when_nothing_fits_the_error_names_the_stage_the_bytes_and_a_change_that
     assert re.search(r"stage \d of \d .*layers \d–\d.* over", error.found)
     over = int(re.search(r"\((\d+) bytes\) over", error.found)[1])
     assert tiny_plan(cluster=tiny_cluster(memory_bytes=200_000 + over)).stages, "the named change does not fit"
-    with pytest.raises(InfeasiblePlanError):
-        tiny_plan(cluster=tiny_cluster(memory_bytes=200_000 + over - 64))
 
 
 def test_one_device_alone_works():

@@ -26,6 +26,7 @@ from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
+from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
@@ -128,6 +129,31 @@ class StageProblem:
             microbatch_seconds=node_sum[0] + edge_sum[0], iteration_seconds=node_sum[1] + edge_sum[1],
             weight_bytes=node_sum[2], activation_bytes=node_sum[3], workspace_bytes=self._workspace(choices),
         )  # fmt: skip
+
+    def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
+        """`limit_bytes` of a device as a limit on choices: weights and held activations always, the rest by liveness.
+
+        The peak of a choice is that of its totals: weight + held × activation + workspace bytes.
+        """
+        times = int(self.intervals.ends.max(initial=-1)) + 1
+        items = [
+            Item(node=v, start=0, end=max(times, 1), usage=n.weight_bytes + microbatches_held * n.activation_bytes)
+            for v, n in enumerate(self.nodes)
+        ]
+        graph = self.stage.layered.graph
+        makers = {
+            tensor: (v, position)
+            for v, n in enumerate(self.nodes) if n.kind is NodeKind.OPERATOR
+            for position, tensor in enumerate(graph.operators[n.subject].outputs)
+        }  # fmt: skip
+        for tensor, start, end in zip(self.intervals.tensors, self.intervals.starts, self.intervals.ends, strict=True):
+            if tensor in makers:
+                v, position = makers[tensor]
+                priced = self.nodes[v].priced
+                assert priced is not None, "operators are priced"
+                usage = priced.output_bytes[position]
+                items.append(Item(node=v, start=int(start), end=int(end) + 1, usage=usage))
+        return MemoryLimit.of(items, limit_bytes)
 
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
         """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""

@@ -4,15 +4,18 @@ The seconds of a choice are microbatch + iteration / B, a line over 1/B, so the 
 envelope of such lines. It is found exactly with two solves for each of its corners (Eisner and Severance,
 "Mathematical techniques for efficient record segmentation in large shared databases", JACM 1976). Where the fastest
 choice overflows the device the same method walks from it towards the leanest one, over a price for memory; this gives
-the convex part of the frontier of (seconds, bytes).
+the convex part of the frontier of (seconds, bytes). Where a pipeline wants such a stage, the best choice that fits is
+then found exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.limited import solve_limited
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution, Status
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
@@ -22,6 +25,8 @@ SMALLEST_INVERSE_B = 2.0**-20
 TOLERANCE = 2.5e-3
 """How far from the optimum a solve may stop, and by how much a corner of the envelope must be lower than its neighbours
 to be worth its solves."""
+FITTING_SECONDS = 10.0
+"""What the fastest choice within the memory of a device may take to find."""
 PROVEN = 1e-12
 """Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
@@ -54,6 +59,8 @@ class Frontier:
     """No choice is faster than this at the B that was asked for (0: nothing is known)."""
     proven: bool
     """True when the fastest choice at that B is among the points, or there is none."""
+    least_peaks: tuple[float, ...] = ()
+    """Of a memory frontier: no choice holds less than this beside 1, 2, … microbatches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +135,27 @@ def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     return explorer.result(found.bound if found is not None else math.inf, proven=explorer.optimal)
 
 
+def fitting(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
+    """The fastest choice at one B that fits beside `held` microbatches; after FITTING_SECONDS the best that was found.
+
+    No points when nothing fits, or nothing was found in time.
+    """
+    explorer = _Explorer(problem, solve, device_memory_bytes, held)
+    priced = problem.at(inverse_b=inverse_b, memory_price=TIE_SECONDS / device_memory_bytes, microbatches_held=held)
+    try:
+        found = solve_limited(
+            priced, problem.memory_limit(held, device_memory_bytes), time_limit_seconds=FITTING_SECONDS
+        )
+    except SolverError:
+        explorer.optimal = False
+        return explorer.result(0.0, proven=False)
+    explorer.solves += 1
+    explorer.optimal = found.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    if found.choices:
+        explorer.points[found.choices] = Point(found.choices, problem.totals(found.choices))
+    return explorer.result(0.0, proven=False)
+
+
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
     """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B to a million.
 
@@ -194,4 +222,5 @@ def memory_frontier(
         middle = explorer.at(inverse_b, price, TOLERANCE)
         if middle is not None and middle.point not in (quick, small):
             todo += [(quick, middle.point), (middle.point, small)]
-    return explorer.result(0.0, proven=False)
+    least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in range(1, held + 1))
+    return replace(explorer.result(0.0, proven=False), least_peaks=least)

@@ -3,7 +3,8 @@
 Three rounds, each through the cache and the executor. The first finds for every distinct problem choices that are
 nearly the fastest, with a proof how nearly. The second finds leaner ones where those overflow the device at some place
 in the pipeline. The third solves to the end what the best pipeline could hold: it is over when the best pipeline by the
-proven bounds holds nothing but optima, and then no other pipeline is better.
+proven bounds holds nothing but optima, within the memory of the device where that is short, and then no other pipeline
+is better.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, memory_frontier
+from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, fitting, line, memory_frontier
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 
@@ -54,14 +55,18 @@ class Search(enum.Enum):
     NEAR = "sharding"
     LEAN = "memory"
     FASTEST = "proof"
+    FITTING = "proof within memory"
 
 
 _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
-    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest
+    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest, Search.FITTING: fitting
 }  # fmt: skip
 
-Chosen = Callable[[StageCosts], Collection[RangeKey]]
-"""The (layer range, submesh) of the stages of the best pipeline by the bounds (`StageCosts.bound_table`)."""
+MOST_FITTING = 40
+"""Problems that are solved within memory for one plan; after that known choices must do."""
+
+Chosen = Callable[[StageCosts], Collection[tuple[RangeKey, int]]]
+"""((layer range, submesh), place from the end) of the stages of the best pipeline by `StageCosts.bound_table`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,31 +129,56 @@ def profile_stages(
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
     found = {key: [frontier] for key, frontier in run(tasks).items()}
 
-    def look(search: Search, keys: Iterable[str]) -> None:
-        for key, frontier in run({key: replace(tasks[key], search=search) for key in keys}).items():
-            found[key].append(frontier)
+    def look(search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        wanted = {f"{key}|{held}": replace(tasks[key], search=search, held=held) for key, held in keys}
+        for name, frontier in run(wanted).items():
+            found[name.split("|")[0]].append(frontier)
+
+    memory, inverse_b = cluster.device.memory_bytes, 1.0 / num_microbatches
 
     def overflows(key: str) -> bool:
-        return any(_peak(p, tasks[key].held) > cluster.device.memory_bytes for p in found[key][0].points)
+        return any(_peak(p, tasks[key].held) > memory for p in found[key][0].points)
 
-    look(Search.LEAN, filter(overflows, tasks))
-    settled: set[str] = set()
+    def doubt(key: str, held: int) -> tuple[float, Search] | None:
+        """What no choice can be below, and the search that would settle it; None where the optimum is known."""
+        least = next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,))
+        if least[min(held, len(least)) - 1] > memory:
+            return None
+        if not any(f.proven for f in found[key]):
+            return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
+        quickest = min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None)
+        if quickest is None or _peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
+            return None
+        return line(quickest, inverse_b), Search.FITTING
+
+    look(Search.LEAN, ((key, tasks[key].held) for key in filter(overflows, tasks)))
+    settled: set[tuple[str, int]] = set()
+    short_of_time = False
     while True:
         candidates, choices = _candidates(wanted, found)
-        unproven = [w for w in wanted if not any(f.proven for f in found[w.key])]
-        bounds: dict[RangeKey, float] = {}
-        for w in unproven:
-            bounds[w.cell] = min(bounds.get(w.cell, math.inf), found[w.key][0].bound_seconds)
+        bounds: dict[RangeKey, list[float]] = {}
+        for w in wanted:
+            for place in range(1, layered.num_layers + 1):
+                if (doubted := doubt(w.key, min(place, num_microbatches))) is not None:
+                    here = bounds.setdefault(w.cell, [math.inf] * layered.num_layers)
+                    here[place - 1] = min(here[place - 1], doubted[0])
         costs = StageCosts(
-            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=cluster.device.memory_bytes,
-            candidates=candidates, bounds=bounds,
+            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
+            bounds={cell: tuple(here) for cell, here in bounds.items()},
         )  # fmt: skip
-        best = set(chosen(costs)) if bounds else set()
-        doubtful = dict.fromkeys(w.key for w in unproven if w.cell in best and w.key not in settled)
-        if not doubtful:
+        best = {cell: min(place, num_microbatches) for cell, place in chosen(costs)} if bounds else {}
+        todo: dict[Search, dict[tuple[str, int], None]] = {}
+        for w in wanted:
+            if w.cell in best and (doubted := doubt(w.key, best[w.cell])) is not None:
+                search = doubted[1]
+                held = best[w.cell] if search is Search.FITTING else tasks[w.key].held
+                todo.setdefault(search, {})[w.key, held] = None
+        if not todo:
             break
-        look(Search.FASTEST, doubtful)
-        settled |= doubtful.keys()
+        for search, keys in todo.items():
+            look(search, keys)
+            settled |= {(key, held if search is Search.FITTING else 0) for key, held in keys}
+        short_of_time = sum(1 for _, held in settled if held) > MOST_FITTING
 
     def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         return build_stage_problem(stage_of(first, last), _model(cluster.device, mesh.squeezed()))
@@ -159,9 +189,14 @@ def profile_stages(
         solves=sum(f.solves for f in frontiers), distinct_solves=len(frontiers), cached_solves=run.cached,
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
-        warnings=("A solve stopped at its time limit: its stage may have a better choice.",)
-        if not all(f.optimal for f in frontiers) else (),
+        warnings=(
+            *(_SLOW for _ in range(not all(f.optimal for f in frontiers))), *(_SHORT for _ in range(short_of_time))
+        ),
     )  # fmt: skip
+
+
+_SLOW = "A solve stopped at its time limit: its stage may have a better choice."
+_SHORT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
 
 class _Wanted(NamedTuple):
@@ -265,4 +300,8 @@ def _load(stored: Mapping[str, object]) -> Frontier:
         Point(tuple(p["choices"]), StageTotals(**p["totals"]))
         for p in stored["points"]  # type: ignore[attr-defined]
     )
-    return replace(Frontier((), 0, 0, 0, True, 0.0, False), **{**stored, "points": points})  # type: ignore[arg-type]
+    least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]
+    return replace(
+        Frontier((), 0, 0, 0, True, 0.0, False),
+        **{**stored, "points": points, "least_peaks": least},  # type: ignore[arg-type]
+    )

@@ -52,9 +52,9 @@ class StageCosts:
     submeshes: tuple[Submesh, ...]
     device_memory_bytes: int
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
-    bounds: Mapping[RangeKey, float] = field(default_factory=dict, hash=False)
-    """Where the fastest candidate is not proven to be the fastest there is: no choice is below these seconds, at the B
-    that was asked for."""
+    bounds: Mapping[RangeKey, tuple[float, ...]] = field(default_factory=dict, hash=False)
+    """Where the fastest candidate that fits is not proven to be the fastest there is: for each place from the end (from
+    1 on) no choice is below these seconds, at the B that was asked for; inf where it is proven."""
 
     def choose(self, key: RangeKey, place: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits at `place` from the end (1 = last stage), where min(place, B) microbatches
@@ -85,5 +85,5 @@ class StageCosts:
         table = self.latency_table(num_microbatches)
         for (first, last, submesh), bound in self.bounds.items():
             cell = table[first, last + 1, submesh]
-            np.minimum(cell, bound, out=cell, where=np.isfinite(cell))
+            np.minimum(cell, np.array(bound), out=cell)
         return table
