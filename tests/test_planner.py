@@ -163,14 +163,21 @@ def test_less_memory_makes_leaner_slower_plans_down_to_none():
     assert seconds == sorted(seconds)
 
 
-@pytest.mark.parametrize("name", ["mlp-tiny", "gpt-tiny"])
-def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits(name):
-    # The workspace of gpt-tiny is what overflows: no price for weights and activations finds what fits.
-    roomy = tiny_plan(name, tiny_cluster(devices=4), layers=1, cache=False)
+@pytest.mark.slow
+def test_a_stage_whose_workspace_overflows_is_brought_within_memory():
+    # No price for weights and activations finds what fits: it is the temporaries of gpt-tiny that are too large.
+    roomy = tiny_plan(cluster=tiny_cluster(devices=4), layers=1)
+    tight = tiny_cluster(int(0.95 * roomy.stages[0].peak_bytes), devices=4)
+    found = tiny_plan(cluster=tight, layers=1)
+    assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < roomy.stages[0].peak_bytes
+
+
+def test_where_memory_is_short_the_stage_holds_the_best_choice_that_fits():
+    roomy = tiny_plan("mlp-tiny", tiny_cluster(devices=4), layers=1, cache=False)
     stage = roomy.stages[0]
     tight = tiny_cluster(int(0.9 * stage.peak_bytes), devices=4)
     passes = set()
-    found = tiny_plan(name, tight, layers=1, cache=False, progress=lambda p: passes.add(p.pass_name))
+    found = tiny_plan("mlp-tiny", tight, layers=1, cache=False, progress=lambda p: passes.add(p.pass_name))
     assert "proof within memory" in passes
     assert roomy.predicted.iteration_seconds < found.predicted.iteration_seconds
     assert found.predicted.peak_bytes_per_device <= tight.device.memory_bytes < stage.peak_bytes
