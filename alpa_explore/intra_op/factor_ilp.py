@@ -120,13 +120,18 @@ class _Program:
 
     def at_least(self, name: str, *terms: tuple[Expression, float], constant: float = 0.0) -> Expression:
         """max(0, Σ terms + constant) where it is minimised; the sum itself where that cannot be negative."""
-        total = _sum(*terms)
-        if not total:
+        return self.largest(name, [_sum(*terms)], constant)
+
+    def largest(self, name: str, parts: Sequence[Expression], constant: float = 0.0) -> Expression:
+        """max(0, each of `parts` + constant) where it is minimised."""
+        rows = [part for part in parts if any(value > 0 for value in part.values())]
+        if not rows:
             return _sum()
-        if constant == 0 and all(value >= 0 for value in total.values()):
-            return total
+        if len(rows) == 1 and constant == 0 and all(value >= 0 for value in rows[0].values()):
+            return rows[0]
         variable = self.positive(name)
-        self.model += variable - total >= constant
+        for row in rows:
+            self.model += variable - row >= constant
         return Expression([(variable, 1.0)])
 
     def pay(self, expression: Expression, seconds: float) -> None:
@@ -247,54 +252,78 @@ def _propagation(program: _Program, a: _End, b: _End) -> None:
             program.model += _sum((summed, 1.0), (a.at(m, PARTIAL), -1.0)) <= 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Collective:
+    """Along one axis: `amount` in 0 … 1 of a collective that moves `load` × all bytes of one device."""
+
+    name: str
+    amount: Expression
+    load: float
+    messages: int
+    """1, or 0 where another collective counts them."""
+    gathers: bool = False
+    """After it the axis cuts nothing: where several axes gather, the slower one goes first."""
+    blocked: Expression | None = None
+    """The part of `amount` that meets a tensor no inner axis can cut meanwhile."""
+
+
 def _traffic(
     program: _Program, number: int, stage: StageProblem, edge: Edge, a: _End, b: _End, times: float
 ) -> None:  # fmt: skip
     mesh = stage.model.mesh
-    total = stage.stage.layered.graph.tensors[edge.tensor].bytes
-    # Where several axes gather, the slower one goes first, while the others still cut the tensor.
+    tensor = stage.stage.layered.graph.tensors[edge.tensor]
     per_byte = [(n - 1) / n / bandwidth for n, bandwidth in zip(mesh.shape, mesh.bandwidth, strict=True)]
-    for m, size in enumerate(mesh.shape):
-        name = f"{number}_{m}"
-        for gathers, load, messages in _disagreement(program, name, m, size, a, b):
-            program.pay(messages, times * (size - 1) * mesh.latency_seconds[m])
-            either = [(a.cut(n), b.cut(n)) for n in range(len(mesh.shape))]
+    gather_seconds = [
+        (n - 1) * alpha + tensor.bytes * beta
+        for n, alpha, beta in zip(mesh.shape, mesh.latency_seconds, per_byte, strict=True)
+    ]
+    axes = range(len(mesh.shape))
+    for m in axes:
+        for c in _disagreement(program, f"{number}_{m}", m, mesh.shape[m], len(tensor.shape), a, b):
+            program.pay(c.amount, times * c.messages * (mesh.shape[m] - 1) * mesh.latency_seconds[m])
             cut = {
-                n: _sum((b.cut(n), 1.0), (a.cut(n), 0.0 if gathers and per_byte[n] > per_byte[m] else 1.0))
-                for n in range(len(either))
+                n: _sum((b.cut(n), 1.0), (a.cut(n), 0.0 if c.gathers and per_byte[n] > per_byte[m] else 1.0))
+                for n in axes
                 if n != m
             }
-            for full, share in _thickness(program, f"{name}_{'g' if gathers else 'r'}", load, cut, mesh.shape):
-                program.pay(full, times * total * per_byte[m] * share)
-    _nesting(program, number, stage, a, b, total, times)
+            seconds = tensor.bytes * per_byte[m] * c.load
+            for uncut, full in _thickness(program, f"{number}_{m}_{c.name}", m, c, cut):
+                share = math.prod(1 - 1 / mesh.shape[n] if n in uncut else 1 / mesh.shape[n] for n in cut)
+                # An axis that cuts nothing can slice the tensor meanwhile and gather it afterwards.
+                aside = sum(gather_seconds[n] for n in uncut) if uncut and c.blocked is None else math.inf
+                program.pay(full, times * min(seconds * share, aside))
+    _nesting(program, number, stage, a, b, tensor.bytes, times)
 
 
 def _disagreement(
-    program: _Program, name: str, m: int, size: int, a: _End, b: _End
-) -> Iterator[tuple[bool, Expression, Expression]]:
-    """(gathers?, load, messages) of what happens along axis m: load 1 moves all bytes of one device."""
+    program: _Program, name: str, m: int, size: int, rank: int, a: _End, b: _End
+) -> Iterator[_Collective]:  # fmt: skip
     moved = [program.at_least(f"move_{name}_{d}", (a.at(m, d), 1.0), (b.at(m, d), -1.0)) for d in a.dims(m)]
-    if any(moved):
+    move = _sum(*((part, 1.0) for part in moved))
+    if move:
         gather = program.at_least(f"gather_{name}", (a.cut(m), 1.0), (b.cut(m), -1.0))
-        parts = [(part, 1.0) for part in moved]
-        yield True, _sum(*((p, 1.0 / size) for p in moved), (gather, 1 - 1 / size)), _sum(*parts)
+        # From one dim of a matrix to the other: inner axes can cut neither while the blocks move.
+        blocked = _sum((move, 1.0), (gather, -1.0)) if rank == 2 and m + 1 < len(a.y) else None
+        yield _Collective(name="move", amount=move, load=1 / size, messages=1, gathers=True, blocked=blocked)
+        yield _Collective(name="gather", amount=gather, load=1 - 1 / size, messages=0, gathers=True)
     summed, still = a.at(m, PARTIAL), b.at(m, PARTIAL)
     if summed:
         scatter = program.at_least(f"scatter_{name}", (summed, 1.0), (still, -1.0))
         reduce = program.at_least(f"reduce_{name}", (summed, 1.0), (still, -1.0), (b.cut(m), -1.0))
-        yield False, scatter, scatter
-        yield False, reduce, reduce
+        yield _Collective(name="scatter", amount=scatter, load=1.0, messages=1)
+        yield _Collective(name="reduce", amount=reduce, load=1.0, messages=1)
 
 
 def _thickness(
-    program: _Program, name: str, load: Expression, cut: Mapping[int, Expression], shape: Sequence[int]
-) -> Iterator[tuple[Expression, float]]:
-    """(traffic that meets a tensor uncut by A, its share of the bytes) for every set A of other axes."""
+    program: _Program, name: str, m: int, collective: _Collective, cut: Mapping[int, Expression]
+) -> Iterator[tuple[tuple[int, ...], Expression]]:
+    """(A, the part of the collective that meets a tensor which no axis of A cuts) for every set A of other axes."""
     for count in range(len(cut) + 1):
-        for chosen in itertools.combinations(cut, count):
-            share = math.prod(1 - 1 / shape[n] if n in chosen else 1 / shape[n] for n in cut)
-            label = f"full_{name}_{'_'.join(map(str, chosen))}_{len(program.cost)}"
-            yield program.at_least(label, (load, 1.0), *((cut[n], -1.0) for n in chosen)), share
+        for uncut in itertools.combinations(cut, count):
+            parts = [_sum((collective.amount, 1.0), *((cut[n], -1.0) for n in uncut))]
+            if collective.blocked is not None and any(n > m for n in uncut):
+                parts.append(_sum((collective.blocked, 1.0), *((cut[n], -1.0) for n in uncut if n < m)))
+            yield uncut, program.largest(f"full_{name}_{'_'.join(map(str, uncut))}", parts)
 
 
 def _nesting(
