@@ -66,6 +66,7 @@ def solve_enumerated(
         model += constraint
     for constraint in _one_pair_an_edge(e) if alpa_form else []:
         model += constraint
+    built = time.perf_counter() - started
     remaining = None
     if time_limit_seconds is not None:
         remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
@@ -73,6 +74,7 @@ def solve_enumerated(
     return conclude(
         problem, solver=backend, started=started, finished=finished, choices=_chosen(s) if found else None,
         bound=bound / scale, variables=sum(map(len, s)) + sum(map(len, e)), constraints=model.numConstraints(),
+        build_seconds=built,
     )  # fmt: skip
 
 

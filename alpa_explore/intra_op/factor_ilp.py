@@ -9,13 +9,16 @@ maker and reader whose option places the tensor of the edge as p on axis m: p is
     w[v, c]      continuous, the *kinds* of option on the axes of v are c = (c_1 … c_k): options are of one kind where
                  the costs of v cannot tell them apart. They indicate what is not linear: compute on the local shape,
                  bytes held in memory                                                     `_kinds`
-    move[d], gather, scatter, reduce[m]  continuous, for an edge and an axis: dim d stops being cut there; nothing is
+    move[d], gather, scatter, reduce    continuous, for an edge and an axis m: dim d is cut there no more; nothing is
                  cut there any more; a sum ends there; it ends and nothing is cut there instead
-    full[m, A]   continuous: that much of the traffic on axis m meets a tensor that no axis of A cuts   `_thickness`
+                                                                                          `_disagreement`
+    full[m, A]   continuous, for each of these four: that part of it meets a tensor which no axis of A cuts
+                                                                                          `_thickness`
+    nested       continuous, for an edge and two axes: the inner one is in the way        `_nesting`
 
-    minimise     Σ_v Σ_c cost_v(c) · w[v, c]                                                            `_kinds`
-                 + Σ_edges Σ_m (n_m − 1) · α_m · messages[m]
-                              + Σ_A (n_m − 1) / n_m · bytes · β_m · share(A) · full[m, A]               `_traffic`
+    minimise     Σ_v Σ_c cost_v(c) · w[v, c]                                              `_kinds`
+                 + Σ_edges Σ_m (n_m − 1) · α_m · (move + scatter + reduce)
+                              + Σ_A (n_m − 1) / n_m · bytes · β_m · load · share(A) · full[m, A]      `_traffic`
     subject to   Σ_f y[v, f, m] = 1                                                                     `_one_option`
                  y[v, f, m] ≤ Σ_g y[v, g, m']      for g that occur beside f in a strategy: a dim that does not
                                                    divide by both axes or that another factor cuts, a heavy operator
@@ -25,16 +28,19 @@ maker and reader whose option places the tensor of the edge as p on axis m: p is
                  b[sum, m] ≤ a[sum, m]             a pending sum is passed on, never made by resharding `_propagation`
                  move[d] ≥ a[d] − b[d]             gather ≥ a[shard] − b[shard]
                  scatter ≥ a[sum] − b[sum]         reduce ≥ a[sum] − b[sum] − b[shard]                  `_disagreement`
-                 full[m, A] ≥ traffic − Σ_{m' in A} cut[m']                                             `_thickness`
-                 nested ≥ a[d, m'] + b[d, m'] + (a[d, m] − b[d, m] or its negative) − 1                 `_nesting`
+                 full[m, A] ≥ amount − Σ_{n in A} cut[n]                                                `_thickness`
+                 nested ≥ a[d, n] + b[d, n] ± (a[d, m] − b[d, m]) − 2        for m outside n            `_nesting`
 
-So S(i) → R is move + gather (an all-gather), S(i) → S(j) move alone (an all-to-all, 1 / n of its bytes), P → R scatter
-+ reduce (an all-reduce), P → S scatter alone (a reduce-scatter), R → S nothing (a slice). share(A) = Π_{m' not in A}
-1 / n_m' · Π_{m' in A} (1 − 1 / n_m') over the other axes, so that the sum over A (A = ∅: all traffic) is the local
-bytes. Another axis cuts the tensor while m communicates when it does so at either end, for of two steps the one that
-makes the tensor smaller goes first; where both axes gather, the slower one does. `nested`: an axis that cuts a dim
-outside another axis cannot leave or join while the inner one stays; the inner one has to step aside and come back.
+So S(i) → R is move + gather (an all-gather), S(i) → S(j) move alone (an all-to-all), P → R scatter + reduce (an
+all-reduce), P → S scatter alone (a reduce-scatter), R → S nothing (a slice). `load` is the share of a device's bytes
+that each moves: 1 / n_m, 1 − 1 / n_m, 1, 1. share(A) = Π_{n not in A} 1 / n_n · Π_{n in A} (1 − 1 / n_n) over the
+other axes, so that the sum over A (A = ∅: all of it) is what is local. Axis n cuts the tensor meanwhile (cut[n] ≥ 1)
+when it does so at either end, for of two steps the one that makes the tensor smaller goes first; where two axes gather,
+the slower one does. An axis that cuts nothing may slice the tensor meanwhile and gather it afterwards, so full[m, A]
+never costs more than that. Blocks nest: while an axis moves a matrix from one dim to the other, an inner axis can cut
+neither; and it cannot leave or join a dim under an inner one that stays, which then steps aside and comes back.
 
+The memory of a stage enters through w (cost_v(c) holds the memory price × bytes); a hard limit has no row here.
 The answer is one strategy a node, priced by the exact costs (`ShardingProblem.evaluate`): a resharding there is a
 shortest path of collectives, here a sum over axes, and this is the only difference.
 """
@@ -46,19 +52,22 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pulp
 
 from alpa_explore.intra_op.axis_options import NodeOptions, nearest_strategies, node_options, placements
 from alpa_explore.intra_op.ilp_answer import cost_scale
-from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem import Floats, ShardingProblem
 from alpa_explore.intra_op.stage_problem import Edge, StageProblem
 from alpa_explore.sharding.spec import PARTIAL
 
-Expression = pulp.LpAffineExpression
+Expression: TypeAlias = pulp.LpAffineExpression
 AGREE = 1e-9
 """Relative difference below which two costs are one."""
+GAP = 1e-3
+"""Relative gap at which the search stops: the linear costs are not exact to more than a few of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +148,7 @@ class _Program:
 
     def solve(self, seconds: float | None) -> bool:
         self.model += Expression([(x, value * self.scale) for x, value in _sum_terms(self.cost).items()])
-        self.model.solve(pulp.HiGHS(msg=False, gapRel=1e-4, gapAbs=0.0, timeLimit=seconds))
+        self.model.solve(pulp.HiGHS(msg=False, gapRel=GAP, gapAbs=0.0, timeLimit=seconds))
         return bool(self.model.sol_status == pulp.LpSolutionOptimal)
 
 
@@ -185,9 +194,7 @@ def _one_option(program: _Program, y: list[dict[int, pulp.LpVariable]]) -> None:
 
 def _legality(program: _Program, node: NodeOptions, y: list[dict[int, pulp.LpVariable]]) -> None:
     axes = range(len(y))
-    beside = {
-        (m, n): {(int(f), int(g)) for f, g in node.labels[:, (m, n)]} for m, n in itertools.permutations(axes, 2)
-    }
+    beside = {(m, n): {(int(f), int(g)) for f, g in node.labels[:, (m, n)]} for m, n in itertools.permutations(axes, 2)}
     for (m, n), pairs in beside.items():
         for f, x in y[m].items():
             partners = [z for g, z in y[n].items() if (f, g) in pairs]
@@ -202,9 +209,7 @@ def _legality(program: _Program, node: NodeOptions, y: list[dict[int, pulp.LpVar
             program.model += pulp.lpSum(y[m][f] for m, f in zip(axes, labels, strict=True)) <= len(y) - 1
 
 
-def _kinds(
-    program: _Program, v: int, costs: Floats, node: NodeOptions, y: list[dict[int, pulp.LpVariable]]
-) -> None:
+def _kinds(program: _Program, v: int, costs: Floats, node: NodeOptions, y: list[dict[int, pulp.LpVariable]]) -> None:
     if np.ptp(costs) <= AGREE * abs(float(costs.max())):
         return
     kind = _kind_of(costs, node)
@@ -326,9 +331,7 @@ def _thickness(
             yield uncut, program.largest(f"full_{name}_{'_'.join(map(str, uncut))}", parts)
 
 
-def _nesting(
-    program: _Program, number: int, stage: StageProblem, a: _End, b: _End, total: int, times: float
-) -> None:
+def _nesting(program: _Program, number: int, stage: StageProblem, a: _End, b: _End, total: int, times: float) -> None:
     mesh = stage.model.mesh
     for outer, inner in itertools.combinations(range(len(mesh.shape)), 2):
         for d in sorted(set(a.dims(inner)) & set(b.dims(inner)) & (set(a.dims(outer)) | set(b.dims(outer)))):
