@@ -59,7 +59,7 @@ def add(commands: Any) -> None:
         "--solvers", metavar="NAMES",
         help="some of enumerated,auto,factor,independent (default: all; enumerated only where it is not too large)",
     )  # fmt: skip
-    argument("--time-limit", type=float, metavar="S", help="seconds for each solve (default: none)")
+    argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each solve (default: 60)")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -79,9 +79,9 @@ def run(options: argparse.Namespace) -> int:
     solvers = None if options.solvers is None else tuple(s.strip() for s in options.solvers.split(","))
     check_formulations(solvers or FORMULATIONS)
     asked = _run_of_layers(options.layers)
-    if options.time_limit is not None and not options.time_limit > 0:
+    if not options.time_limit > 0:
         raise OptionError(
-            "The time limit must be positive", found=f"{options.time_limit:g} s", remedy="Leave it out for no limit."
+            "The time limit must be positive", found=f"{options.time_limit:g} s", remedy="60 is the default."
         )
     if options.html is not None:
         check_target(options.html, "The page")

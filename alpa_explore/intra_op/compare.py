@@ -11,9 +11,11 @@ method builds its strategies and resharding tables anew; compiling and importing
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,7 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.model import CostModel
-from alpa_explore.errors import OptionError, nearest_names
+from alpa_explore.errors import OptionError, SolverError, nearest_names
 from alpa_explore.intra_op.axis_options import nearest_strategies, node_options
 from alpa_explore.intra_op.batch_share import batch_share, chosen_options
 from alpa_explore.intra_op.descend import is_legal
@@ -139,11 +141,21 @@ def compare_solvers(
     if not question.mesh.shape:
         raise OptionError("One device divides nothing", found=f"mesh {question.mesh}", remedy="Give 2 or more.")
     _warm_up(question)
+    with _quiet_heap():
+        return _compare(question, asked, solvers is None, time_limit_seconds, say)
+
+
+def _compare(
+    question: Question, asked: Sequence[str], by_default: bool, time_limit_seconds: float | None,
+    say: Callable[[str], None],
+) -> Comparison:  # fmt: skip
     say("auto")
     started = time.perf_counter()
     built, problem = question.build()
     build_seconds = time.perf_counter() - started
     best = solve(problem, time_limit_seconds=time_limit_seconds)
+    if best.status is Status.INFEASIBLE:
+        raise SolverError("The stage has no legal choice", found=problem.name, remedy=best.status.value)
     frame = _Frame(question, built, problem, best.choices, time_limit_seconds)
     rows, left_out = [], []
     for name in asked:
@@ -154,7 +166,7 @@ def compare_solvers(
                     constraints=best.constraints, build=build_seconds, solve=best.seconds,
                 )
             )  # fmt: skip
-        elif name == "enumerated" and solvers is None and problem.variables > TOO_MANY_PAIRS:
+        elif name == "enumerated" and by_default and problem.variables > TOO_MANY_PAIRS:
             left_out.append(name)
         else:
             say(name)
@@ -293,6 +305,17 @@ def _warm_up(question: Question) -> None:
     prune_by_bound(tiny)
     solve(tiny)
     solve_enumerated(tiny)
+
+
+@contextlib.contextmanager
+def _quiet_heap() -> Iterator[None]:
+    """What is alive now (a captured graph, torch) is not looked at again by a garbage collection under the clock."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _gap(objective: float, optimum: float) -> float:

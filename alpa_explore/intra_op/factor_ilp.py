@@ -77,6 +77,8 @@ class AxisAnswer:
     choices: tuple[int, ...]
     impossible: int
     """Nodes for which the options chosen for the axes are no strategy; they got the nearest one."""
+    linear_seconds: float
+    """What the linear costs say of it; `ShardingProblem.evaluate` gives the exact costs, equal on one axis."""
     finished: bool
     """False when the time limit ended the search."""
     variables: int
@@ -110,9 +112,9 @@ def solve_factors(
     ]
     choices, impossible = nearest_strategies(problem, nodes, labels)
     return AxisAnswer(
-        choices=choices, impossible=impossible, finished=finished, variables=program.model.numVariables(),
-        constraints=program.model.numConstraints(), build_seconds=built - started,
-        solve_seconds=time.perf_counter() - built,
+        choices=choices, impossible=impossible, linear_seconds=program.value(), finished=finished,
+        variables=program.model.numVariables(), constraints=program.model.numConstraints(),
+        build_seconds=built - started, solve_seconds=time.perf_counter() - built,
     )  # fmt: skip
 
 
@@ -123,6 +125,7 @@ class _Program:
         self.model = pulp.LpProblem("factors", pulp.LpMinimize)
         self.scale = scale
         self.cost: list[tuple[pulp.LpVariable, float]] = []
+        self.constant = 0.0
 
     def positive(self, name: str) -> pulp.LpVariable:
         return self.model.add_variable(name, 0, 1, pulp.LpContinuous)
@@ -145,6 +148,10 @@ class _Program:
 
     def pay(self, expression: Expression, seconds: float) -> None:
         self.cost += [(x, value * seconds) for x, value in expression.items()]
+
+    def value(self) -> float:
+        """The objective in seconds, after `solve`."""
+        return self.constant + sum((x.varValue or 0.0) * seconds for x, seconds in self.cost)
 
     def solve(self, seconds: float | None) -> bool:
         self.model += Expression([(x, value * self.scale) for x, value in _sum_terms(self.cost).items()])
@@ -210,6 +217,8 @@ def _legality(program: _Program, node: NodeOptions, y: list[dict[int, pulp.LpVar
 
 
 def _kinds(program: _Program, v: int, costs: Floats, node: NodeOptions, y: list[dict[int, pulp.LpVariable]]) -> None:
+    base = float(costs.min())
+    program.constant += base
     if np.ptp(costs) <= AGREE * abs(float(costs.max())):
         return
     kind = _kind_of(costs, node)
@@ -217,7 +226,6 @@ def _kinds(program: _Program, v: int, costs: Floats, node: NodeOptions, y: list[
     for labels, cost in zip(node.labels.tolist(), costs.tolist(), strict=True):
         key = tuple(kind[m][f] for m, f in enumerate(labels))
         cheapest[key] = min(cost, cheapest.get(key, math.inf))
-    base = min(cheapest.values())
     w = {key: program.positive(f"w_{v}_{'_'.join(map(str, key))}") for key in cheapest}
     program.cost += [(x, cheapest[key] - base) for key, x in w.items()]
     for m, axis in enumerate(y):

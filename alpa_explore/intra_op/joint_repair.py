@@ -62,6 +62,8 @@ def polish(problem: ShardingProblem, nodes: Sequence[NodeOptions], choices: Choi
     Raises SolverError where no legal choice is found.
     """
     best = min((choices, descend(problem, choices)), key=problem.evaluate)
+    if not is_legal(problem, best):  # pending sums that nobody makes, far from any legal choice: begin anew
+        best = min((best, descend(problem)), key=problem.evaluate)
     for _ in range(ROUNDS):
         before = problem.evaluate(best)
         for axis in range(nodes[0].labels.shape[1] if nodes else 0):
