@@ -71,6 +71,7 @@ def solve_enumerated(
         model += constraint
     for constraint in _memory_fits(model, memory, s) if memory is not None else []:
         model += constraint
+    built = time.perf_counter() - started
     remaining = None
     if time_limit_seconds is not None:
         remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
@@ -79,6 +80,7 @@ def solve_enumerated(
         problem, solver=backend, started=started, finished=finished, choices=_chosen(s) if found else None,
         bound=bound / scale, variables=sum(map(len, s)) + sum(map(len, e)), constraints=model.numConstraints(),
         descending=memory is None,
+        build_seconds=built,
     )  # fmt: skip
 
 

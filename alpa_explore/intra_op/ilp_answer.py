@@ -40,7 +40,7 @@ def trivial(problem: ShardingProblem, solver: str, started: float) -> ShardingSo
 
 def conclude(
     problem: ShardingProblem, *, solver: str, started: float, finished: bool, choices: tuple[int, ...] | None,
-    bound: float, variables: int, constraints: int, descending: bool = True,
+    bound: float, variables: int, constraints: int, descending: bool = True, build_seconds: float = 0.0,
 ) -> ShardingSolution:  # fmt: skip
     """The checked solution for a solver's answer; `descending`: one that is not finished may be bettered by descent.
 
@@ -74,6 +74,7 @@ def conclude(
     return ShardingSolution(
         choices=choices, objective=objective, bound=proven, status=status, solver=solver,
         seconds=time.perf_counter() - started, variables=variables, constraints=constraints,
+        build_seconds=build_seconds,
     )  # fmt: skip
 
 

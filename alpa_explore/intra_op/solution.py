@@ -35,6 +35,8 @@ class ShardingSolution:
     variables: int
     """Variables of the ILP that was solved after simplification; 0 when nothing was left to solve."""
     constraints: int
+    build_seconds: float = 0.0
+    """Of `seconds`, what it took to write the program down; 0 where that is not told apart."""
 
     @property
     def gap(self) -> float:

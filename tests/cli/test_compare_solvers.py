@@ -1,0 +1,96 @@
+"""`alpa-explore compare-solvers`: the table as text, JSON and a page; bad input is one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+from alpa_explore.cli.compare_solvers import parse_mesh
+from alpa_explore.errors import AlpaExploreError
+
+Capture = pytest.CaptureFixture[str]
+TINY = ("compare-solvers", "mlp-tiny", "--mesh", "4x2")
+
+
+def test_the_table_names_every_formulation_and_explains_the_bias(capsys: Capture) -> None:
+    assert cli.main(TINY) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[0].startswith("mlp-tiny, layer 1 of 3, on mesh (4, 2) of 1x8:v100, B = 8: ")
+    assert [line.split()[0] for line in lines[4:8]] == ["enumerated", "auto", "factor", "independent"]
+    assert "all-data-parallel bias" in lines[-1]
+    assert "solving: factor" in captured.err
+
+
+def test_json_has_units_in_its_keys_and_the_page_is_written(capsys: Capture, tmp_path: Path) -> None:
+    page = tmp_path / "solvers.html"
+    more = ("--layers", "0-1", "--solvers", "factor,auto", "--json", "--html", str(page), "--num-layers", "2")
+    assert cli.main([*TINY, *more, "--device", "a100", "-B", "4", "--time-limit", "60"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["mesh"] == [4, 2]
+    assert found["layers"] == [0, 1]
+    assert found["device"] == "a100-80gb"
+    assert found["optimum_proven"] is True
+    rows = {row["solver"]: row for row in found["solvers"]}
+    assert set(rows) == {"factor", "auto"}
+    assert rows["auto"]["gap"] == 0
+    assert 0 <= rows["factor"]["gap"] <= 0.05
+    assert rows["factor"]["objective_seconds"] >= found["optimum_seconds"] * (1 - 1e-9)
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("gpt-1.4b --mesh 4x2", "gpt-1.3b"),
+        ("mlp-tiny --mesh 4by2", "For example 16x8"),
+        ("mlp-tiny --mesh 0x2", "For example 16x8"),
+        ("mlp-tiny --mesh 99999999999", "For example 16x8"),
+        ("mlp-tiny --mesh 1x1", "too small"),
+        ("mlp-tiny --mesh 64x64", "too large"),
+        ("mlp-tiny --mesh 2x2x2x2", "too large"),
+        ("mlp-tiny --mesh 3x3", "does not fill its nodes"),
+        ("mlp-tiny --mesh 4x2 --device v101", "v100"),
+        ("mlp-tiny --mesh 4x2 --solvers factor,autoo", "Did you mean 'auto'"),
+        ("mlp-tiny --mesh 4x2 --solvers ,", "Unknown solver"),
+        ("mlp-tiny --mesh 4x2 --layers 2-1", "FIRST-LAST"),
+        ("mlp-tiny --mesh 4x2 --layers one", "FIRST-LAST"),
+        ("mlp-tiny --mesh 4x2 --layers 1-9", "layers from 0 to 2"),
+        ("mlp-tiny --mesh 4x2 --time-limit 0", "must be positive"),
+        ("mlp-tiny --mesh 4x2 -B 7", "does not divide"),
+        ("mlp-tiny --mesh 4x2 --html /no/such/folder/a.html", "no folder"),
+        ("mlp-tiny --mesh 4x2 --num-layers 99", "layers"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(words: str, message: str, capsys: Capture) -> None:
+    assert cli.main(["compare-solvers", *words.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    complaints = [line for line in captured.err.splitlines() if line.startswith("alpa-explore: ")]
+    assert len(complaints) == 1
+    assert message in complaints[0]
+    assert "Traceback" not in captured.err
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "cluster"),
+    [
+        ("16x8", (16, 8), "16x8:v100"),
+        ("8×4×4", (8, 4, 4), "16x8:v100"),
+        ("(4, 2)", (4, 2), "1x8:v100"),
+        ("1x2", (1, 2), "1x2:v100"),
+    ],
+)
+def test_a_mesh_becomes_the_cluster_that_holds_it(text: str, shape: tuple[int, ...], cluster: str) -> None:
+    found, mesh = parse_mesh(text, "v100")
+    assert mesh.shape == shape
+    assert str(found) == cluster
+
+
+@pytest.mark.parametrize("text", ["", "x", "4x", "x4", "-4x2", "4x2:v100", "4 2"])
+def test_malformed_meshes_are_refused(text: str) -> None:
+    with pytest.raises(AlpaExploreError):
+        parse_mesh(text, "v100")
