@@ -97,6 +97,7 @@ def test_a_time_limit_that_is_too_short_still_gives_a_strategy_a_node(tiny_block
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_three_equal_axes_are_solved_too(chains, seed):
+    # Equal axes may be exchanged, which makes the search long.
     check(chains[seed], (2, 2, 2), 1 / 8, own_gap=0.25)
 
 
@@ -105,7 +106,7 @@ def test_three_equal_axes_are_solved_too(chains, seed):
 @pytest.mark.parametrize("shape", [(16, 8), (8, 8), (4, 2), (8, 4, 4)])
 def test_a_block_of_gpt_is_within_5_percent_by_the_linear_costs_alone(shape, num_microbatches):
     answer, problem = check(block_of("gpt-1.3b", num_microbatches), shape, 1 / num_microbatches)
-    assert answer.variables < problem.variables / 8
+    assert answer.variables < problem.variables / (60 if len(shape) == 3 else 7)
 
 
 @pytest.mark.slow
