@@ -17,7 +17,7 @@ from alpa_explore.plans.text import layers_phrase, render_table
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster, LogicalMesh
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.compare import Comparison
+    from alpa_explore.intra_op.compare import Comparison, SolverRow
     from alpa_explore.intra_op.stage_graph import StageGraph
 
 MOST_DEVICES = 1024
@@ -219,13 +219,17 @@ def _notes(comparison: Comparison) -> list[str]:
     notes += [
         f"{row.solver} was stopped by the time limit" for row in comparison.rows if row.status.name == "TIME_LIMIT"
     ]
-    for row in comparison.rows:
-        if row.solver == "independent":
-            notes.append(
-                "independent, the all-data-parallel bias: alone, each axis finds the batch cheapest to cut and does "
-                "not see that another has cut it. Of the operators that can cut it, "
-                f"{units.percent(row.batch_share_before)} do so on every axis"
-                + (f", at {row.impossible_nodes} nodes that is no strategy" if row.impossible_nodes else "")
-                + f"; after the joint repair {units.percent(row.batch_share)}."
-            )
+    notes += [_bias(row) for row in comparison.rows if row.solver == "independent"]
     return ["", *notes] if notes else []
+
+
+def _bias(row: SolverRow) -> str:
+    """What `independent` shows of its bias here, in one line."""
+    shown = row.batch_share_before > row.batch_share
+    return (
+        "independent, the all-data-parallel bias: alone, each axis finds the batch cheapest to cut and does not see "
+        f"that another has cut it. {'It shows here' if shown else 'It does not show here'}: of the operators that can "
+        f"cut the batch, {units.percent(row.batch_share_before)} did so on every axis"
+        + (f", at {row.impossible_nodes} nodes that is no strategy at all" if row.impossible_nodes else "")
+        + f"; after the joint repair {units.percent(row.batch_share)} do."
+    )

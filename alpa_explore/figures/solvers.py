@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -42,21 +44,28 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> go.Figure:
             go.Bar(
                 x=names, y=[None if g is None else 100 * g for g in gaps], name=name,
                 marker={"color": color, "pattern": hatching(shape)},
-                text=["cannot exist" if g is None else f"{100 * g:.2g} %" for g in gaps], textposition="outside",
+                text=["" if g is None else units.percent(g) for g in gaps], textposition="outside",
                 hovertext=[_gap_text(row) for row in rows], hoverinfo="text", cliponaxis=False,
             ),
             row=1, col=2,
         )  # fmt: skip
-    for place, (row, gap) in enumerate(zip(rows, before, strict=True)):
+    for row, gap in zip(rows, before, strict=True):
         if gap is None:
+            why = f"{row.impossible_nodes} placements" if row.impossible_nodes else "a forbidden pair"
             figure.add_annotation(
-                x=place, y=0, text=f"{row.solver} alone: {row.impossible_nodes} impossible placements"
-                if row.impossible_nodes else f"{row.solver} alone: a forbidden pair", showarrow=False, yshift=34,
+                x=row.solver, y=0, text=f"alone: {why}<br>that cannot exist", showarrow=False, yshift=36,
                 font={"size": 11}, row=1, col=2,
             )  # fmt: skip
-    figure.update_yaxes(type="log", row=1, col=1, exponentformat="power")
-    figure.update_yaxes(rangemode="tozero", row=1, col=2)
-    return dress(figure, _title(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
+    powers = range(-4, 5)
+    low, high = min(totals, default=0.1), max(totals, default=1.0)
+    figure.update_yaxes(
+        type="log", range=[math.log10(low) - 0.4, math.log10(high) + 0.3], tickvals=[10.0**p for p in powers],
+        ticktext=[units.seconds(10.0**p) for p in powers], row=1, col=1,
+    )  # fmt: skip
+    highest = 100 * max((g for g in (*before, *after) if g is not None), default=0.0)
+    figure.update_yaxes(range=[0, max(1.0, 1.15 * highest)], row=1, col=2)
+    figure = dress(figure, _title(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
+    return figure.update_layout(legend={"y": -0.12, "yanchor": "top"})
 
 
 def solvers_html(comparison: Comparison, theme: str = "light") -> str:
@@ -71,7 +80,7 @@ def _title(comparison: Comparison) -> str:
         return f"No formulation was run on mesh {comparison.mesh}."
     fastest = min(rows, key=lambda r: r.total_seconds)
     worst = max(rows, key=comparison.gap)
-    ends = f"{worst.solver} ends {100 * comparison.gap(worst):.2g} % above the optimum"
+    ends = f"{worst.solver} ends {units.percent(comparison.gap(worst))} above the optimum"
     if comparison.gap(worst) < 5e-5:
         ends = "all reach the optimum"
     return f"On mesh {comparison.mesh} {fastest.solver} is fastest ({units.seconds(fastest.total_seconds)}); {ends}."

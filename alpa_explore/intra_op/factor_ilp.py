@@ -37,8 +37,9 @@ that each moves: 1 / n_m, 1 − 1 / n_m, 1, 1. share(A) = Π_{n not in A} 1 / n_
 other axes, so that the sum over A (A = ∅: all of it) is what is local. Axis n cuts the tensor meanwhile (cut[n] ≥ 1)
 when it does so at either end, for of two steps the one that makes the tensor smaller goes first; where two axes gather,
 the slower one does. An axis that cuts nothing may slice the tensor meanwhile and gather it afterwards, so full[m, A]
-never costs more than that. Blocks nest: while an axis moves a matrix from one dim to the other, an inner axis can cut
-neither; and it cannot leave or join a dim under an inner one that stays, which then steps aside and comes back.
+never costs more than that. Blocks nest: while an axis moves from one dim to another, an inner axis can cut neither (a
+matrix has no third dim for it, a larger tensor may have one); and an axis cannot leave or join a dim under an inner one
+that stays, which then steps aside and comes back.
 
 The memory of a stage enters through w (cost_v(c) holds the memory price × bytes); a hard limit has no row here.
 The answer is one strategy a node, priced by the exact costs (`ShardingProblem.evaluate`): a resharding there is a
@@ -292,7 +293,7 @@ def _traffic(
     ]
     axes = range(len(mesh.shape))
     for m in axes:
-        for c in _disagreement(program, f"{number}_{m}", m, mesh.shape[m], len(tensor.shape), a, b):
+        for c in _disagreement(program, f"{number}_{m}", m, mesh.shape, tensor.shape, a, b):
             program.pay(c.amount, times * c.messages * (mesh.shape[m] - 1) * mesh.latency_seconds[m])
             cut = {
                 n: _sum((b.cut(n), 1.0), (a.cut(n), 0.0 if c.gathers and per_byte[n] > per_byte[m] else 1.0))
@@ -309,14 +310,17 @@ def _traffic(
 
 
 def _disagreement(
-    program: _Program, name: str, m: int, size: int, rank: int, a: _End, b: _End
+    program: _Program, name: str, m: int, mesh_shape: Sequence[int], shape: Sequence[int], a: _End, b: _End
 ) -> Iterator[_Collective]:  # fmt: skip
+    size = mesh_shape[m]
     moved = [program.at_least(f"move_{name}_{d}", (a.at(m, d), 1.0), (b.at(m, d), -1.0)) for d in a.dims(m)]
     move = _sum(*((part, 1.0) for part in moved))
     if move:
         gather = program.at_least(f"gather_{name}", (a.cut(m), 1.0), (b.cut(m), -1.0))
-        # From one dim of a matrix to the other: inner axes can cut neither while the blocks move.
-        blocked = _sum((move, 1.0), (gather, -1.0)) if rank == 2 and m + 1 < len(a.y) else None
+        # From dim to dim: inner axes can cut neither while the blocks move; a third dim may be left for them.
+        others = math.prod(mesh_shape) // size
+        inner = m + 1 < len(mesh_shape) and sum(extent % others == 0 for extent in shape) < 3
+        blocked = _sum((move, 1.0), (gather, -1.0)) if inner else None
         yield _Collective(name="move", amount=move, load=1 / size, messages=1, gathers=True, blocked=blocked)
         yield _Collective(name="gather", amount=gather, load=1 - 1 / size, messages=0, gathers=True)
     summed, still = a.at(m, PARTIAL), b.at(m, PARTIAL)

@@ -45,7 +45,7 @@ def test_seconds_are_logarithmic_and_an_impossible_answer_is_said(comparison):
     assert figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis2.type is None
     texts = [a.text for a in figure.layout.annotations]
-    assert "independent alone: 7 impossible placements" in texts
+    assert "alone: 7 placements<br>that cannot exist" in texts
     assert "auto is fastest" in figure.layout.title.text
     assert "factor ends 1 % above" in figure.layout.title.text
 

@@ -15,7 +15,7 @@ SMALL = [(4,), (2, 2), (4, 2), (16, 8)]
 
 @pytest.fixture(scope="module")
 def chains():
-    return [whole(chain(seed)) for seed in range(4)]
+    return [whole(chain(seed)) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def check(stage, shape, inverse_b, own_gap=0.05, shown_gap=0.05):
 
 
 @pytest.mark.parametrize("shape", SMALL)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_stages_are_solved_legally_and_near_the_optimum(chains, seed, shape):
     # The linear costs alone may miss more on problems that communicate next to nothing; what is shown may not.
     check(chains[seed], shape, 1 / 8, own_gap=0.25)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_on_one_axis_the_linear_costs_are_the_exact_ones(chains, seed):
     built, problem = on_mesh(chains[seed], (8,), 0.25)
     answer = solve_factors(built, problem, 0.25)
@@ -58,7 +58,7 @@ def test_on_one_axis_the_linear_costs_are_the_exact_ones(chains, seed):
 @pytest.mark.parametrize("shape", [(4, 2), (8, 8)])
 def test_a_transformer_block_is_near_the_optimum_with_an_eighth_of_the_variables(tiny_block, shape):
     answer, problem = check(tiny_block, shape, 1 / 8)
-    assert answer.variables < problem.variables / 7
+    assert answer.variables < problem.variables / 8
 
 
 def test_no_heavy_operator_is_left_undivided(tiny_block):
@@ -95,8 +95,9 @@ def test_a_time_limit_that_is_too_short_still_gives_a_strategy_a_node(tiny_block
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_three_equal_axes_are_solved_too(chains, seed):
+    # Equal axes may be exchanged, which makes the search long.
     check(chains[seed], (2, 2, 2), 1 / 8, own_gap=0.25)
 
 
@@ -105,7 +106,7 @@ def test_three_equal_axes_are_solved_too(chains, seed):
 @pytest.mark.parametrize("shape", [(16, 8), (8, 8), (4, 2), (8, 4, 4)])
 def test_a_block_of_gpt_is_within_5_percent_by_the_linear_costs_alone(shape, num_microbatches):
     answer, problem = check(block_of("gpt-1.3b", num_microbatches), shape, 1 / num_microbatches)
-    assert answer.variables < problem.variables / 7
+    assert answer.variables < problem.variables / (60 if len(shape) == 3 else 7)
 
 
 @pytest.mark.slow

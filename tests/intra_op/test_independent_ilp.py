@@ -16,7 +16,7 @@ from tests.intra_op.stages import block_of, chain, on_mesh, whole
 
 @pytest.fixture(scope="module")
 def chains():
-    return [whole(chain(seed)) for seed in range(4)]
+    return [whole(chain(seed)) for seed in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def alone(stage, shape, inverse_b):
     return built, problem, nodes, answer, labels_of(nodes, answer.options)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_on_one_axis_it_is_the_whole_problem(chains, seed):
     _, problem, nodes, answer, wanted = alone(chains[seed], (4,), 0.25)
     choices, impossible = nearest_strategies(problem, nodes, wanted)
@@ -41,7 +41,7 @@ def test_on_one_axis_it_is_the_whole_problem(chains, seed):
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (4, 2), (2, 2, 2), (16, 8)])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_repaired_answer_is_legal_and_near_the_optimum(chains, seed, shape):
     _, problem, nodes, _, wanted = alone(chains[seed], shape, 1 / 8)
     choices = repair(problem, nodes, wanted)
