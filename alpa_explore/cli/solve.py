@@ -8,6 +8,9 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.cli.output import print_json
 
+LEAST_LIMIT_SECONDS = 30.0
+"""What finding the smallest possible memory limit may take."""
+
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
@@ -32,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.intra_op.conflicts import conflicting_nodes
     from alpa_explore.intra_op.file_evaluator import evaluate_file
     from alpa_explore.intra_op.files import read_problem
+    from alpa_explore.intra_op.highs_direct import least_limit
     from alpa_explore.intra_op.limited import solve_limited
     from alpa_explore.intra_op.solution import Status
     from alpa_explore.intra_op.solve import solve
@@ -49,13 +53,15 @@ def run(options: argparse.Namespace) -> int:
         "usage_limit": None if file.memory is None else file.memory.limit, "choices": None,
     }  # fmt: skip
     if found.status is Status.INFEASIBLE:
-        if file.memory is not None and file.memory.least_peak() > file.memory.limit:
-            answer["advice"] = (
-                f"The memory limit of {file.memory.limit:,.0f} is below the least that any choice can hold: at least "
-                f"{file.memory.least_peak():,.0f} are needed."
-            )
-        elif conflict := conflicting_nodes(file.problem):
+        if conflict := conflicting_nodes(file.problem):
             answer["advice"] = f"No choice satisfies nodes {', '.join(map(str, conflict))} together."
+        elif file.memory is not None:
+            least, exact = least_limit(file.problem, file.memory, options.time_limit or LEAST_LIMIT_SECONDS)
+            answer["least_limit"] = least
+            answer["advice"] = (
+                f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
+                f"{'the smallest that is possible is' if exact else 'needed are more than'} {least:,.0f}."
+            )
     else:
         evaluation = evaluate_file(options.file, found.choices)
         if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - found.objective) > 1e-6 * abs(

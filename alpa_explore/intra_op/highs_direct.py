@@ -8,7 +8,7 @@ two entries; an s column one, and one more for every edge at its node.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
@@ -133,18 +133,47 @@ def _model(program: _Program) -> highspy.HighsLp:
     return lp
 
 
-def _limit_memory(highs: highspy.Highs, program: _Program, memory: MemoryLimit) -> None:
-    """A column and a row for each running sum of the memory (`memory_rows`)."""
+def least_limit(problem: ShardingProblem, memory: MemoryLimit, time_limit_seconds: float) -> tuple[float, bool]:
+    """The least limit under which there is a choice, and whether it is exact; else (time was up) a lower bound."""
+    least = memory.least_peak()
+    free = replace(
+        problem, node_costs=tuple(np.where(c < FORBIDDEN, 0.0, FORBIDDEN) for c in problem.node_costs),
+        edge_costs=tuple(np.where(m < FORBIDDEN, 0.0, FORBIDDEN) for m in problem.edge_costs),
+    )  # fmt: skip
+    program = _program(free, 1.0)
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("mip_rel_gap", 0.0)
+    highs.setOptionValue("time_limit", time_limit_seconds)
+    highs.passModel(_model(program))
+    excess = highs.getNumCol()
+    highs.addCol(1.0, 0.0, highspy.kHighsInf, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+    unit = _limit_memory(highs, program, replace(memory, limit=least), excess)
+    highs.run()
+    exact = highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    return least + max(0.0, highs.getInfo().mip_dual_bound) * unit, exact
+
+
+def _limit_memory(highs: highspy.Highs, program: _Program, memory: MemoryLimit, excess: int | None = None) -> float:
+    """A column and a row for each running sum of the memory (`memory_rows`); returns their unit in bytes.
+
+    With a column `excess` the sums may exceed their room by it.
+    """
     first = np.concatenate([[0], np.cumsum([len(k) for k in program.legal])])
-    column = -1
+    column, unit = -1, 1.0
     for row in memory_rows(memory, program.legal):
+        unit = row.unit
         terms = {int(first[v] + k): float(weight) for (v, k), weight in row.weights.items()}
         if column >= 0:
             terms[column] = -1.0
         column = highs.getNumCol()
         terms[column] = 1.0
-        highs.addVar(-highspy.kHighsInf, row.room)
+        highs.addVar(-highspy.kHighsInf, row.room if excess is None else highspy.kHighsInf)
         highs.addRow(0.0, 0.0, len(terms), np.array(list(terms), dtype=np.int32), np.array(list(terms.values())))
+        if excess is not None:
+            both = np.array([column, excess], dtype=np.int32)
+            highs.addRow(-highspy.kHighsInf, row.room, 2, both, np.array([1.0, -1.0]))
+    return unit
 
 
 def _chosen(program: _Program, solution: Floats) -> tuple[int, ...]:

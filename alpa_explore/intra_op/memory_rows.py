@@ -26,6 +26,8 @@ class MemoryRow:
     """m − (m of the row before, if any) + Σ weights[v, k] · s[v, k] = 0 with m ≤ room."""
 
     room: float
+    """In units of `unit` bytes."""
+    unit: float
     weights: dict[tuple[int, int], float]
     """(node, position among its legal strategies) -> weight."""
 
@@ -39,7 +41,8 @@ def memory_rows(memory: MemoryLimit, legal: Sequence[Ints]) -> Iterator[MemoryRo
     varying = [i for i, item in enumerate(memory.items) if item.end > item.start and np.ptp(usage[i]) > 0]
     waiting = sorted(varying, key=lambda i: memory.items[i].start, reverse=True)
     alive: set[int] = set()
-    for t in fullest_times(memory, {memory.items[i].start for i in varying}):
+    # Also where nothing varies: what no choice avoids may be too much already.
+    for t in fullest_times(memory, {item.start for item in memory.items if item.end > item.start}):
         if most[t] <= room[t]:
             continue
         dead = {i for i in alive if memory.items[i].end <= t}
@@ -54,7 +57,7 @@ def memory_rows(memory: MemoryLimit, legal: Sequence[Ints]) -> Iterator[MemoryRo
                 node, above = memory.items[i].node, (usage[i] - usage[i].min()) / unit
                 for k in np.flatnonzero(above):
                     weights[node, int(k)] = weights.get((node, int(k)), 0.0) + sign * float(above[k])
-        yield MemoryRow(room=float(room[t]) / unit, weights=weights)
+        yield MemoryRow(room=float(room[t]) / unit, unit=unit, weights=weights)
         alive = (alive | born) - dead
 
 

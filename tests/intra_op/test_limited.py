@@ -11,6 +11,7 @@ import pytest
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.descend import is_legal
 from alpa_explore.intra_op.files import read_problem
+from alpa_explore.intra_op.highs_direct import least_limit
 from alpa_explore.intra_op.limited import solve_limited
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
@@ -69,6 +70,23 @@ def test_every_limit_gives_the_optimum_of_brute_force():
             tightened += min(fitting) > min(map(problem.evaluate, legal))
     assert infeasible > 50
     assert tightened > 50
+
+
+def test_the_least_limit_is_the_least_peak_of_brute_force():
+    rng = np.random.default_rng(14)
+    raised = 0
+    for _ in range(80):
+        problem, items = random_case(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        peaks = [max(held_at(items, c, t) for t in range(9)) for c in every if is_legal(problem, c)]
+        if not peaks:
+            continue
+        memory = MemoryLimit.of(items, 0.0)
+        least, exact = least_limit(problem, memory, 60.0)
+        assert exact
+        assert least == pytest.approx(min(peaks), rel=1e-6, abs=1.0)
+        raised += min(peaks) > memory.least_peak() + 1
+    assert raised > 5
 
 
 def test_the_profile_is_what_is_alive_at_each_time():
