@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from alpa_explore.intra_op.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import Floats
 
@@ -20,7 +20,7 @@ Flat = tuple[Any, ...]
 """(nodes, costs, tables, matrices, rows, columns, around, edge_at, is_a, other)"""
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "contract"})
+@compiled(fastmath={"nnan", "nsz", "contract"})
 def _column_minima(matrix: Floats, height: int, width: int, minus: Floats, found: Floats) -> None:
     for j in range(width):
         found[j] = np.inf
@@ -30,7 +30,7 @@ def _column_minima(matrix: Floats, height: int, width: int, minus: Floats, found
             found[j] = min(found[j], matrix[start + j] - less)
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz", "contract"})
+@compiled(fastmath={"nnan", "nsz", "contract"})
 def _row_minima(matrix: Floats, height: int, width: int, minus: Floats, found: Floats) -> None:
     for i in range(height):
         start, least = i * width, np.inf
@@ -39,7 +39,7 @@ def _row_minima(matrix: Floats, height: int, width: int, minus: Floats, found: F
         found[i] = least
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def sweep(flat: Flat, forward: bool, into_a: Floats, into_b: Floats, share: Floats, pointed: Ints) -> None:
     """Each node collects what its edges can give and hands `share` of it to every edge ahead.
 
@@ -95,7 +95,7 @@ def sweep(flat: Flat, forward: bool, into_a: Floats, into_b: Floats, share: Floa
                     into_b[columns[e] + i] -= here[i] * share[v]
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def slacks(flat: Flat, into_a: Floats, into_b: Floats, found: Floats) -> float:
     """The bound; `found`, shaped as `costs`, gets what each strategy adds to it at least."""
     nodes, costs, tables, matrices, rows, columns, around, edge_at, is_a, other = flat
@@ -136,7 +136,7 @@ def slacks(flat: Flat, into_a: Floats, into_b: Floats, found: Floats) -> float:
     return bound
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def descend(flat: Flat, choices: Ints, rounds: int) -> None:
     """Let each node in turn take its best strategy given the others, until none moves; `choices` is changed."""
     nodes, costs, tables, matrices, _rows, _columns, around, edge_at, is_a, other = flat

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from alpa_explore.intra_op.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.message_kernels import Flat
 from alpa_explore.intra_op.problem import Floats
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def descend_within(
     flat: Flat, choices: Ints, held: Floats, room: Floats, items_of: Ints, item_at: Ints, start: Ints, end: Ints,
     first: Ints, usage: Floats, byte_price: float, rounds: int,
