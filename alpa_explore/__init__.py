@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alpa_explore.planner import replan as replan
     from alpa_explore.plans.files import load_plan as load_plan
     from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.sharding.coverage import coverage as coverage
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -30,6 +31,7 @@ _HOME = {
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
+    "coverage": "alpa_explore.sharding.coverage",
     "load_plan": "alpa_explore.plans.files",
     "plan": "alpa_explore.planner",
     "replan": "alpa_explore.planner",

@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from alpa_explore import __version__
-from alpa_explore.cli import clusters, lab, models, plan, show
+from alpa_explore.cli import clusters, coverage, lab, models, plan, show
 from alpa_explore.cli.output import complain
 from alpa_explore.errors import AlpaExploreError
 
 INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
-_COMMANDS = (plan, show, models, clusters, lab)
+_COMMANDS = (plan, show, models, clusters, coverage, lab)
 
 
 class _Parser(argparse.ArgumentParser):

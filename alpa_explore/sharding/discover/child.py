@@ -30,7 +30,7 @@ class CrashError(Exception):
 
 
 def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seconds: float) -> Any:
-    """What `function(report)` returns; it calls report(step) before each step. Raises CrashError; answers are pickled."""
+    """What `function(report)` returns (pickled on its way); it calls report(step) before each step. Or CrashError."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns of forks beside threads: a lock that another thread held ends at the time limit.

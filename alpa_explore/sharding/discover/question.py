@@ -23,7 +23,7 @@ class Discovery:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """An operator on tensors of given shapes and dtypes. Compared by signature alone, in which 1, 1.0 and True differ."""
+    """An operator on tensors of given shapes and dtypes; compared by signature alone, where 1, 1.0 and True differ."""
 
     signature: tuple[object, ...]
     operator: Operator = field(compare=False)

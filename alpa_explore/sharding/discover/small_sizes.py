@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from alpa_explore.graph import Argument, Operator, Ref, Tensor
+from alpa_explore.graph import Argument, Operator, Tensor
 
 LARGEST_FIXED_ARGUMENT = 4
 """Integer arguments up to here name dims, strides, pads, modes; larger ones are sizes, and shrink with the extents."""
@@ -40,7 +40,6 @@ def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: i
         for _ in range(len(strangers)):  # skip multiples of sizes that do not divide this one, where that is easy
             if any(small % other == 0 for other in strangers):
                 small += step
-        # Never larger than life: a size that would grow much is no stand-in.
         found[size] = last = small
     return found
 
@@ -59,18 +58,14 @@ def shrunk_operator(operator: Operator, small: Mapping[int, int]) -> Operator:
     )
 
 
-def _is_integer(argument: Argument) -> bool:
-    return isinstance(argument, int) and not isinstance(argument, bool)
-
-
 def _integers(argument: Argument) -> tuple[int, ...]:
     if isinstance(argument, tuple):
         return tuple(n for a in argument for n in _integers(a))
-    return (argument,) if isinstance(argument, int) and _is_integer(argument) else ()
+    return (argument,) if isinstance(argument, int) and not isinstance(argument, bool) else ()
 
 
 def _shrunk(argument: Argument, small: Mapping[int, int]) -> Argument:
-    if isinstance(argument, tuple) and not isinstance(argument, Ref):
+    if isinstance(argument, tuple):
         return tuple(_shrunk(a, small) for a in argument)
     if isinstance(argument, int) and not isinstance(argument, bool) and abs(argument) > LARGEST_FIXED_ARGUMENT:
         size = small.get(abs(argument), abs(argument))

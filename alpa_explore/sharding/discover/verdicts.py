@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from alpa_explore.sharding.discover.question import Placements, Question, RefusalError, is_floating
+from alpa_explore.sharding.discover.question import Placements, Question, RefusalError
 from alpa_explore.sharding.discover.shapes import Candidate, ShapeRun
 from alpa_explore.sharding.discover.trials import Trial, make_trials
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
@@ -46,7 +46,7 @@ def _proven(candidate: Candidate, trials: Sequence[Trial], question: Question) -
         holds = all(trial.holds([(inputs, outputs, n)]) for trial in trials for n in (2, 3))
         return Split("sum", 1, inputs, outputs, divides=False) if holds else None
     choices = [
-        [d] if d >= 0 else [REPLICATE, *([PARTIAL] if is_floating(t.dtype) else [])]
+        [d] if d >= 0 else [REPLICATE, *([PARTIAL] if t.dtype != "bool" else [])]
         for t, d in zip(question.outputs, candidate.dims, strict=True)
     ]
     for outputs in itertools.product(*choices):
