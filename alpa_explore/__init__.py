@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
+    from alpa_explore.sharding.coverage import coverage as coverage
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -32,6 +33,7 @@ _HOME = {
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
+    "coverage": "alpa_explore.sharding.coverage",
     "load_plan": "alpa_explore.plans.files",
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",

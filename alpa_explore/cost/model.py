@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +12,8 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import compute_seconds
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
-from alpa_explore.graph import Operator, Ref, Tensor
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import Spec, local_share
@@ -34,7 +34,9 @@ class PricedOperator:
     output_bytes: tuple[NDArray[np.float64], ...]
     """For each output: bytes on one device, shape [strategies]."""
     how: str
-    """'rule', or 'replicated' when no rule knows the operator."""
+    """'rule', 'discovered' (by running the operator) or 'replicated'."""
+    reason: str = ""
+    """Why it is replicated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +104,5 @@ class CostModel:
                 for o, t in enumerate(outputs)
             ),
             how=coverage.how,
+            reason=coverage.reason,
         )
-
-
-def operator_signature(operator: Operator, tensors: Sequence[Tensor]) -> tuple[object, ...]:
-    """All that strategies and their prices depend on: never names, never tensor numbers."""
-    places = {t: i for i, t in enumerate(dict.fromkeys(operator.inputs))}
-    return (
-        operator.kind,
-        _strip(operator.arguments, places),
-        tuple((name, _strip(value, places)) for name, value in operator.keywords),
-        tuple((tensors[t].shape, tensors[t].dtype) for t in operator.inputs),
-        tuple((tensors[t].shape, tensors[t].dtype) for t in operator.outputs),
-        operator.flops,
-        operator.bytes_accessed,
-    )
-
-
-def _strip(argument: object, places: dict[int, int]) -> object:
-    """`argument` with tensor numbers replaced by their place among the operator's own inputs."""
-
-    if isinstance(argument, Ref):
-        return ("tensor", places[argument.tensor])
-    if isinstance(argument, tuple):
-        return tuple(_strip(a, places) for a in argument)
-    # 1, 1.0 and True are equal in Python but not to an operator.
-    return (type(argument).__name__, argument if not (isinstance(argument, float) and math.isnan(argument)) else "nan")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 
-from alpa_explore.cost.model import operator_signature
 from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.graph.signature import operator_signature
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 
 

@@ -264,7 +264,9 @@ class _Builder:
         operator = self.graph.operators[index]
         priced = self.model.operator(operator, self.graph.tensors)
         if priced.how == "replicated":
-            self.warnings.append(f"{operator.kind} has no sharding rule: it is replicated ({operator.name})")
+            self.warnings.append(
+                f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
+            )
         times = 2 if index in self.stage.layered.recomputed else 1
         seconds = priced.seconds * times
         activation = np.zeros(len(seconds))

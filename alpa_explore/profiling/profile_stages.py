@@ -34,8 +34,8 @@ from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, 
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 
-_PRICING = ("cluster", "cost", "graph", "intra_op", "profiling", "sharding")
-"""The packages that decide what a solve returns."""
+_PRICING = ("cluster", "cost", "graph", "intra_op", "profiling", "sharding", "tracing")
+"""The packages that decide what a solve returns; tracing because discovery runs operators through it."""
 
 
 @cache

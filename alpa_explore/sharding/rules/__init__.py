@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.sharding.rules import (
     convolution,
     creation,
@@ -45,14 +46,22 @@ class Coverage:
     splits: tuple[Split, ...]
     heavy: bool
     how: str
-    """'rule', or 'replicated' when no rule knows the kind."""
+    """'rule'; 'discovered' when no rule knows the kind, but running it showed how it divides; else 'replicated'."""
+    reason: str = ""
+    """Why it is replicated."""
 
 
 def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
-    """The splits of `operator`; `tensors` are those of its graph."""
-    rule = RULES.get(operator.kind)
-    if rule is None:
-        return Coverage((), False, "replicated")
+    """The splits of `operator`; `tensors` are those of its graph. The only door: a rule first, then discovery."""
     inputs = tuple(tensors[t] for t in operator.inputs)
     outputs = tuple(tensors[t] for t in operator.outputs)
-    return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
+    rule = RULES.get(operator.kind)
+    if rule is not None:
+        return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
+    # Imported here because it takes torch, which a graph with rules for all its operators does not need.
+    from alpa_explore.sharding.discover import discover
+
+    found = discover(operator, inputs, outputs)
+    if not found.splits:
+        return Coverage((), False, "replicated", found.reason)
+    return Coverage(found.splits, is_matrix_product(operator.kind), "discovered")

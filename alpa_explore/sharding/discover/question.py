@@ -1,0 +1,46 @@
+"""What is asked of discovery, and what it may answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.sharding.strategy import Split
+
+Placements: TypeAlias = tuple[int, ...]
+"""One for each input, or each output: a dim, REPLICATE or PARTIAL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What running an operator showed."""
+
+    splits: tuple[Split, ...]
+    reason: str = ""
+    """Why there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """An operator on tensors of given shapes and dtypes; compared by signature alone, where 1, 1.0 and True differ."""
+
+    signature: tuple[object, ...]
+    operator: Operator = field(compare=False)
+    """Its Refs are the places of its inputs: two places that read one tensor may hold different pieces."""
+    inputs: tuple[Tensor, ...] = field(compare=False)
+    outputs: tuple[Tensor, ...] = field(compare=False)
+
+
+class RefusalError(Exception):
+    """The operator cannot be judged; the message is the reason."""
+
+
+def short(error: Exception) -> str:
+    """The first line of an error."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
+
+
+def is_floating(dtype: str) -> bool:
+    """True for real floating dtypes: the only ones in which devices hold addends."""
+    return dtype.startswith(("float", "bfloat"))
