@@ -141,7 +141,11 @@ class DaskPool:
         while True:
             counter.check(cancel)
             try:
-                return finished.get(timeout=_LOOK_SECONDS)
+                future = finished.get(timeout=_LOOK_SECONDS)
+                if future.status not in ("lost", "pending"):
+                    return future
+                # Its worker died with the result before we looked: the scheduler has it made again.
+                future.add_done_callback(finished.put)
             except queue.Empty:
                 self._check_alive(counter)
             now = time.monotonic()
