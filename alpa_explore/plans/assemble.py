@@ -23,6 +23,7 @@ from alpa_explore.plans.plan import (
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import StageCandidate
+from alpa_explore.sharding.coverage import replicated_warnings
 
 
 def assemble(
@@ -36,7 +37,7 @@ def assemble(
             iteration_seconds=0.0, t_max_seconds=0.0, sum_latency_seconds=0.0, bubble_fraction=0.0,
             peak_bytes_per_device=0.0,
         ),
-        t_max_sweep=(), costs=profile.costs, warnings=(*graph.warnings, *profile.warnings),
+        t_max_sweep=(), costs=profile.costs, warnings=(*graph.warnings, *replicated_warnings(graph), *profile.warnings),
         statistics=Statistics(
             solves=profile.solves, distinct_solves=profile.distinct_solves, cached_solves=profile.cached_solves,
             variables=profile.variables, constraints=profile.constraints, seconds=tuple(seconds),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from alpa_explore import units
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.sharding.rules import Coverage, splits_for
+from alpa_explore.sharding.rules import RULES, Coverage, splits_for
 
 _ORDER = ("replicated", "discovered", "rule")
 
@@ -56,3 +57,15 @@ def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
         for kind, how, reason in counts
     ]  # fmt: skip
     return tuple(sorted(records, key=lambda r: (_ORDER.index(r.how), -r.flops, r.kind, r.reason)))
+
+
+def replicated_warnings(graph: TrainingGraph) -> tuple[str, ...]:
+    """A sentence for each kind of operator of `graph` that is replicated because nobody knows how to divide it."""
+    if all(operator.kind in RULES for operator in graph.operators):
+        return ()
+    return tuple(
+        f"{r.kind} has no sharding rule and is replicated ({r.count:,} operator{'s' if r.count > 1 else ''}, "
+        f"{units.percent(r.flops_share)} of the FLOPs): {r.reason}."
+        for r in coverage(graph)
+        if r.how == "replicated"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from alpa_explore.models.catalog import names
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.profiling.progress import Progress
+from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
 
 PLAN = ("plan", "gpt-tiny", "--cluster", "2x4:v100")
@@ -165,6 +167,8 @@ class TestPlan:
         ("plan gpt-tiny", "--cluster"),
         ("plan gpt-tiny --cluster 1x4:v100 --clutser 2", "--clutser"),
         ("plan gpt-tiny --cluster 1x4:v100 -o .", "is a folder"),
+        ("coverage gpt-tinny", "'gpt-tiny'"),
+        ("coverage", "MODEL"),
         ("plna", "invalid choice: 'plna'"),
         ("", "COMMAND"),
         ("show nothing.plan.json", "There is no plan file"),
@@ -236,6 +240,31 @@ def test_clusters_lists_each_device_once_with_its_sources(capsys: Capture) -> No
     assert "a100" in a100["aliases"]
     assert cli.main(["clusters"]) == 0
     assert "Sources" in capsys.readouterr().out
+
+
+class TestCoverage:
+    def test_prints_a_line_for_each_kind_of_operator(self, capsys: Capture) -> None:
+        assert cli.main(["coverage", "mlp-tiny"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"mlp-tiny: (\d+) operators, \1 rule, 0 discovered, 0 replicated", lines[0])
+        assert lines[2].split() == ["operator", "covered", "by", "count", "of", "all", "FLOPs", "divided", "by"]
+        assert any(line.startswith("aten.mm.default ") and "m, k, n" in line for line in lines)
+
+    def test_json(self, capsys: Capture) -> None:
+        assert cli.main(["coverage", "MLP-tiny", "--json"]) == 0
+        rows = json.loads(capsys.readouterr().out)
+        assert set(rows[0]) == {"kind", "how", "count", "flops", "flops_share", "factors", "reason"}
+        assert sum(row["flops_share"] for row in rows) == pytest.approx(1)
+
+    def test_an_operator_that_cannot_be_divided_says_why(
+        self, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rules = {k: v for k, v in RULES.items() if k not in ("aten.relu.default", "optimizer.adam")}
+        monkeypatch.setattr("alpa_explore.sharding.rules.RULES", rules)
+        assert cli.main(["coverage", "mlp-tiny"]) == 0
+        out = capsys.readouterr().out
+        assert re.search(r"aten.relu.default +discovered .* dim0, dim1\n", out)
+        assert re.search(r"optimizer.adam +replicated .* torch knows no operator of this name\n", out)
 
 
 class TestLab:

@@ -19,8 +19,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-import torch
-
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.discover.child import CrashError, run_in_child
@@ -92,7 +90,7 @@ def _survives(question: Question, candidate: Candidate) -> bool:
 
 
 def _check_kind(kind: str) -> None:
-    """Refuse what torch does not know, what writes into its inputs, and what draws random numbers."""
+    """Refuse what torch does not know, and what writes into its inputs."""
     if kind.count(".") != 2:
         raise RefusalError("torch knows no operator of this name")
     try:
@@ -102,8 +100,6 @@ def _check_kind(kind: str) -> None:
         raise RefusalError(unknown) from error
     if found._schema.is_mutable:
         raise RefusalError("it writes into its inputs")
-    if torch.Tag.nondeterministic_seeded in found.tags:
-        raise RefusalError("it draws random numbers")
 
 
 def _numbered(operator: Operator) -> Operator:

@@ -1,7 +1,7 @@
 """Small stand-ins for the sizes of an operator, so that discovery can run it on real numbers.
 
 What an operator does may hang on which sizes are equal, which is larger, and which divides which. A shrinking keeps
-all three: it is a map from sizes to sizes, applied to the extents of tensors and to the integer arguments alike.
+all three, and small ratios. It maps sizes to sizes, among the extents of tensors and the integer arguments alike.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ LARGEST_FIXED_ARGUMENT = 4
 _UNBOUNDED = 2**31
 """From here on an argument means 'to the end'."""
 
-SHRINKINGS = ((1, 6), (1, 8), (4, 6), (4, 8), (8, 8), (16, 8), (16, 12))
+_LARGEST_RATIO = 3
+
+SHRINKINGS = ((1, 6), (1, 8), (4, 6), (4, 8), (1, 4), (4, 4), (8, 8), (16, 8), (16, 12))
 """(keep, unit): sizes up to `keep` stay as they are, larger ones become multiples of `unit`. Units 6 and 12 can be cut
-into 2 and 3 pieces, unit 8 into 2 and 4: a split that holds under both does not hang on the number of pieces."""
+into 2 and 3 pieces, units 4 and 8 into 2 and 4: a split that holds under both does not hang on the number of pieces."""
 
 
 def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: int) -> dict[int, int]:
@@ -35,11 +37,16 @@ def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: i
             continue
         smaller = [s for s in found if s > max(keep, 1)]
         step = math.lcm(unit, *(found[s] for s in smaller if size % s == 0))
-        strangers = [found[s] for s in smaller if size % s]
         small = (last // step + 1) * step
-        for _ in range(len(strangers)):  # skip multiples of sizes that do not divide this one, where that is easy
+        strangers = [found[s] for s in smaller if size % s]
+        for _ in strangers:  # skip multiples of sizes that do not divide this one, where that is easy
             if any(small % other == 0 for other in strangers):
                 small += step
+        # Twice, three times another size: what holds gates or queries, keys and values side by side must stay so.
+        ratio = next((size // s for s in reversed(smaller) if size % s == 0 and size // s <= _LARGEST_RATIO), None)
+        exact = ratio * found[size // ratio] if ratio else 0
+        if exact > last and exact % step == 0:
+            small = exact
         found[size] = last = small
     return found
 

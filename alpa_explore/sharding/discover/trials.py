@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,8 +17,8 @@ from alpa_explore.tracing.aten import run_operator
 Values = tuple[torch.Tensor, ...]
 
 _PIECES = (2, 3, 4)
-_MOST_ELEMENTS = 1 << 20
-"""Of all tensors of a small run together."""
+_MOST_ELEMENTS = (1 << 16, 1 << 18, 1 << 20)
+"""Of the inputs of a small run together: wanted, and allowed where nothing smaller runs."""
 _REAL_ELEMENTS = 1 << 15
 """Up to here the operator is also run at its full size."""
 _STYLES = ("normal", "positive", "ties", "large", "positive", "special")
@@ -26,6 +27,10 @@ among them; normal numbers times 1000; and, where those all give the same, infin
 _TRUE = {"normal": 0.5, "positive": 0.97, "ties": 0.03, "large": 0.5, "special": 0.5}
 """Share of true among booleans."""
 _TOLERANCE = {torch.float64: 1e-9, torch.complex128: 1e-9, torch.float32: 1e-4, torch.complex64: 1e-4}
+
+
+class _UnsuitedError(Exception):
+    """The operator does not run at these sizes; at others it may."""
 
 
 class Trial:
@@ -55,7 +60,7 @@ class Trial:
             except Exception as error:  # not every function is defined on every input
                 problems.append(short(error))
         if len(self.runs) < 2:
-            raise ValueError(problems[0])
+            raise _UnsuitedError(problems[0])
         if self._says_nothing():
             raise RefusalError("its result is the same whatever it is given, so pieces show nothing")
 
@@ -126,39 +131,47 @@ class Trial:
 
 
 def make_trials(question: Question) -> list[Trial]:
-    """The operator at two small sets of sizes (or at one, and its real sizes)."""
-    tied = _tied(question)
-    found: list[Trial] = []
-    seen = set()
-    problem = "its sizes cannot be shrunk"
-    for widest in (True, False):
-        operator = _with_widest(question.operator) if widest else question.operator
-        dtypes = [_widest(t.dtype) if widest else t.dtype for t in question.inputs]
-        for keep, unit in (*SHRINKINGS, (0, 0)):
-            small = shrinking(operator, question.inputs, keep, unit) if unit else {}
-            tensors = [shrunk_tensor(t, small) for t in question.inputs]
-            elements = sum(t.elements for t in tensors)
-            sizes = (tuple(t.shape for t in tensors), tuple(small.items()))
-            most, wanted = (_MOST_ELEMENTS, 2) if unit else (_REAL_ELEMENTS, 3)
-            if sizes in seen or elements > most or len(found) >= wanted:
-                continue
-            seen.add(sizes)
-            try:
-                trial = Trial(shrunk_operator(operator, small), tensors, tied, dtypes)
-            except RefusalError:
-                raise
-            except Exception as error:  # these sizes do not suit it; others may
-                problem = short(error)
-                continue
-            ranks = [[t.dim() for t in outputs] for _, outputs in trial.runs]
-            if any(r != [len(t.shape) for t in question.outputs] for r in ranks):
-                problem = "it returns other tensors at other sizes"
-                continue
-            found.append(trial)
+    """The operator at two small sets of sizes, and at its real ones where those are small; in float64 if it can."""
+    problems = ["its sizes cannot be shrunk"]
+    for widest, most in itertools.product((True, False), _MOST_ELEMENTS):
+        found = _trials_of(question, problems, widest=widest, most=most)
         if found:
             return found
-        seen.clear()
-    raise RefusalError(f"it could not be run on small inputs: {problem}")
+    raise RefusalError(f"it could not be run on small inputs: {problems[-1]}")
+
+
+def _trials_of(question: Question, problems: list[str], *, widest: bool, most: int) -> list[Trial]:
+    """Empty when neither two shrinkings nor the real sizes suit; `problems` is told why."""
+    operator = _with_widest(question.operator) if widest else question.operator
+    dtypes = [_widest(t.dtype) if widest else t.dtype for t in question.inputs]
+    found: dict[object, Trial] = {}
+
+    def attempt(small: dict[int, int], most: int) -> None:
+        tensors = [shrunk_tensor(t, small) for t in question.inputs]
+        at = shrunk_operator(operator, small)
+        key = (tuple(t.shape for t in tensors), at.arguments, at.keywords)
+        if key in found or sum(t.elements for t in tensors) > most:
+            return
+        try:
+            trial = Trial(at, tensors, _tied(question), dtypes)
+        except _UnsuitedError as error:
+            problems.append(str(error))
+            return
+        ranks = [len(t.shape) for t in question.outputs]
+        if any([t.dim() for t in outputs] != ranks for _, outputs in trial.runs):
+            problems.append("it returns tensors of other ranks at other sizes")
+            return
+        found[key] = trial
+
+    attempt({}, _REAL_ELEMENTS)
+    enough = len(found) + 2
+    for keep, unit in SHRINKINGS:
+        if len(found) < enough:
+            attempt(shrinking(operator, question.inputs, keep, unit), most)
+    if enough == 2 and len(found) == 1:
+        problems.append("it runs at one set of small sizes only, which may be chance")
+        return []
+    return list(found.values())
 
 
 def _tied(question: Question) -> list[int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import string
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -20,8 +22,10 @@ def proven_splits(
 ) -> tuple[Split, ...] | str:
     """The splits that hold, or the reason why none can be judged.
 
-    `report(number)` is called before each candidate.
+    `report(number)` is called before each candidate. For the child process alone: a forked process has lost torch's
+    threads, and would wait for them for ever.
     """
+    torch.set_num_threads(1)
     try:
         trials = make_trials(question)
     except RefusalError as refusal:
@@ -34,7 +38,7 @@ def proven_splits(
             continue  # a sum through all inputs passes: sums through one of them would only double the choices
         split = _proven(candidate, trials, question)
         if split is not None and _fits(split, kept, shapes, trials):
-            kept.append(split)
+            kept.append(replace(split, factor=_unused(split.factor, {s.factor for s in kept})))
     return tuple(kept)
 
 
@@ -65,13 +69,18 @@ def _factor(inputs: Placements, outputs: Placements) -> str:
     return f"dim{place}" if place is not None else f"over{next(p for p in inputs if p >= 0)}"
 
 
+def _unused(name: str, used: Collection[str]) -> str:
+    """`name`, or with a letter behind it: a strategy tells the loops of an operator apart by their names."""
+    return next(n for n in (name, *(name + letter for letter in string.ascii_lowercase)) if n not in used)
+
+
 def _fits(split: Split, kept: Sequence[Split], shapes: ShapeRun, trials: Sequence[Trial]) -> bool:
     """True when `split` holds together with each of the earlier ones, on two mesh axes."""
     for other in kept:
         tensors = zip((*split.inputs, *split.outputs), (*other.inputs, *other.outputs), strict=True)
         if any(a == b and a >= 0 for a, b in tensors):
-            if split.factor == other.factor:
-                return False  # equal names would let them share a dim, in which their blocks do not nest
+            if split.outputs == other.outputs:
+                return False  # another way to divide the same loop
             continue  # two factors never share a dim of one tensor (strategy.enumerate_strategies)
         for pair in ((split, other), (other, split)):
             if shapes.outputs([(s.inputs, 2) for s in pair if s.divides and s.size % 2 == 0]) is None:

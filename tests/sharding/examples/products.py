@@ -18,6 +18,14 @@ def convolution_backward(
                 transposed, [0, 0], groups, list(mask), factors=factors)  # fmt: skip
 
 
+_ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
+
+
+def grouped(a, b, *ends, factors):
+    single = (real(*shape, dtype=torch.float32) for shape in (a, b))
+    return Call("aten._grouped_mm.default", *single, *ends, factors=factors)
+
+
 _image = real(4, 8, 8, 8)
 _pooled, _places = torch.ops.aten.max_pool2d_with_indices(_image, [2, 2])
 
@@ -32,6 +40,10 @@ CALLS = (
     Call("aten.addmm.default", real(1, 24), real(8, 16), real(16, 24), factors="m n k"),
     Call("aten.baddbmm.default", real(8, 4, 8), real(8, 4, 8), real(8, 8, 8), factors="b m n k"),
     Call("aten.baddbmm.default", real(4, 8), real(8, 4, 8), real(8, 8, 8), factors="m n b k", beta=2),
+    grouped((16, 32), (4, 32, 64), _ends, factors="k n"),
+    grouped((32, 16), (16, 64), _ends, factors="m n"),
+    grouped((4, 32, 64), (64, 16), _ends, factors="m k"),
+    grouped((8, 32, 32), (8, 32, 64), factors="b m k n"),
     convolution(factors="batch out in"),
     convolution(bias=False, factors="batch out in"),
     convolution(weight=(8, 1, 3, 3), groups=8, factors="batch groups"),
@@ -53,7 +65,6 @@ CALLS = (
     Call("aten._adaptive_avg_pool2d_backward.default", real(4, 8, 1, 1), _image, factors="dim0 dim1"),
 )  # fmt: skip
 
-_ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
 GROUPED = (
     Call("transformers.grouped_mm_fallback.default", real(16, 8), real(4, 8, 24), _ends, factors="k n"),
     Call("transformers.grouped_mm_fallback_backward.default", real(16, 8), real(4, 8, 24), _ends, real(16, 24),

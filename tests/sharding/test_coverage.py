@@ -1,0 +1,68 @@
+"""Coverage: what is said of the operators of whole models, and of those that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import alpa_explore as ax
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.models.catalog import build
+from alpa_explore.sharding.coverage import KindCoverage
+
+
+class Odd(torch.nn.Module):
+    """One operator of each kind of cover: products by rule, hypot by discovery, a sampled one not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.hypot(self.linear(x), torch.ones(()))
+        return (y + torch.poisson(torch.ones_like(y))).sum()
+
+
+@pytest.fixture(scope="module")
+def graph() -> TrainingGraph:
+    return ax.capture(Odd(), torch.randn(4, 8))
+
+
+@pytest.fixture(scope="module")
+def found(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
+    return ax.coverage(graph)
+
+
+def test_every_operator_is_counted_once(graph: TrainingGraph, found: tuple[KindCoverage, ...]) -> None:
+    assert sum(r.count for r in found) == len(graph.operators)
+    assert sum(r.flops for r in found) == sum(o.flops for o in graph.operators)
+    assert sum(r.flops_share for r in found) == pytest.approx(1)
+    assert {r.kind for r in found} == {o.kind for o in graph.operators}
+
+
+def test_what_needs_attention_comes_first(found: tuple[KindCoverage, ...]) -> None:
+    order = [r.how for r in found]
+    assert order == sorted(order, key=("replicated", "discovered", "rule").index)
+    assert set(order) == {"replicated", "discovered", "rule"}
+
+
+def test_each_kind_says_how_and_why(found: tuple[KindCoverage, ...]) -> None:
+    by_kind = {r.kind: r for r in found}
+    assert by_kind["aten.hypot.default"].how == "discovered"
+    assert by_kind["aten.hypot.default"].factors == ("dim0", "dim1")
+    assert by_kind["aten.poisson.default"].reason == "it draws random numbers"
+    assert all((r.how == "replicated") == bool(r.reason) for r in found)
+
+
+def test_a_plan_names_the_operators_that_are_replicated(graph: TrainingGraph) -> None:
+    plan = ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler="serial")
+    told = [w for w in plan.warnings if "replicated" in w]
+    assert len(told) == 1
+    assert "aten.poisson.default" in told[0]
+    assert "it draws random numbers" in told[0]
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+def test_the_catalogue_is_covered_by_rules(name: str) -> None:
+    model, inputs = build(name, 4)
+    assert {r.how for r in ax.coverage(ax.capture(model, inputs))} == {"rule"}
