@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from alpa_explore.errors import OptionError
 from alpa_explore.sharding.spec import REPLICATE, Spec, is_legal
 
 
@@ -53,6 +54,10 @@ class Strategy:
         return "·".join(self.factors) or "whole"
 
 
+MOST_COMBINATIONS = 100_000
+"""Of splits over the axes of a mesh, for one operator: more take seconds an operator, and their edges gigabytes."""
+
+
 def enumerate_strategies(
     splits: Sequence[Split],
     input_shapes: Sequence[tuple[int, ...]],
@@ -64,10 +69,16 @@ def enumerate_strategies(
     """All strategies on a mesh of any rank: the product of the splits over the axes, illegal ones left out.
 
     An operator that is not `replicable` (a heavy one) is left undivided along an axis only where nothing else is legal.
-    Never empty: the fully replicated strategy is the last resort.
+    Never empty: the fully replicated strategy is the last resort. OptionError when there would be too many.
     """
     whole = Split("-", 1, (REPLICATE,) * len(input_shapes), (REPLICATE,) * len(output_shapes), divides=False)
     shapes = (*input_shapes, *output_shapes)
+    if (count := (len(splits) + 1) ** len(mesh_shape)) > MOST_COMBINATIONS:
+        raise OptionError(
+            "Too many strategies to enumerate",
+            found=f"{count:,} combinations of {len(splits)} splits on a mesh of {len(mesh_shape)} axes",
+            remedy="Merge axes of the mesh: two axes of 8 and 4 devices can be one of 32.",
+        )  # fmt: skip
     found: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], Strategy] = {}
     for choice in itertools.product((whole, *splits), repeat=len(mesh_shape)):
         cut: dict[int, int] = {}
