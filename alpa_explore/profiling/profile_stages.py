@@ -33,6 +33,8 @@ from alpa_explore.profiling.executors import Executor
 from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, fitting, line, memory_frontier
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.sharding.discoveries import Discoveries, discoveries, remember
+from alpa_explore.sharding.rules import RULES
 
 _PRICING = ("cluster", "cost", "graph", "intra_op", "profiling", "sharding", "tracing")
 """The packages that decide what a solve returns; tracing because discovery runs operators through it."""
@@ -82,6 +84,8 @@ class StageTask:
     inverse_b: float
     """1/B of the plan that is asked for; other B are covered too."""
     search: Search
+    discoveries: Discoveries = ()
+    """Of the operators of the graph that no rule knows: the worker divides them as this process does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,16 +119,17 @@ def profile_stages(
     pieces = submeshes(cluster)
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
+    found_out = discoveries(layered.graph, RULES)
     for first, last in combinations_with_replacement(range(layered.num_layers), 2):
         for position, piece in enumerate(pieces):
             for mesh in logical_meshes(cluster, piece):
-                key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches)
+                key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
                 wanted.append(_Wanted((first, last, position), mesh, key))
                 held = layered.num_layers - last
                 if key not in tasks or tasks[key].held < held:
                     tasks[key] = StageTask(
                         first=first, last=last, mesh=mesh, held=held, device=cluster.device, solver=solver,
-                        inverse_b=1.0 / num_microbatches, search=Search.NEAR,
+                        inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
                     )  # fmt: skip
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
     found = {key: [frontier] for key, frontier in run(tasks).items()}
@@ -228,9 +233,11 @@ def _peak(point: Point, held: int) -> float:
     return t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
 
 
-def _key(stage: StageGraph, mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int) -> str:
+def _key(
+    stage: StageGraph, mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries
+) -> str:
     prices = (mesh.squeezed(), device, sorted(device.peak_flops.items()))
-    body = (stage.structure_key, prices, solver, num_microbatches)
+    body = (stage.structure_key, prices, solver, num_microbatches, found_out)
     return sha256(repr(body).encode()).hexdigest()
 
 
@@ -270,6 +277,7 @@ class _Run:
 
 def solve_task(layered: LayeredGraph, task: StageTask) -> Frontier:
     """Build and solve one distinct problem (runs on a Dask worker)."""
+    remember(task.discoveries)
     stage = _slicer(layered)(task.first, task.last)
     problem = build_stage_problem(stage, _model(task.device, task.mesh.squeezed()))
 

@@ -62,6 +62,39 @@ def test_a_plan_names_the_operators_that_are_replicated(graph: TrainingGraph) ->
     assert "it draws random numbers" in told[0]
 
 
+@torch.library.custom_op("alpa_explore_tests::halve", mutates_args=())
+def halve(x: torch.Tensor) -> torch.Tensor:
+    """Known to this process alone."""
+    return x / 2
+
+
+halve.register_fake(torch.empty_like)
+halve.register_autograd(lambda context, gradient: halve(gradient))
+
+
+class Halving(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return halve(self.linear(x)).sum()
+
+
+@pytest.mark.distributed
+def test_workers_that_do_not_know_an_operator_divide_it_as_this_process_does() -> None:
+    graph = ax.capture(Halving(), torch.randn(4, 8))
+    assert {r.kind for r in ax.coverage(graph) if r.how == "discovered"} == {"alpa_explore_tests.halve.default"}
+    plans = [
+        ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler=scheduler)
+        for scheduler in ("serial", "processes")
+    ]
+    assert plans[0].predicted == plans[1].predicted
+    assert [o.strategy for s in plans[0].stages for o in s.operators] == [
+        o.strategy for s in plans[1].stages for o in s.operators
+    ]
+
+
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_the_catalogue_is_covered_by_rules(name: str) -> None:
     model, inputs = build(name, 4)

@@ -19,6 +19,8 @@ from tests.sharding.proof import prove_splits
 CONSTANT = {"aten.zeros_like.default", "aten.ones_like.default", "aten.full_like.default", "aten.fill.Scalar",
             "aten.fill.Tensor", "aten.arange.default", "aten.scalar_tensor.default"}  # fmt: skip
 """Their result does not hang on values: pieces of it prove nothing, and discovery keeps away."""
+NOT_RUN = {"aten._grouped_mm.default"}
+"""Kernels for bfloat16 alone, whose integers must be ends of rows."""
 RULED = [
     call
     for call in (*products.CALLS, *pointwise.CALLS, *movements.CALLS, *statistics.CALLS)
@@ -55,7 +57,7 @@ def rediscover(call):
     found, operator, tensors, values = discovered(call)
     prove_splits(found.splits, operator, tensors, values, meshes=((2,), (2, 2)))
     assert bool(found.splits) != bool(found.reason)
-    if call.kind not in _LOCAL and call.kind not in CONSTANT and operator.inputs:
+    if call.kind not in _LOCAL and call.kind not in CONSTANT | NOT_RUN and operator.inputs:
         ours = {(s.inputs, s.outputs, s.divides) for s in RULES[call.kind](
             operator, tuple(tensors[t] for t in operator.inputs), tuple(tensors[t] for t in operator.outputs)
         )}  # fmt: skip

@@ -17,14 +17,14 @@ are computed in a child process (`child`): some kernels write out of bounds wher
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.discover.child import CrashError, run_in_child
-from alpa_explore.sharding.discover.question import Discovery, Question, RefusalError, short
+from alpa_explore.sharding.discover.question import Question, RefusalError, short
 from alpa_explore.sharding.discover.shapes import Candidate, candidates
 from alpa_explore.sharding.discover.verdicts import proven_splits
+from alpa_explore.sharding.discoveries import Discovery, known, remember
 from alpa_explore.sharding.local_steps import StepWriter
 from alpa_explore.sharding.strategy import Split
 from alpa_explore.tracing.aten import overload
@@ -39,10 +39,13 @@ def discover(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Ten
     """The splits of `operator` on tensors of these shapes and dtypes. Never raises; equal operators are run once."""
     tensors = dict(zip((*operator.inputs, *operator.outputs), (*inputs, *outputs), strict=True))
     signature = operator_signature(operator, tensors)
-    return _discovered(Question(signature, _numbered(operator), tuple(inputs), tuple(outputs)))
+    found = known(signature)
+    if found is None:
+        found = _discovered(Question(_numbered(operator), tuple(inputs), tuple(outputs)))
+        remember([(signature, found)])
+    return found
 
 
-@lru_cache(maxsize=4096)
 def _discovered(question: Question) -> Discovery:
     try:
         _check_kind(question.operator.kind)

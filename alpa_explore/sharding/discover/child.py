@@ -30,7 +30,10 @@ class CrashError(Exception):
 
 
 def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seconds: float) -> Any:
-    """What `function(report)` returns (pickled on its way); it calls report(step) before each step. Or CrashError."""
+    """What `function(report)` returns (pickled on its way); it calls report(step) before each step.
+
+    CrashError when the child dies or takes too long; RuntimeError with the text of what the function raised.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # Python 3.12 warns of forks beside threads: a lock that another thread held ends at the time limit.
@@ -49,7 +52,10 @@ def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seco
     steps, answer = _parse(said or b"")
     if answer is None:
         raise CrashError(steps, late=said is None)
-    return pickle.loads(answer)
+    value, problem = pickle.loads(answer)
+    if problem is not None:
+        raise RuntimeError(problem)
+    return value
 
 
 def _answer(function: Callable[[Callable[[int], None]], Any], writing: int) -> NoReturn:
@@ -58,8 +64,12 @@ def _answer(function: Callable[[Callable[[int], None]], Any], writing: int) -> N
     try:
         faulthandler.disable()
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        answer = pickle.dumps(function(lambda step: _write(writing, _HEAD.pack(step))))
-        _write(writing, _HEAD.pack(_ANSWER) + answer)
+        answer: tuple[Any, str | None]
+        try:
+            answer = (function(lambda step: _write(writing, _HEAD.pack(step))), None)
+        except Exception as error:  # the parent raises it: an exception itself may not survive pickling
+            answer = (None, f"{type(error).__name__}: {error}")
+        _write(writing, _HEAD.pack(_ANSWER) + pickle.dumps(answer))
         code = 0
     finally:
         os._exit(code)  # no handlers of the parent: they are not the child's to run

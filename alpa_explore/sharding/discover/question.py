@@ -1,35 +1,24 @@
-"""What is asked of discovery, and what it may answer."""
+"""What is asked of discovery, and how it refuses."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from alpa_explore.graph import Operator, Tensor
-from alpa_explore.sharding.strategy import Split
 
 Placements: TypeAlias = tuple[int, ...]
 """One for each input, or each output: a dim, REPLICATE or PARTIAL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
-    """What running an operator showed."""
-
-    splits: tuple[Split, ...]
-    reason: str = ""
-    """Why there are none."""
-
-
-@dataclass(frozen=True, slots=True)
 class Question:
-    """An operator on tensors of given shapes and dtypes; compared by signature alone, where 1, 1.0 and True differ."""
+    """An operator on tensors of given shapes and dtypes."""
 
-    signature: tuple[object, ...]
-    operator: Operator = field(compare=False)
+    operator: Operator
     """Its Refs are the places of its inputs: two places that read one tensor may hold different pieces."""
-    inputs: tuple[Tensor, ...] = field(compare=False)
-    outputs: tuple[Tensor, ...] = field(compare=False)
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
 
 
 class RefusalError(Exception):

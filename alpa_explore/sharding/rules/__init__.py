@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.counts import is_matrix_product
+from alpa_explore.graph.signature import operator_signature
+from alpa_explore.sharding.discoveries import known
 from alpa_explore.sharding.rules import (
     convolution,
     creation,
@@ -58,10 +60,12 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
     rule = RULES.get(operator.kind)
     if rule is not None:
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
-    # Imported here because it takes torch, which a graph with rules for all its operators does not need.
-    from alpa_explore.sharding.discover import discover
+    found = known(operator_signature(operator, tensors))
+    if found is None:
+        # Imported here because it takes torch, which a graph with rules for all its operators does not need.
+        from alpa_explore.sharding.discover import discover
 
-    found = discover(operator, inputs, outputs)
+        found = discover(operator, inputs, outputs)
     if not found.splits:
         return Coverage((), False, "replicated", found.reason)
     return Coverage(found.splits, is_matrix_product(operator.kind), "discovered")
