@@ -46,18 +46,23 @@ def cheap_order(sizes: Sequence[int], edges: Sequence[tuple[int, int]]) -> Elimi
     return _greedy(sizes, edges, _smallest_table, None, CHEAP_JOINS)
 
 
-def elimination_order(sizes: Sequence[int], edges: Sequence[tuple[int, int]]) -> EliminationOrder:
-    """A good order for nodes with `sizes` strategies; one with infinite figures and no nodes when all are hopeless."""
+def elimination_order(
+    sizes: Sequence[int], edges: Sequence[tuple[int, int]], keep: frozenset[int] = frozenset()
+) -> EliminationOrder:
+    """A good order for nodes with `sizes` strategies; one with infinite figures and no nodes when all are hopeless.
+
+    Nodes in `keep` are never taken: what is left in the end are tables over them.
+    """
     hopeless = EliminationOrder(nodes=(), joined_entries=inf, largest_table=inf, table_entries=inf)
-    best = _greedy(sizes, edges, _smallest_table, None, HOPELESS_JOINS) or hopeless
+    best = _greedy(sizes, edges, _smallest_table, None, HOPELESS_JOINS, keep) or hopeless
     if best.joined_entries <= CHEAP_JOINS:
         return best
-    best = _greedy(sizes, edges, _least_fill, None, min(best.joined_entries, HOPELESS_JOINS)) or best
+    best = _greedy(sizes, edges, _least_fill, None, min(best.joined_entries, HOPELESS_JOINS), keep) or best
     noise = random.Random(0)
     for _ in range(RESTARTS):
         if best.joined_entries <= DEAR_JOINS or best is hopeless:
             break
-        best = _greedy(sizes, edges, _least_fill, noise, best.joined_entries) or best
+        best = _greedy(sizes, edges, _least_fill, noise, best.joined_entries, keep) or best
     return best
 
 
@@ -82,8 +87,9 @@ def _least_fill(v: int, sizes: Sequence[int], neighbours: list[set[int]]) -> flo
 def _greedy(
     sizes: Sequence[int], edges: Sequence[tuple[int, int]],
     rule: Callable[[int, Sequence[int], list[set[int]]], float], noise: random.Random | None, give_up: float,
+    keep: frozenset[int] = frozenset(),
 ) -> EliminationOrder | None:  # fmt: skip
-    """Take the node with the least score until none is left; None once `give_up` entries are joined."""
+    """Take the node with the least score until only `keep` is left; None once `give_up` entries are joined."""
     neighbours: list[set[int]] = [set() for _ in sizes]
     for a, b in edges:
         neighbours[a].add(b)
@@ -94,9 +100,9 @@ def _greedy(
         return value * noise.uniform(0.7, 1.3) if noise else value
 
     current = [score(v) for v in range(len(sizes))]
-    heap = [(value, v) for v, value in enumerate(current)]
+    heap = [(value, v) for v, value in enumerate(current) if v not in keep]
     heapq.heapify(heap)
-    done = [False] * len(sizes)
+    done = [v in keep for v in range(len(sizes))]
     order: list[int] = []
     joined = kept = largest = 0.0
     while heap:

@@ -57,7 +57,7 @@ def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozense
     _remove_narrow(graph, present, present, keep)
     touched = set(present)
     while dominance and touched:
-        touched = _drop_dominated(graph, touched - keep)
+        touched = _drop_dominated(graph, touched - keep, keep)
         _remove_narrow(graph, present, touched, keep)
         touched &= present
     nodes = tuple(sorted(present))
@@ -160,8 +160,8 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
                 heapq.heappush(heap, (new, u))
 
 
-def _drop_dominated(graph: FactorGraph, nodes: set[int]) -> set[int]:
-    """Drop dominated and unsupported strategies of `nodes` and of all that this touches; returns the nodes changed."""
+def _drop_dominated(graph: FactorGraph, nodes: set[int], keep: frozenset[int]) -> set[int]:
+    """Drop dominated strategies of `nodes` and of all that this touches but `keep`; returns the nodes changed."""
     changed: set[int] = set()
     todo = deque(sorted(nodes))
     queued = set(todo)
@@ -175,7 +175,7 @@ def _drop_dominated(graph: FactorGraph, nodes: set[int]) -> set[int]:
         changed.add(v)
         for u in sorted(graph.neighbours(v)):
             changed.add(u)
-            if u not in queued:
+            if u not in queued and u not in keep:
                 queued.add(u)
                 todo.append(u)
     return changed

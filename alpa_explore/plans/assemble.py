@@ -42,7 +42,7 @@ def assemble(
             solves=profile.solves, distinct_solves=profile.distinct_solves, cached_solves=profile.cached_solves,
             variables=profile.variables, constraints=profile.constraints, seconds=tuple(seconds),
         ),
-        details=StageDetails(profile.problem_of, dict(profile.choices)),
+        details=StageDetails(profile.problem_of, profile.choices),
     )  # fmt: skip
     return choose_stages(empty, pipeline)
 

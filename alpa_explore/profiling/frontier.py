@@ -42,7 +42,10 @@ class Point:
     """A choice and its totals."""
 
     choices: tuple[int, ...]
+    """Of every node of the stage; empty where `layers` has them."""
     totals: StageTotals
+    layers: tuple[tuple[int, ...], ...] = ()
+    """Of a composed range (`intra_op.compose`): the choices of the nodes that each layer owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Frontier:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sample:
+class Sample:
     """The answer at one 1/B: no choice has a line below `bound` there."""
 
     inverse_b: float
@@ -82,7 +85,7 @@ class _Explorer:
         self.solves = 0
         self.optimal = True
 
-    def at(self, inverse_b: float, price: float, gap: float) -> _Sample | None:
+    def at(self, inverse_b: float, price: float, gap: float) -> Sample | None:
         problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
@@ -94,20 +97,16 @@ class _Explorer:
             point = Point(solution.choices, self.problem.totals(solution.choices))
             self.points[solution.choices] = point
         exact = solution.status is Status.OPTIMAL
-        return _Sample(
+        return Sample(
             inverse_b, point, line(point, inverse_b) * (1.0 if exact else solution.bound / solution.objective)
         )
 
-    def fastest(self, inverse_b: float, gap: float) -> _Sample | None:
+    def fastest(self, inverse_b: float, gap: float) -> Sample | None:
         """The fastest choice, and among equally fast ones the leanest."""
         return self.at(inverse_b, TIE_SECONDS / self.memory, gap)
 
     def bytes_of(self, point: Point) -> float:
         return point.totals.weight_bytes + self.held * point.totals.activation_bytes
-
-    def peak(self, point: Point, held: int) -> float:
-        t = point.totals
-        return t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
 
     def result(self, bound_seconds: float, *, proven: bool) -> Frontier:
         problem = self.problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)
@@ -126,6 +125,29 @@ class _Explorer:
 def line(point: Point, inverse_b: float) -> float:
     """Seconds of a choice at 1/B."""
     return point.totals.microbatch_seconds + point.totals.iteration_seconds * inverse_b
+
+
+def peak(point: Point, held: int) -> float:
+    """Bytes of one device that holds a choice beside `held` microbatches."""
+    t = point.totals
+    return t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
+
+
+def corner_between(low: Sample, high: Sample) -> float | None:
+    """The 1/B at which the lines of two neighbouring samples cross, where another choice may be clearly lower there.
+
+    `low` was solved at a smaller 1/B than `high`. The least seconds are concave in 1/B, so between the samples they lie
+    above the line that joins their bounds: a corner that comes near that line needs no solve.
+    """
+    slope = low.point.totals.iteration_seconds - high.point.totals.iteration_seconds
+    if slope <= 0:
+        return None
+    corner = (high.point.totals.microbatch_seconds - low.point.totals.microbatch_seconds) / slope
+    if not low.inverse_b < corner < high.inverse_b:
+        return None
+    share = (corner - low.inverse_b) / (high.inverse_b - low.inverse_b)
+    near = line(low.point, corner) * (1 - 2 * TOLERANCE) <= low.bound + share * (high.bound - low.bound)
+    return None if near else corner
 
 
 def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
@@ -159,25 +181,15 @@ def fitting(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
 def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
     """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B to a million.
 
-    The least seconds are concave in 1/B, so between two samples they lie above the line that joins their bounds: a
-    corner of the envelope that comes near that line needs no solve. No points when no choice exists.
+    No points when no choice exists.
     """
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
 
-    def between(low: _Sample, high: _Sample) -> None:
-        """`low` was solved at a smaller 1/B than `high`."""
-        slope = low.point.totals.iteration_seconds - high.point.totals.iteration_seconds
-        if slope <= 0:
-            return
-        corner = (high.point.totals.microbatch_seconds - low.point.totals.microbatch_seconds) / slope
-        if not low.inverse_b < corner < high.inverse_b:
-            return
-        share = (corner - low.inverse_b) / (high.inverse_b - low.inverse_b)
-        at_corner = line(low.point, corner)
-        if at_corner * (1 - 2 * TOLERANCE) <= low.bound + share * (high.bound - low.bound):
+    def between(low: Sample, high: Sample) -> None:
+        if (corner := corner_between(low, high)) is None:
             return
         middle = explorer.fastest(corner, TOLERANCE)
-        if middle is None or line(middle.point, corner) >= at_corner * (1 - TOLERANCE):
+        if middle is None or line(middle.point, corner) >= line(low.point, corner) * (1 - TOLERANCE):
             return
         between(low, middle)
         between(middle, high)
@@ -202,7 +214,7 @@ def memory_frontier(
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
 
     def straddles(fast: Point, lean: Point) -> bool:
-        return any(explorer.peak(lean, h) <= device_memory_bytes < explorer.peak(fast, h) for h in range(1, held + 1))
+        return any(peak(lean, h) <= device_memory_bytes < peak(fast, h) for h in range(1, held + 1))
 
     quickest = explorer.fastest(inverse_b, TOLERANCE)
     if quickest is None:

@@ -1,39 +1,38 @@
 """Solve every stage that the pipeline could have: each (layer range × submesh × logical mesh), equal ones once.
 
-Three rounds, each through the cache and the executor. The first finds for every distinct problem choices that are
-nearly the fastest, with a proof how nearly. The second finds leaner ones where those overflow the device at some place
-in the pipeline. The third solves to the end what the best pipeline could hold: it is over when the best pipeline by the
-proven bounds holds nothing but optima, within the memory of the device where that is short, and then no other pipeline
-is better.
+Rounds, each through the cache and the executor. First all ranges of layers that are chains are composed, a task for
+each mesh. Of what is left the next round finds for every distinct problem choices that are nearly the fastest, with a
+proof how nearly, and another leaner ones where those overflow the device at some place in the pipeline. The last solves
+to the end what the best pipeline could hold: it is over when the best pipeline by the proven bounds holds nothing but
+optima, within the memory of the device where that is short, and then no other pipeline is better.
 """
 
 from __future__ import annotations
 
-import enum
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
-from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.compose import Range, whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.problem import ShardingProblem
-from alpa_explore.intra_op.solution import ShardingSolution
-from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
-from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
+from alpa_explore.intra_op.stage_graph import StageGraph
+from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, fitting, line, memory_frontier
+from alpa_explore.profiling.frontier import Frontier, Point, line, peak
+from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.sharding.discoveries import Discoveries, discoveries, remember
+from alpa_explore.profiling.stage_tasks import Search, StageTask, cost_model, slicer, solve_stage
+from alpa_explore.sharding.discoveries import Discoveries, discoveries
 from alpa_explore.sharding.rules import RULES
 
 _PRICING = ("cluster", "cost", "graph", "intra_op", "profiling", "sharding", "tracing")
@@ -51,41 +50,11 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
-class Search(enum.Enum):
-    """What a task looks for; the value is the name of its pass for the progress line."""
-
-    NEAR = "sharding"
-    LEAN = "memory"
-    FASTEST = "proof"
-    FITTING = "proof within memory"
-
-
-_SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
-    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest, Search.FITTING: fitting
-}  # fmt: skip
-
 MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
 
 Chosen = Callable[[StageCosts], Collection[tuple[RangeKey, int]]]
 """((layer range, submesh), place from the end) of the stages of the best pipeline by `StageCosts.bound_table`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageTask:
-    """One distinct problem. `held` is the most microbatches that any stage with this problem may hold."""
-
-    first: int
-    last: int
-    mesh: LogicalMesh
-    held: int
-    device: Device
-    solver: str
-    inverse_b: float
-    """1/B of the plan that is asked for; other B are covered too."""
-    search: Search
-    discoveries: Discoveries = ()
-    """Of the operators of the graph that no rule knows: the worker divides them as this process does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -115,7 +84,7 @@ def profile_stages(
     Those of the stages that `chosen` names in the end are optimal, the others within frontier.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
-    stage_of = slice_stages(layered)
+    stage_of = slicer(layered)
     pieces = submeshes(cluster)
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
@@ -132,7 +101,9 @@ def profile_stages(
                         inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
                     )  # fmt: skip
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
-    found = {key: [frontier] for key, frontier in run(tasks).items()}
+    found = {key: [frontier] for key, frontier in _composed(run, tasks).items()} if solver == "auto" else {}
+    for key, frontier in run({key: task for key, task in tasks.items() if key not in found}).items():
+        found[key] = [frontier]
 
     def look(search: Search, keys: Iterable[tuple[str, int]]) -> None:
         wanted = {f"{key}|{held}": replace(tasks[key], search=search, held=held) for key, held in keys}
@@ -142,7 +113,7 @@ def profile_stages(
     memory, inverse_b = cluster.device.memory_bytes, 1.0 / num_microbatches
 
     def overflows(key: str) -> bool:
-        return any(_peak(p, tasks[key].held) > memory for p in found[key][0].points)
+        return any(peak(p, tasks[key].held) > memory for p in found[key][0].points)
 
     def doubt(key: str, held: int) -> tuple[float, Search] | None:
         """What no choice can be below, and the search that would settle it; None where the optimum is known."""
@@ -152,15 +123,16 @@ def profile_stages(
         if not any(f.proven for f in found[key]):
             return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
         quickest = min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None)
-        if quickest is None or _peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
+        if quickest is None or peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
             return None
         return line(quickest, inverse_b), Search.FITTING
 
-    look(Search.LEAN, ((key, tasks[key].held) for key in filter(overflows, tasks)))
+    # A composed range was asked for leaner choices when it was composed.
+    look(Search.LEAN, [(key, tasks[key].held) for key in tasks if not found[key][0].proven and overflows(key)])
     settled: set[tuple[str, int]] = set()
     short_of_time = False
     while True:
-        candidates, choices = _candidates(wanted, found)
+        candidates, chosen_points = _candidates(wanted, found)
         bounds: dict[RangeKey, list[float]] = {}
         for w in wanted:
             for place in range(1, layered.num_layers + 1):
@@ -186,11 +158,11 @@ def profile_stages(
         short_of_time = sum(1 for _, held in settled if held) > MOST_FITTING
 
     def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
-        return build_stage_problem(stage_of(first, last), _model(cluster.device, mesh.squeezed()))
+        return build_stage_problem(stage_of(first, last), cost_model(cluster.device, mesh.squeezed()))
 
     frontiers = [f for here in found.values() for f in here]
     return StageProfile(
-        costs=costs, choices=choices, problem_of=problem_of,
+        costs=costs, choices=_Choices(chosen_points, layered, problem_of), problem_of=problem_of,
         solves=sum(f.solves for f in frontiers), distinct_solves=len(frontiers), cached_solves=run.cached,
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
@@ -214,23 +186,41 @@ class _Wanted(NamedTuple):
 
 def _candidates(
     wanted: Iterable[_Wanted], found: Mapping[str, Sequence[Frontier]]
-) -> tuple[dict[RangeKey, tuple[StageCandidate, ...]], dict[str, tuple[int, ...]]]:
-    """Candidates of every cell, and the choice behind each solution key."""
+) -> tuple[dict[RangeKey, tuple[StageCandidate, ...]], dict[str, tuple[Point, _Wanted]]]:
+    """Candidates of every cell, and behind each solution key the point and a stage that has it."""
     candidates: dict[RangeKey, list[StageCandidate]] = {}
-    choices: dict[str, tuple[int, ...]] = {}
-    for cell, mesh, key in wanted:
-        for number, point in enumerate(dict.fromkeys(p for frontier in found[key] for p in frontier.points)):
-            name = f"{key[:24]}-{number}"
-            choices[name] = point.choices
-            candidates.setdefault(cell, []).append(
-                StageCandidate(logical_mesh=mesh, solution_key=name, **asdict(point.totals))
+    points: dict[str, tuple[Point, _Wanted]] = {}
+    for stage in wanted:
+        for number, point in enumerate(dict.fromkeys(p for frontier in found[stage.key] for p in frontier.points)):
+            name = f"{stage.key[:24]}-{number}"
+            points[name] = point, stage
+            candidates.setdefault(stage.cell, []).append(
+                StageCandidate(logical_mesh=stage.mesh, solution_key=name, **asdict(point.totals))
             )
-    return {cell: tuple(here) for cell, here in candidates.items()}, choices
+    return {cell: tuple(here) for cell, here in candidates.items()}, points
 
 
-def _peak(point: Point, held: int) -> float:
-    t = point.totals
-    return t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
+class _Choices(Mapping[str, tuple[int, ...]]):
+    """Solution key -> choice of every node; those of composed ranges are put together when they are asked for."""
+
+    def __init__(
+        self, points: Mapping[str, tuple[Point, _Wanted]], layered: LayeredGraph,
+        problem_of: Callable[[int, int, LogicalMesh], StageProblem],
+    ) -> None:  # fmt: skip
+        self._points, self._layered, self._problem_of = points, layered, problem_of
+
+    def __getitem__(self, name: str) -> tuple[int, ...]:
+        point, stage = self._points[name]
+        if not point.layers:
+            return point.choices
+        first, last, _ = stage.cell
+        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.layers)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._points)
+
+    def __len__(self) -> int:
+        return len(self._points)
 
 
 def _key(
@@ -239,6 +229,25 @@ def _key(
     prices = (mesh.squeezed(), device, sorted(device.peak_flops.items()))
     body = (stage.structure_key, prices, solver, num_microbatches, found_out)
     return sha256(repr(body).encode()).hexdigest()
+
+
+def _composed(run: _Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
+    """The frontiers of all problems that can be composed, one task a mesh."""
+    by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
+    for key, task in tasks.items():
+        by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
+    todo = {}
+    for mesh, keys in by_mesh.items():
+        some = tasks[next(iter(keys.values()))]
+        held = tuple((r, tasks[key].held) for r, key in keys.items())
+        todo[sha256(repr((held, *keys.values())).encode()).hexdigest()] = MeshTask(
+            ranges=held, mesh=mesh, device=some.device, inverse_b=some.inverse_b, discoveries=some.discoveries
+        )
+    found = {}
+    for name, frontiers in run.compose(todo).items():
+        for r, frontier in frontiers.items():
+            found[by_mesh[todo[name].mesh][r]] = frontier
+    return found
 
 
 @dataclass(kw_only=True, eq=False)
@@ -254,62 +263,42 @@ class _Run:
 
     def __call__(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
         """The frontier of every task."""
-        done: dict[str, Frontier] = {}
+        if not tasks:
+            return {}
         names = {key: f"{key}-{task.search.value}{task.held}" for key, task in tasks.items()}
-        for key, name in names.items():
-            stored = self.store.get(name) if self.store is not None else None
-            if stored is not None:
-                done[key] = _load(stored)
+        done = {key: stage_tasks.load(stored) for key, stored in self._stored(names)}
         self.cached += len(done)
         # Long problems first: the last worker to finish should finish a short one.
         todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
-        if not todo:
-            return done
-        for key, frontier in self.executor.map(
-            solve_task, {k: tasks[k] for k in todo}, shared=self.layered, name=tasks[todo[0]].search.value,
-            progress=self.progress, cancel=self.cancel,
-        ):  # fmt: skip
+        pass_name = next(iter(tasks.values())).search.value
+        for key, frontier in self._map(solve_stage, {k: tasks[k] for k in todo}, pass_name):
             done[key] = frontier
-            if self.store is not None:
-                self.store.put(names[key], _dump(frontier))
+            self._keep(names[key], stage_tasks.dump(frontier))
         return done
 
+    def compose(self, tasks: Mapping[str, MeshTask]) -> dict[str, dict[Range, Frontier]]:
+        """The frontiers of every range of every task that can be composed."""
+        names = {key: f"{key}-mesh" for key in tasks}
+        done = {key: mesh_tasks.load(stored) for key, stored in self._stored(names)}
+        self.cached += sum(map(len, done.values()))
+        # Meshes of two axes have the larger tables.
+        todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
+        for key, frontiers in self._map(compose_mesh, {k: tasks[k] for k in todo}, "composition"):
+            done[key] = frontiers
+            self._keep(names[key], mesh_tasks.dump(frontiers))
+        return done
 
-def solve_task(layered: LayeredGraph, task: StageTask) -> Frontier:
-    """Build and solve one distinct problem (runs on a Dask worker)."""
-    remember(task.discoveries)
-    stage = _slicer(layered)(task.first, task.last)
-    problem = build_stage_problem(stage, _model(task.device, task.mesh.squeezed()))
+    def _stored(self, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for key, name in names.items():
+            if self.store is not None and (stored := self.store.get(name)) is not None:
+                yield key, stored
 
-    def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
-        return solve(one, task.solver, gap=gap)
+    def _keep(self, name: str, entry: dict[str, Any]) -> None:
+        if self.store is not None:
+            self.store.put(name, entry)
 
-    return _SEARCHES[task.search](problem, solver, task.device.memory_bytes, task.held, task.inverse_b)
-
-
-@lru_cache(maxsize=1)
-def _slicer(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
-    """Preparation shared by the tasks that one worker gets for one graph (keyed by identity)."""
-    return slice_stages(layered)
-
-
-@lru_cache(maxsize=16)
-def _model(device: Device, mesh: LogicalMesh) -> CostModel:
-    """Prices shared by the tasks that one worker gets for one mesh."""
-    return CostModel(device, mesh)
-
-
-def _dump(frontier: Frontier) -> dict[str, object]:
-    return asdict(frontier)
-
-
-def _load(stored: Mapping[str, object]) -> Frontier:
-    points = tuple(
-        Point(tuple(p["choices"]), StageTotals(**p["totals"]))
-        for p in stored["points"]  # type: ignore[attr-defined]
-    )
-    least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]
-    return replace(
-        Frontier((), 0, 0, 0, True, 0.0, False),
-        **{**stored, "points": points, "least_peaks": least},  # type: ignore[arg-type]
-    )
+    def _map(self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+        if tasks:
+            yield from self.executor.map(
+                function, tasks, shared=self.layered, name=name, progress=self.progress, cancel=self.cancel
+            )

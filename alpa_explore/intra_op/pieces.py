@@ -1,0 +1,178 @@
+"""One layer of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
+
+The cut between two layers is a *separator*: nodes through which all edges between them pass. A piece is a layer with
+the separators on its open sides; on a closed side it ends as a stage does (what comes from outside is a source, what
+leaves does so without a pending sum). Every node is paid for in the layer that owns it, every edge in one piece: an
+edge that leaves a node of the separator on its left belongs to the piece on its right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.chain import CONSTANT, Chain
+from alpa_explore.intra_op.liveness import Intervals
+from alpa_explore.intra_op.problem import Floats
+from alpa_explore.intra_op.stage_graph import StageGraph
+from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
+from alpa_explore.sharding.spec import REPLICATE
+
+_KINDS = tuple(NodeKind)
+_NOTHING = Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Piece:
+    """A layer and its separators as a problem of their own; nodes of other layers cost nothing here."""
+
+    problem: StageProblem
+    own: tuple[int, ...]
+    """Nodes of the layer, in their order in every stage that holds it."""
+    left: tuple[int, ...]
+    """Nodes of the separators; the layer may own some of them."""
+    right: tuple[int, ...]
+    variables: int
+    """Of Eq. 1, that the layer adds to a stage; `constraints` likewise."""
+    constraints: int
+
+    def local_bytes(self, choices: Sequence[int]) -> Floats:
+        """Bytes on one device of every output of every operator of the layer, in order; `choices` of all nodes."""
+        found = [
+            float(size[choices[v]])
+            for v in self.own if (priced := self.problem.nodes[v].priced) is not None
+            and self.problem.nodes[v].kind is NodeKind.OPERATOR
+            for size in priced.output_bytes
+        ]  # fmt: skip
+        return np.array(found)
+
+    def least_bytes(self) -> Floats:
+        """The same where every output is as small as it can be."""
+        found = [
+            float(size.min())
+            for v in self.own if (priced := self.problem.nodes[v].priced) is not None
+            and self.problem.nodes[v].kind is NodeKind.OPERATOR
+            for size in priced.output_bytes
+        ]  # fmt: skip
+        return np.array(found)
+
+
+@dataclass(kw_only=True, eq=False)
+class Pieces:
+    """The pieces of one chain on the mesh of `model`; equal ones are made once."""
+
+    chain: Chain
+    stage_of: Callable[[int, int], StageGraph]
+    model: CostModel
+
+    def __post_init__(self) -> None:
+        self._found: dict[tuple[str, int], Piece | None] = {}
+
+    def piece(self, layer: int, *, before: bool, after: bool) -> Piece | None:
+        """`layer` open to the layers before and after it or not; None where these are no chain."""
+        first, last = layer - before, layer + after
+        stage = self.stage_of(first, last)
+        key = (stage.structure_key, layer - first)
+        if key not in self._found:
+            self._found[key] = self._cut(layer, stage) if self.chain.holds(first, last) else None
+        return self._found[key]
+
+    def _cut(self, layer: int, stage: StageGraph) -> Piece | None:
+        whole = build_stage_problem(stage, self.model)
+        owner = self.chain.owners(whole)
+        replicated = {v: _replicated(whole, v) for v, k in enumerate(owner) if k == CONSTANT}
+        if None in replicated.values():
+            return None
+        left = separator(whole, owner, layer - 1) if stage.first < layer else ()
+        right = separator(whole, owner, layer) if stage.last > layer else ()
+        own = [v for v, k in enumerate(owner) if k == layer]
+        inside = sorted({*own, *left, *right, *replicated})
+        place = {v: i for i, v in enumerate(inside)}
+        nodes = [whole.nodes[v] if owner[v] == layer else _unpaid(whole.nodes[v], v in replicated) for v in inside]
+        edges = []
+        variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
+        constraints = len(own)
+        for e in whole.edges:
+            low, high = sorted((e.a, e.b), key=lambda v: owner[v])
+            # A constant may be read in several layers: each reader pays for its own edge.
+            outer = owner[low] if owner[low] != CONSTANT else owner[high]
+            if owner[high] == outer == layer:
+                mine = True
+            elif (outer, owner[high]) == (layer - 1, layer):
+                mine = low in left
+            else:
+                mine = (outer, owner[high]) == (layer, layer + 1) and low not in right
+            if mine:
+                edges.append(_on_piece(e, place, replicated.get(e.a)))
+                variables += e.seconds.size
+                constraints += sum(e.seconds.shape)
+        return Piece(
+            problem=StageProblem(
+                stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges), intervals=_NOTHING,
+                warnings=whole.warnings,
+            ),
+            own=tuple(place[v] for v in own), left=tuple(place[v] for v in left),
+            right=tuple(place[v] for v in right), variables=variables, constraints=constraints,
+        )  # fmt: skip
+
+
+def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[int, ...]:
+    """Nodes that cover every edge between `layer` and the next, in an order that equal layers share.
+
+    Of each connected group of such edges it is the side with fewer combinations of strategies.
+    """
+    group: dict[int, int] = {}
+    members: dict[int, set[int]] = {}
+    for e in problem.edges:
+        if sorted((owner[e.a], owner[e.b])) != [layer, layer + 1]:
+            continue
+        for v in (e.a, e.b):
+            if v not in group:
+                group[v] = v
+                members[v] = {v}
+        here, there = group[e.a], group[e.b]
+        if here != there:
+            members[here] |= members.pop(there)
+            for v in members[here]:
+                group[v] = here
+    found = []
+    for together in members.values():
+        sides = [sorted(v for v in together if owner[v] == k) for k in (layer, layer + 1)]
+        found += min(sides, key=lambda side: prod(len(problem.nodes[v].microbatch_seconds) for v in side))
+    return tuple(sorted(found, key=lambda v: (_KINDS.index(problem.nodes[v].kind), problem.nodes[v].subject)))
+
+
+def replicated_strategy(problem: StageProblem, v: int) -> int:
+    """The strategy of source v that is replicated along every axis."""
+    tensor = problem.stage.layered.graph.tensors[problem.nodes[v].subject]
+    table = problem.model.reshard(tensor)
+    specs = next(e.source_specs for e in problem.edges if e.a == v)
+    return int(np.flatnonzero(specs == table.index[(REPLICATE,) * len(problem.model.mesh.shape)])[0])
+
+
+def _replicated(problem: StageProblem, v: int) -> int | None:
+    """The replicated strategy of constant v; None where some reader gains by another."""
+    strategy = replicated_strategy(problem, v)
+    for e in problem.edges:
+        if e.a == v and (e.seconds[strategy] > e.seconds.min(axis=0)).any():
+            return None
+    return strategy
+
+
+def _unpaid(node: Node, constant: bool) -> Node:
+    nothing = np.zeros(1 if constant else len(node.microbatch_seconds))
+    return replace(
+        node, microbatch_seconds=nothing, iteration_seconds=nothing, weight_bytes=nothing, activation_bytes=nothing
+    )
+
+
+def _on_piece(edge: Edge, place: dict[int, int], strategy: int | None) -> Edge:
+    moved = replace(edge, a=place[edge.a], b=place[edge.b])
+    if strategy is None:
+        return moved
+    rows = slice(strategy, strategy + 1)
+    return replace(moved, seconds=edge.seconds[rows], source_specs=edge.source_specs[rows])
