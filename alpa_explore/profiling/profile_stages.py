@@ -30,9 +30,18 @@ from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, fitting, line, memory_frontier
+from alpa_explore.profiling.frontier import (
+    Frontier,
+    Point,
+    envelope,
+    fastest,
+    fitting,
+    line,
+    memory_frontier,
+    stronger,
+)
 from alpa_explore.profiling.progress import ProgressCallback
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.discoveries import Discoveries, discoveries, remember
 from alpa_explore.sharding.rules import RULES
 
@@ -219,11 +228,14 @@ def _candidates(
     candidates: dict[RangeKey, list[StageCandidate]] = {}
     choices: dict[str, tuple[int, ...]] = {}
     for cell, mesh, key in wanted:
-        for number, point in enumerate(dict.fromkeys(p for frontier in found[key] for p in frontier.points)):
+        points: dict[tuple[int, ...], Point] = {}
+        for point in (p for frontier in found[key] for p in frontier.points):
+            points[point.choices] = stronger(points.get(point.choices, point), point)
+        for number, point in enumerate(points.values()):
             name = f"{key[:24]}-{number}"
             choices[name] = point.choices
             candidates.setdefault(cell, []).append(
-                StageCandidate(logical_mesh=mesh, solution_key=name, **asdict(point.totals))
+                StageCandidate(logical_mesh=mesh, solution_key=name, found=point.found, **asdict(point.totals))
             )
     return {cell: tuple(here) for cell, here in candidates.items()}, choices
 
@@ -305,7 +317,7 @@ def _dump(frontier: Frontier) -> dict[str, object]:
 
 def _load(stored: Mapping[str, object]) -> Frontier:
     points = tuple(
-        Point(tuple(p["choices"]), StageTotals(**p["totals"]))
+        Point(tuple(p["choices"]), StageTotals(**p["totals"]), Found(p["found"]))
         for p in stored["points"]  # type: ignore[attr-defined]
     )
     least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]
