@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alpa_explore.planner import plan as plan
     from alpa_explore.planner import replan as replan
     from alpa_explore.plans.files import load_plan as load_plan
+    from alpa_explore.plans.frontier import frontier as frontier
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
@@ -34,6 +35,7 @@ _HOME = {
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
     "coverage": "alpa_explore.sharding.coverage",
+    "frontier": "alpa_explore.plans.frontier",
     "load_plan": "alpa_explore.plans.files",
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",

@@ -21,6 +21,7 @@ from plotly.offline import get_plotlyjs
 
 from alpa_explore import units
 from alpa_explore.figures.cluster import cluster_figure, cluster_table
+from alpa_explore.figures.frontier import frontier_figure, frontier_table
 from alpa_explore.figures.layers import layers_figure, layers_table
 from alpa_explore.figures.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
@@ -123,6 +124,17 @@ def _sections(plan: Plan) -> list[_Section]:
             f"{' × '.join(map(str, stage.logical_mesh))}, and what does it cost to bring its inputs there?",
             themes={theme: sharding_figure(plan, stage.index, theme=theme) for theme in ("light", "dark")},
             rows=sharding_table(plan, stage.index),
+        )
+        for stage in plan.stages
+    ]
+    sections += [
+        _Section(
+            name=f"frontier-{stage.index}",
+            title=f"Seconds and bytes of stage {stage.index}",
+            question=f"Which choices are known for {layers_phrase(stage.layers)}: how much slower is one that needs "
+            "less memory?",
+            themes={theme: frontier_figure(plan, stage.index, theme=theme) for theme in ("light", "dark")},
+            rows=frontier_table(plan, stage.index),
         )
         for stage in plan.stages
     ]

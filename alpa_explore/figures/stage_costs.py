@@ -12,7 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row, stage_costs_table
-from alpa_explore.plans.text import layers_phrase
+from alpa_explore.plans.text import FOUND_PHRASES, layers_phrase
 
 __all__ = ["stage_costs_figure", "stage_costs_table"]
 
@@ -165,6 +165,7 @@ def _scale(latencies: list[float]) -> dict[str, object]:
 
 def _text(plan: Plan, row: Row) -> str:
     b, fit = plan.options.num_microbatches, row["microbatches_fit"]
+    found = FOUND_PHRASES[row["found"]]
     stage = "" if row["stage"] is None else f"<b>this is stage {row['stage']} of the plan</b>"
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
     if not fit:
@@ -178,4 +179,5 @@ def _text(plan: Plan, row: Row) -> str:
         f"weights {units.bytes_(row['weight_bytes'])}, activations {units.bytes_(row['activation_bytes'])} a "
         f"microbatch, workspace {units.bytes_(row['workspace_bytes'])}",
         room,
+        f"found as {found}" if found else "",
     )

@@ -28,6 +28,7 @@ from alpa_explore.intra_op.pieces import Piece, Pieces, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
+from alpa_explore.sharding.spec import legal_specs, local_share
 
 Range = tuple[int, int]
 """(first, last) layer, both included."""
@@ -90,8 +91,9 @@ class Composer:
         if None in pieces:
             return None
         workspace = self._peak(first, last, [p.least_bytes() for p in pieces if p is not None])
+        constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(
-            sum(float((n.weight_bytes + held * n.activation_bytes).min()) for n in nodes) + workspace
+            sum(float((n.weight_bytes + held * n.activation_bytes).min()) for n in nodes) + held * constants + workspace
             for held in range(1, most_held + 1)
         )
 
@@ -129,11 +131,8 @@ class Composer:
             return None
         filled = [part.fill(path[i], path[i + 1]) for i, part in enumerate(parts)]
         last = first + len(parts) - 1
-        stage = self.stage_of(first, last)
-        held = set(stage.held)
-        constants = sum(
-            self.chain.layered.graph.tensors[t].bytes for t in stage.sources if t in self.chain.constants and t in held
-        )
+        tensors = self.chain.layered.graph.tensors
+        constants = sum(tensors[t].bytes for t in self._held_constants(first, last))
         return Composed(
             cost=sum(costs),
             layers=tuple(f.own for f in filled),
@@ -145,6 +144,16 @@ class Composer:
                 workspace_bytes=self._peak(first, last, [f.local_bytes for f in filled]),
             ),
         )
+
+    def _held_constants(self, first: int, last: int) -> set[int]:
+        stage = self.stage_of(first, last)
+        return set(stage.sources) & set(stage.held) & self.chain.constants
+
+    def _least_bytes(self, tensor: int) -> float:
+        """Bytes of a tensor on one device, divided as far as it can be."""
+        model, whole = self.pieces.model, self.chain.layered.graph.tensors[tensor]
+        specs = legal_specs(whole.shape, model.mesh.shape, partial=False)
+        return whole.bytes * min(local_share(spec, model.mesh.shape) for spec in specs)
 
     def _peak(self, first: int, last: int, local_bytes: Sequence[Floats]) -> float:
         """Workspace of a range whose operators' outputs have these sizes, one array a layer."""

@@ -11,8 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 from alpa_explore.plans.text import printable
+from alpa_explore.profiling.stage_costs import Found
 
 SCHEMA_FILE = "plan.schema.json"
+_FOUND = frozenset(str(f) for f in Found)
 
 
 @cache
@@ -77,7 +79,7 @@ def _plainly_right(row: Any) -> bool:
     """Whether a row of candidates satisfies its schema at first sight."""
     return (
         type(row) is list
-        and len(row) == 10
+        and (len(row) == 10 or (len(row) == 11 and type(row[10]) is str and row[10] in _FOUND))
         and all(type(v) is int and 0 <= v < 10**6 for v in row[:3])
         and type(row[3]) is list
         and 1 <= len(row[3]) <= 8
@@ -162,9 +164,11 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
     for index, piece in enumerate(pieces):
         if not (0 < piece[0] <= nodes and 0 < piece[1] <= per_node):
             yield f"costs.submeshes[{index}]: {piece} is no piece of a cluster of {nodes} × {per_node}"
-    for index, (first, last, submesh, shape, *_) in enumerate(costs["candidates"]):
+    for index, (first, last, submesh, shape, *figures) in enumerate(costs["candidates"]):
         at = f"costs.candidates[{index}]"
-        if not first <= last < num_layers:
+        if len(figures) + 4 != len(costs["columns"]):
+            yield f"{at}: {len(figures) + 4} figures in {len(costs['columns'])} columns"
+        elif not first <= last < num_layers:
             yield f"{at}: layers {first} to {last} of {num_layers}"
         elif submesh >= len(pieces):
             yield f"{at}: submesh {submesh} of {len(pieces)}"

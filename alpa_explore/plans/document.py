@@ -18,13 +18,13 @@ from alpa_explore.plans.plan import (
     Predicted,
     Statistics,
 )
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 
 FORMAT = "alpa_explore.plan"
 VERSION = 1
 COLUMNS = (
     "first_layer", "last_layer", "submesh", "logical_mesh", "microbatch_seconds", "iteration_seconds", "weight_bytes",
-    "activation_bytes", "workspace_bytes", "solution_key",
+    "activation_bytes", "workspace_bytes", "solution_key", "found",
 )  # fmt: skip
 """Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
 
@@ -121,7 +121,9 @@ def _costs(body: Mapping[str, Any], cluster: Cluster, num_layers: int) -> StageC
         seen = (submesh, tuple(shape))
         if seen not in meshes:
             meshes[seen] = logical_mesh(cluster, pieces[submesh], seen[1])
-        named = dict(zip(COLUMNS[4:], figures, strict=True))
+        # A row of an earlier version ends before `found`.
+        named = dict(zip(COLUMNS[4:], figures, strict=False))
+        named["found"] = Found(named.get("found", Found.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
     return StageCosts(
         num_layers=num_layers, submeshes=pieces, device_memory_bytes=body["device_memory_bytes"],

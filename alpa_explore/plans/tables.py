@@ -103,7 +103,8 @@ def stage_costs_table(plan: Plan) -> list[Row]:
                 "layers": (first, last), "submesh": shape, "logical_mesh": shown.logical_mesh.shape,
                 "latency_seconds": shown.latency_seconds(b), "weight_bytes": shown.weight_bytes,
                 "activation_bytes": shown.activation_bytes, "workspace_bytes": shown.workspace_bytes,
-                "microbatches_fit": held if best is not None else 0, "stage": chosen.get((first, last, shape)),
+                "microbatches_fit": held if best is not None else 0, "found": str(shown.found),
+                "stage": chosen.get((first, last, shape)),
             }
         )  # fmt: skip
     return rows

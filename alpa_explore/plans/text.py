@@ -14,6 +14,14 @@ _HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from
              "waiting_seconds": "(B−1)·t_max", "memory_fraction": "of memory"}  # fmt: skip
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 
+FOUND_PHRASES = {
+    "unknown": "", "near": "a choice within 0.25 % of the fastest",
+    "convex": "a point of the convex part of the frontier of seconds and bytes",
+    "fitting": "the fastest that fits beside the microbatches it holds", "fastest": "the fastest there is, proven",
+    "exact": "a point of the exact frontier of seconds and bytes",
+}  # fmt: skip
+"""What `Found` means, for people."""
+
 
 def printable(text: str) -> str:
     """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""

@@ -2,23 +2,29 @@
 
 The seconds of a choice are microbatch + iteration / B, a line over 1/B, so the best choice for every B is the lower
 envelope of such lines. It is found exactly with two solves for each of its corners (Eisner and Severance,
-"Mathematical techniques for efficient record segmentation in large shared databases", JACM 1976). Where the fastest
-choice overflows the device the same method walks from it towards the leanest one, over a price for memory; this gives
-the convex part of the frontier of (seconds, bytes). Where a pipeline wants such a stage, the best choice that fits is
-then found exactly.
+"Mathematical techniques for efficient record segmentation in large shared databases", JACM 1976).
+
+Where the fastest choice overflows the device there is a frontier of (seconds, bytes): seconds at the B that was asked
+for, bytes = weight + held × activation. The workspace, a peak and no sum, stands beside them and is counted where a
+choice is asked to fit. Where Pareto sets stay small the frontier is exact (`intra_op.pareto`); else the same walk as
+above goes from the fastest choice towards the leanest over a price for memory, which gives its convex part. Every point
+says which (`Found`). Where a pipeline wants such a stage, the best choice that fits, workspace included, is then found
+exactly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.limited import solve_limited
+from alpa_explore.intra_op.pareto import Caps, ParetoPoint, pareto_frontier
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution, Status
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
+from alpa_explore.profiling.stage_costs import Found
 
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
@@ -32,6 +38,8 @@ PROVEN = 1e-12
 TIE_SECONDS = 1e-10
 """What a whole device of memory costs when memory is not short: decides between equally fast choices, and nothing
 else."""
+EXACT_WHERE = Caps(joined_entries=1e5, points=2_000_000, sums=1e7)
+"""How large Pareto sets may become in a solve of a stage: a second, or half of one to see that they are too large."""
 
 Solve = Callable[[ShardingProblem, float], ShardingSolution]
 """(problem, gap) -> solution"""
@@ -39,11 +47,12 @@ Solve = Callable[[ShardingProblem, float], ShardingSolution]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A choice and its totals."""
+    """A choice, its totals, and how it was found."""
 
     choices: tuple[int, ...]
     """Of every node of the stage; empty where `layers` has them."""
     totals: StageTotals
+    found: Found = field(default=Found.UNKNOWN, compare=False)
     layers: tuple[tuple[int, ...], ...] = ()
     """Of a composed range (`intra_op.compose`): the choices of the nodes that each layer owns."""
 
@@ -85,25 +94,57 @@ class _Explorer:
         self.solves = 0
         self.optimal = True
 
-    def at(self, inverse_b: float, price: float, gap: float) -> Sample | None:
+    def at(self, inverse_b: float, price: float, gap: float, found: Found) -> Sample | None:
         problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
         self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
             return None
-        point = self.points.get(solution.choices)
-        if point is None:
-            point = Point(solution.choices, self.problem.totals(solution.choices))
-            self.points[solution.choices] = point
+        point = self.keep(solution.choices, found)
         exact = solution.status is Status.OPTIMAL
         return Sample(
             inverse_b, point, line(point, inverse_b) * (1.0 if exact else solution.bound / solution.objective)
         )
 
+    def keep(self, choices: tuple[int, ...], found: Found) -> Point:
+        """The point of a choice, which may have been found before in a weaker way."""
+        known = self.points.get(choices)
+        if known is None:
+            known = Point(choices, self.problem.totals(choices), found)
+        self.points[choices] = stronger(known, replace(known, found=found))
+        return self.points[choices]
+
     def fastest(self, inverse_b: float, gap: float) -> Sample | None:
         """The fastest choice, and among equally fast ones the leanest."""
-        return self.at(inverse_b, TIE_SECONDS / self.memory, gap)
+        return self.at(inverse_b, TIE_SECONDS / self.memory, gap, Found.NEAR if gap else Found.FASTEST)
+
+    def ends(self, inverse_b: float) -> tuple[Point, Point] | None:
+        """The fastest choice and the leanest one; None when there is no choice."""
+        quickest = self.fastest(inverse_b, TOLERANCE)
+        if quickest is None:
+            return None
+        # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
+        dear = 1e3 * max(line(quickest.point, inverse_b), 1e-6) / self.memory
+        lean = self.at(inverse_b, dear, 0.0, Found.CONVEX)
+        return None if lean is None else (quickest.point, lean.point)
+
+    def walk(
+        self, fast: Point, lean: Point, inverse_b: float, most: int, worth: Callable[[Point, Point], bool]
+    ) -> None:
+        """Solve between two neighbours of the convex part while that is worth it, until `most` solves were made."""
+        todo = [(fast, lean)]
+        while todo and self.solves < most:
+            quick, small = todo.pop(0)
+            saved = self.bytes_of(quick) - self.bytes_of(small)
+            slower = line(small, inverse_b) - line(quick, inverse_b)
+            # Nothing lies between two of which one is better in both (a quick one is no more than near the fastest).
+            if saved <= 0 or slower <= 0 or not worth(quick, small):
+                continue
+            price = slower / saved
+            middle = self.at(inverse_b, price, TOLERANCE, Found.CONVEX)
+            if middle is not None and middle.point not in (quick, small):
+                todo += [(quick, middle.point), (middle.point, small)]
 
     def bytes_of(self, point: Point) -> float:
         return point.totals.weight_bytes + self.held * point.totals.activation_bytes
@@ -120,6 +161,12 @@ class _Explorer:
             bound_seconds,
             proven,
         )
+
+
+def stronger(a: Point, b: Point) -> Point:
+    """Of two points of the same choice the one of which more is known."""
+    ranks = list(Found)
+    return b if ranks.index(b.found) > ranks.index(a.found) else a
 
 
 def line(point: Point, inverse_b: float) -> float:
@@ -154,6 +201,8 @@ def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     """The fastest choice at one B, exactly. No points when no choice exists."""
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
     found = explorer.fastest(inverse_b, 0.0)
+    if found is not None and not explorer.optimal:
+        explorer.points[found.point.choices] = replace(found.point, found=Found.NEAR)
     return explorer.result(found.bound if found is not None else math.inf, proven=explorer.optimal)
 
 
@@ -174,7 +223,7 @@ def fitting(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     explorer.solves += 1
     explorer.optimal = found.status in (Status.OPTIMAL, Status.INFEASIBLE)
     if found.choices:
-        explorer.points[found.choices] = Point(found.choices, problem.totals(found.choices))
+        explorer.keep(found.choices, Found.FITTING)
     return explorer.result(0.0, proven=False)
 
 
@@ -210,29 +259,58 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
 def memory_frontier(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int = 8
 ) -> Frontier:
-    """Leaner, slower choices at one B, down to the leanest: at most `most` solves, where a place fits or does not."""
+    """Leaner, slower choices at one B, down to the leanest.
+
+    Of an exact frontier the fastest that fits at every place, and `most` more that are spread over it; else at most
+    `most` solves of the convex part, where a place fits or does not.
+    """
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
 
     def straddles(fast: Point, lean: Point) -> bool:
         return any(peak(lean, h) <= device_memory_bytes < peak(fast, h) for h in range(1, held + 1))
 
-    quickest = explorer.fastest(inverse_b, TOLERANCE)
-    if quickest is None:
+    ends = explorer.ends(inverse_b)
+    if ends is None:
         return explorer.result(math.inf, proven=True)
-    fast = quickest.point
-    # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
-    lean = explorer.at(inverse_b, 1e3 * max(line(fast, inverse_b), 1e-6) / device_memory_bytes, 0.0)
-    todo = [(fast, lean.point)] if lean is not None else []
-    while todo and explorer.solves < most:
-        quick, small = todo.pop(0)
-        if not straddles(quick, small):
-            continue
-        saved = explorer.bytes_of(quick) - explorer.bytes_of(small)
-        if saved <= 0:
-            continue
-        price = (line(small, inverse_b) - line(quick, inverse_b)) / saved
-        middle = explorer.at(inverse_b, price, TOLERANCE)
-        if middle is not None and middle.point not in (quick, small):
-            todo += [(quick, middle.point), (middle.point, small)]
+    fast, lean = ends
     least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in range(1, held + 1))
+    if straddles(fast, lean):
+        exact = exact_frontier(problem, held, inverse_b, line(lean, inverse_b), EXACT_WHERE)
+        if exact:
+            points = [explorer.keep(p.choices, Found.EXACT) for p in exact]
+            wanted = {round(i * (len(points) - 1) / max(most - 1, 1)) for i in range(most)}
+            for h in range(1, held + 1):
+                fits = (i for i, p in enumerate(points) if peak(p, h) <= device_memory_bytes)
+                wanted |= {i for i in [next(fits, None)] if i is not None}
+            explorer.points = {points[i].choices: points[i] for i in sorted(wanted)}
+            return replace(explorer.result(exact[0].seconds, proven=True), least_peaks=least)
+    explorer.walk(fast, lean, inverse_b, most, straddles)
     return replace(explorer.result(0.0, proven=False), least_peaks=least)
+
+
+def whole_frontier(
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int, caps: Caps
+) -> Frontier:
+    """All of the frontier at one B: every point where Pareto sets stay within `caps`, else the convex part in `most`
+    solves. `proven` says which."""
+    explorer = _Explorer(problem, solve, device_memory_bytes, held)
+    ends = explorer.ends(inverse_b)
+    if ends is None:
+        return explorer.result(math.inf, proven=True)
+    exact = exact_frontier(problem, held, inverse_b, line(ends[1], inverse_b), caps)
+    if exact:
+        points = [explorer.keep(p.choices, Found.EXACT) for p in exact]
+        explorer.points = {p.choices: p for p in points}
+        return explorer.result(exact[0].seconds, proven=True)
+    explorer.walk(*ends, inverse_b, most, lambda _quick, _small: True)
+    return explorer.result(0.0, proven=False)
+
+
+def exact_frontier(
+    problem: StageProblem, held: int, inverse_b: float, most_seconds: float, caps: Caps
+) -> tuple[ParetoPoint, ...] | None:
+    """All pairs of (seconds, weight + held × activation bytes) that no choice beats, up to `most_seconds`; None where
+    that passes `caps`."""
+    unpriced = problem.at(inverse_b=inverse_b, memory_price=0.0, microbatches_held=held)
+    sizes = [n.weight_bytes + held * n.activation_bytes for n in problem.nodes]
+    return pareto_frontier(unpriced, sizes, most_seconds=most_seconds * (1 + 1e3 * PROVEN), caps=caps)

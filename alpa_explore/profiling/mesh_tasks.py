@@ -28,7 +28,9 @@ from alpa_explore.profiling.frontier import (
     corner_between,
     line,
     peak,
+    stronger,
 )
+from alpa_explore.profiling.stage_costs import Found
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.sharding.discoveries import Discoveries, remember
 
@@ -70,13 +72,16 @@ class _Sweep:
         self.composer, self.task = composer, task
         self.memory, self.held = task.device.memory_bytes, dict(task.ranges)
         self.tie = TIE_SECONDS / self.memory
-        self.points: dict[Range, dict[Point, None]] = {}
+        self.points: dict[Range, dict[Point, Point]] = {}
+        """Every distinct choice, as the strongest of what was found."""
         self.asked = 0
-        first = self.at(self.held, task.inverse_b, self.tie, 1)
+        first = self.at(self.held, task.inverse_b, self.tie, 1, Found.FASTEST)
         self.samples = {r: [] if p is None else [_exact(task.inverse_b, p)] for r, p in first.items()}
         """Of each range that can be composed, by rising 1/B; none where no choice is legal."""
 
-    def at(self, ranges: Collection[Range], inverse_b: float, price: float, held: int) -> dict[Range, Point | None]:
+    def at(
+        self, ranges: Collection[Range], inverse_b: float, price: float, held: int, how: Found
+    ) -> dict[Range, Point | None]:  # fmt: skip
         """A best choice of each range."""
         self.asked += 1
         found: dict[Range, Point | None] = {}
@@ -85,8 +90,9 @@ class _Sweep:
             if best is None:
                 found[r] = None
                 continue
-            found[r] = point = Point((), best.totals, best.layers)
-            self.points.setdefault(r, {})[point] = None
+            point = Point((), best.totals, how, best.layers)
+            known = self.points.setdefault(r, {})
+            found[r] = known[point] = stronger(known.get(point, point), point)
         return found
 
     def over_microbatches(self) -> None:
@@ -108,7 +114,7 @@ class _Sweep:
         feasible = [r for r, samples in self.samples.items() if samples]
         if any(s.inverse_b == inverse_b for r in feasible[:1] for s in self.samples[r]):
             return
-        for r, point in self.at(feasible, inverse_b, self.tie, 1).items():
+        for r, point in self.at(feasible, inverse_b, self.tie, 1, Found.NEAR).items():
             if point is not None:
                 self.samples[r] = sorted([*self.samples[r], _exact(inverse_b, point)], key=lambda s: s.inverse_b)
 
@@ -122,7 +128,7 @@ class _Sweep:
         # The place from the end at which a range of this length would stand among its like, and so what it holds.
         held = median_low(min(self.held[r], -(-self.held[r] // (r[1] - r[0] + 1))) for r in ranges)
         dear = 1e3 * max(*(line(quick[r], b) for r in ranges), 1e-6) / self.memory
-        lean = self.at(ranges, b, dear, held)
+        lean = self.at(ranges, b, dear, held, Found.CONVEX)
         todo: list[tuple[Mapping[Range, Point | None], Mapping[Range, Point | None]]] = [(quick, lean)]
         while todo and self.asked < MOST_CORNERS + 4 + MOST_MEMORY_PRICES:
             fast, small = todo.pop(0)
@@ -136,7 +142,7 @@ class _Sweep:
                     prices.append((line(other, b) - line(one, b)) / saved)
             if not prices:
                 continue
-            middle = self.at(ranges, b, median_low(prices), held)
+            middle = self.at(ranges, b, median_low(prices), held, Found.CONVEX)
             if any(middle[r] not in (fast.get(r), small.get(r)) for r in middle):
                 todo += [(fast, middle), (middle, small)]
 
@@ -145,7 +151,7 @@ class _Sweep:
 
     def frontier(self, r: Range) -> Frontier:
         """What was found of one range."""
-        points = tuple(self.points.get(r, ()))
+        points = tuple(self.points.get(r, {}).values())
         variables, constraints = self.composer.size(*r)
         least: tuple[float, ...] = ()
         if any(peak(p, self.held[r]) > self.memory for p in points):
@@ -171,7 +177,11 @@ def dump(frontiers: Mapping[Range, Frontier]) -> dict[str, Any]:
     ranges = []
     for (first, last), frontier in frontiers.items():
         points = [
-            {"layers": [number.setdefault(own, len(number)) for own in p.layers], "totals": asdict(p.totals)}
+            {
+                "layers": [number.setdefault(own, len(number)) for own in p.layers],
+                "totals": asdict(p.totals),
+                "found": p.found,
+            }
             for p in frontier.points
         ]
         ranges.append({"first": first, "last": last, **asdict(replace(frontier, points=())), "points": points})
@@ -186,7 +196,8 @@ def load(stored: Mapping[str, Any]) -> dict[Range, Frontier]:
         fields = dict(entry)
         first, last = fields.pop("first"), fields.pop("last")
         points = tuple(
-            Point((), StageTotals(**p["totals"]), tuple(choices[i] for i in p["layers"])) for p in fields.pop("points")
+            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(choices[i] for i in p["layers"]))
+            for p in fields.pop("points")
         )
         found[first, last] = Frontier(points=points, **{**fields, "least_peaks": tuple(fields["least_peaks"])})
     return found

@@ -27,7 +27,7 @@ from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_proble
 from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, line, peak
+from alpa_explore.profiling.frontier import Frontier, Point, line, peak, stronger
 from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
@@ -50,6 +50,8 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
+SMALL = 20_000
+"""Variables of Eq. 1 up to which Pareto sets may stay small enough for an exact frontier of (seconds, bytes)."""
 MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
 
@@ -127,12 +129,14 @@ def profile_stages(
             return None
         return line(quickest, inverse_b), Search.FITTING
 
-    # A composed range was asked for leaner choices when it was composed.
-    look(Search.LEAN, [(key, tasks[key].held) for key in tasks if not found[key][0].proven and overflows(key)])
+    # A composed range has the convex part of its frontier already; the exact one is worth a look where it is small.
+    unknown = [key for key in tasks if not found[key][0].proven or found[key][0].variables <= SMALL]
+    look(Search.LEAN, [(key, tasks[key].held) for key in unknown if overflows(key)])
     settled: set[tuple[str, int]] = set()
+    candidates_of = _Candidates(wanted, found)
     short_of_time = False
     while True:
-        candidates, chosen_points = _candidates(wanted, found)
+        candidates = candidates_of()
         bounds: dict[RangeKey, list[float]] = {}
         for w in wanted:
             for place in range(1, layered.num_layers + 1):
@@ -162,7 +166,7 @@ def profile_stages(
 
     frontiers = [f for here in found.values() for f in here]
     return StageProfile(
-        costs=costs, choices=_Choices(chosen_points, layered, problem_of), problem_of=problem_of,
+        costs=costs, choices=_Choices(candidates_of.points, layered, problem_of), problem_of=problem_of,
         solves=sum(f.solves for f in frontiers), distinct_solves=len(frontiers), cached_solves=run.cached,
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
@@ -184,20 +188,38 @@ class _Wanted(NamedTuple):
     key: str
 
 
-def _candidates(
-    wanted: Iterable[_Wanted], found: Mapping[str, Sequence[Frontier]]
-) -> tuple[dict[RangeKey, tuple[StageCandidate, ...]], dict[str, tuple[Point, _Wanted]]]:
+class _Candidates:
     """Candidates of every cell, and behind each solution key the point and a stage that has it."""
-    candidates: dict[RangeKey, list[StageCandidate]] = {}
-    points: dict[str, tuple[Point, _Wanted]] = {}
-    for stage in wanted:
-        for number, point in enumerate(dict.fromkeys(p for frontier in found[stage.key] for p in frontier.points)):
+
+    def __init__(self, wanted: Sequence[_Wanted], found: Mapping[str, Sequence[Frontier]]) -> None:
+        self.wanted, self.found = wanted, found
+        self.points: dict[str, tuple[Point, _Wanted]] = {}
+        self._known: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
+
+    def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        """By all that was found until now."""
+        candidates: dict[RangeKey, list[StageCandidate]] = {}
+        for stage in self.wanted:
+            frontiers = self.found[stage.key]
+            known = self._known.get((stage.key, stage.mesh))
+            if known is None or known[0] < len(frontiers):
+                known = self._known[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
+            candidates.setdefault(stage.cell, []).extend(known[1])
+        return {cell: tuple(here) for cell, here in candidates.items()}
+
+    def _of(self, stage: _Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
+        points: dict[object, Point] = {}
+        for point in (p for frontier in frontiers for p in frontier.points):
+            choice = (point.choices, point.layers)
+            points[choice] = stronger(points.get(choice, point), point)
+        found = []
+        for number, point in enumerate(points.values()):
             name = f"{stage.key[:24]}-{number}"
-            points[name] = point, stage
-            candidates.setdefault(stage.cell, []).append(
-                StageCandidate(logical_mesh=stage.mesh, solution_key=name, **asdict(point.totals))
+            self.points[name] = point, stage
+            found.append(
+                StageCandidate(logical_mesh=stage.mesh, solution_key=name, found=point.found, **asdict(point.totals))
             )
-    return {cell: tuple(here) for cell, here in candidates.items()}, points
+        return found
 
 
 class _Choices(Mapping[str, tuple[int, ...]]):

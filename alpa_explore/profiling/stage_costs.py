@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alpa_explore.cluster import LogicalMesh, Submesh
+
+
+class Found(enum.StrEnum):
+    """How a choice was found, and so what is known about it; the weakest first."""
+
+    UNKNOWN = "unknown"
+    """Read from a plan file that does not say."""
+    NEAR = "near"
+    """Within frontier.TOLERANCE of the fastest at some B."""
+    CONVEX = "convex"
+    """Of the convex part of the frontier of (seconds, bytes): near the best at some price for memory."""
+    FITTING = "fitting"
+    """The fastest that fits at some place in the pipeline, workspace included, or the best found in time."""
+    FASTEST = "fastest"
+    """The fastest at the B that was asked for, proven."""
+    EXACT = "exact"
+    """On the exact frontier of (seconds, weight + held × activation bytes) at the B that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +48,7 @@ class StageCandidate:
     """The peak beside them while one microbatch is computed."""
     solution_key: str
     """Key of the solve; with it the choice of every operator is found again."""
+    found: Found = Found.UNKNOWN
 
     def latency_seconds(self, num_microbatches: int) -> float:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""

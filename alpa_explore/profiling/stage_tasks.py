@@ -16,6 +16,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.profiling.frontier import Frontier, Point, envelope, fastest, fitting, memory_frontier
+from alpa_explore.profiling.stage_costs import Found
 from alpa_explore.sharding.discoveries import Discoveries, remember
 
 
@@ -82,7 +83,7 @@ def dump(frontier: Frontier) -> dict[str, object]:
 def load(stored: Mapping[str, object]) -> Frontier:
     """What `dump` made."""
     points = tuple(
-        Point(tuple(p["choices"]), StageTotals(**p["totals"]), tuple(tuple(own) for own in p["layers"]))
+        Point(tuple(p["choices"]), StageTotals(**p["totals"]), Found(p["found"]))
         for p in stored["points"]  # type: ignore[attr-defined]
     )
     least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from alpa_explore_widgets.fields import PageBridge, TabBar
 from alpa_explore_widgets.panels.cluster import ClusterPanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.figure_panel import FigurePanel
+from alpa_explore_widgets.panels.frontier import FrontierPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.run import RunPanel
@@ -44,6 +45,7 @@ class Explorer(W.VBox):
             TMaxPanel(),
             ShardingPanel(),
             StageCostsPanel(),
+            FrontierPanel(),
         ]
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         left = W.VBox([self.controls.widget, self.run.widget])

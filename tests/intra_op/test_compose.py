@@ -1,0 +1,126 @@
+"""Composition: every range at the cost that a solve of its own finds, and with a choice that costs it."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import cache
+from itertools import combinations_with_replacement
+
+import pytest
+import torch
+from torch import nn
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.chain import CONSTANT, Chain, chain_of
+from alpa_explore.intra_op.compose import Composer, whole_choice
+from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage_graph import slice_stages
+from alpa_explore.intra_op.stage_problem import StageTotals, build_stage_problem
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner import resolve
+from alpa_explore.tracing.capture import capture
+
+MESHES = ((1, 2), (2, 2))
+
+
+class Skips(nn.Module):
+    """Five blocks, each of which reads the two before it where `far`, and all of which read a table made first."""
+
+    def __init__(self, *, far: bool, table: bool) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(64, 64) for _ in range(5))
+        self.far, self.table = far, table
+        self.register_buffer("mask", torch.ones(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = x
+        factor = torch.cos(x[:1]) if self.table else 1.0
+        for block in self.blocks:
+            new = torch.relu(block(x)) * factor + self.mask + (before if self.far else x)
+            before, x = x, new
+        return x.square().sum()
+
+
+@cache
+def skips(*, far: bool = False, table: bool = False) -> Chain:
+    with torch.device("meta"):
+        graph = capture(Skips(far=far, table=table), (torch.empty(64, 64),))
+    return chain_of(assign_layers(graph, manual_layers(graph, [f"blocks.{i}" for i in range(1, 5)]).layer_of_forward))
+
+
+@cache
+def catalogue(name: str, layers: int) -> Chain:
+    graph: TrainingGraph = resolve(name, 4)
+    return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward))
+
+
+def on(mesh: tuple[int, int]) -> CostModel:
+    cluster = Cluster.parse("1x4:v100")
+    return CostModel(cluster.device, logical_mesh(cluster, Submesh(1, mesh[0] * mesh[1]), mesh).squeezed())
+
+
+CHAINS = {
+    "gpt-tiny": lambda: catalogue("gpt-tiny", 4),
+    "mlp": lambda: catalogue("mlp-tiny", 3),
+    "wide-resnet-tiny": lambda: catalogue("wide-resnet-tiny", 4),
+    "skips": skips,
+    "a skip over a layer": lambda: skips(far=True),
+    "a shared table": lambda: skips(table=True),
+}
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=str)
+@pytest.mark.parametrize("name", CHAINS)
+def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[int, int]) -> None:
+    chain = CHAINS[name]()
+    model = on(mesh)
+    stage_of = slice_stages(chain.layered)
+    ranges = list(combinations_with_replacement(range(chain.layered.num_layers), 2))
+    composer = Composer(chain, stage_of, model)
+    composed = 0
+    for inverse_b, price, held in ((0.25, 0.0, 1), (1e-3, 0.0, 1), (0.25, 1e-10, 3)):
+        found = composer.solve(ranges, inverse_b=inverse_b, memory_price=price, held=held)
+        assert found.keys() <= {r for r in ranges if chain.holds(*r)}
+        for r, best in found.items():
+            assert best is not None
+            problem = build_stage_problem(stage_of(*r), model)
+            priced = problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=held)
+            choices = whole_choice(chain, problem, best.layers)
+            constant = CONSTANT in chain.owners(problem)
+            if price == 0.0 or not constant:
+                assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
+                assert priced.evaluate(choices) == pytest.approx(best.cost, rel=1e-9)
+            totals = problem.totals(choices)
+            for field in fields(StageTotals):
+                assert getattr(best.totals, field.name) == pytest.approx(getattr(totals, field.name), rel=1e-9)
+            least = [problem.memory_limit(h, 1.0).least_peak() for h in (1, 2, 3)]
+            assert composer.least_peaks(*r, 3) == pytest.approx(least, rel=1e-9)
+            composed += 1
+    assert composed >= 3 * chain.layered.num_layers, "single layers at least"
+
+
+def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
+    assert not skips().breaks
+    far = skips(far=True)
+    assert not far.holds(1, 3), "block 3 reads what block 1 made"
+    assert far.holds(1, 2)
+    table = skips(table=True)
+    assert not table.holds(0, 2), "the table is made in layer 0 and read in layer 2"
+    assert table.holds(1, 4), "there it comes from outside"
+
+
+def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
+    chain = catalogue("gpt-tiny", 4)
+    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.holds(*r)] == [(0, 3)]
+
+
+def test_a_mask_from_outside_belongs_to_no_layer() -> None:
+    chain = skips()
+    model = on((1, 2))
+    stage = slice_stages(chain.layered)(0, 4)
+    problem = build_stage_problem(stage, model)
+    constants = [n.subject for n, k in zip(problem.nodes, chain.owners(problem), strict=True) if k == CONSTANT]
+    assert [chain.layered.graph.tensors[t].name for t in constants] == ["mask"]
