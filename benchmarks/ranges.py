@@ -17,6 +17,7 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import chain_of
 from alpa_explore.intra_op.compose import Composer
 from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.pieces import Price
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import build_stage_problem
@@ -46,16 +47,16 @@ def main() -> None:
     mesh = next(m for s in submeshes(cluster) for m in logical_meshes(cluster, s) if tuple(m.shape) == whole)
     model = CostModel(cluster.device, mesh.squeezed())
 
-    prices = {"inverse_b": 1 / options.microbatches, "memory_price": 0.0, "microbatches_held": 1}
+    price = Price(1 / options.microbatches, 0.0, 1)
 
     def problem_of(r: tuple[int, int]):
-        return build_stage_problem(stage_of(*r), model).at(**prices)
+        return build_stage_problem(stage_of(*r), model).at(**price._asdict())
 
     distinct = list({key: r for r, key in reversed(keys.items())}.values())
     solve(problem_of((0, 0)))  # what is compiled once is compiled before the clock starts
     start = time.perf_counter()
     composer = Composer(chain_of(layered), stage_of, model)
-    composed = composer.solve(distinct, inverse_b=prices["inverse_b"], memory_price=0.0, held=1)
+    (composed,) = composer.solve(distinct, [price])
     seconds = time.perf_counter() - start
     print(f"{len(composed)} of {len(distinct)} distinct ranges on mesh {mesh} composed: {seconds:.2f} s with building")
     objective = {keys[r]: found.cost for r, found in composed.items() if found is not None}

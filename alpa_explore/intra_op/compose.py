@@ -22,9 +22,9 @@ from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
-from alpa_explore.intra_op.factor_graph import Contradiction, Ints
+from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.liveness import workspace_intervals
-from alpa_explore.intra_op.pieces import Piece, Pieces, replicated_strategy
+from alpa_explore.intra_op.pieces import Piece, Pieces, Price, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
@@ -33,7 +33,7 @@ from alpa_explore.sharding.spec import legal_specs, local_share
 Range = tuple[int, int]
 """(first, last) layer, both included."""
 
-JOINS_A_RANGE = 4e7
+JOINS_A_RANGE = 1.5e8
 """Joined entries for each range that is asked for, which a layer may take to contract: about what it takes to solve one
 range by itself."""
 
@@ -47,40 +47,36 @@ class Composed:
     totals: StageTotals
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Filled:
-    """The part of a layer in a choice."""
-
-    own: tuple[int, ...]
-    totals: StageTotals
-    local_bytes: Floats
-
-
 class Composer:
-    """Composes the ranges of one chain on one mesh, at any price. Keeps the pieces and what does not depend on it."""
+    """Composes the ranges of one chain on one mesh, at any prices. Keeps the pieces."""
 
     def __init__(self, chain: Chain, stage_of: Callable[[int, int], StageGraph], model: CostModel) -> None:
         self.chain, self.stage_of = chain, stage_of
         self.pieces = Pieces(chain=chain, stage_of=stage_of, model=model)
         self._workspaces: dict[str, tuple[Ints, Ints, Ints]] = {}
+        self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def solve(
-        self, ranges: Collection[Range], *, inverse_b: float, memory_price: float, held: int
-    ) -> dict[Range, Composed | None]:
-        """A best choice of every range that can be composed; None where no choice is legal.
+    def solve(self, ranges: Collection[Range], prices: Sequence[Price]) -> tuple[dict[Range, Composed | None], ...]:
+        """For each price a best choice of every range that can be composed; None where no choice is legal.
 
-        It has the least cost by `StageProblem.at` with the same prices, where constants are replicated and what they
+        It has the least cost by `StageProblem.at` with the same price, where constants are replicated and what they
         hold is free. Nothing is found where a layer inside a range is too wide: the others would be few.
         """
         chains = [r for r in ranges if self.chain.holds(*r)]
-        tables = _Tables(self.pieces, inverse_b, memory_price, held, JOINS_A_RANGE * len(chains))
+        tables = _Tables(self.pieces, prices, JOINS_A_RANGE * len(chains))
         inside = sorted({k for first, last in chains for k in range(first + 1, last)})
-        found: dict[Range, Composed | None] = {}
         if any(tables.of(k, before=True, after=True) is None for k in inside):
-            return found
+            return tuple({} for _ in prices)
+        paths: dict[Range, _Paths] = {}
         for first in sorted({first for first, _ in chains}):
-            self._from(first, {last for start, last in chains if start == first}, tables, found)
-        return found
+            self._from(first, {last for start, last in chains if start == first}, tables, paths)
+        for found in paths.values():
+            for i, part in enumerate(found.parts):
+                part.want(np.flatnonzero(found.costs < np.inf), found.states[:, i], found.states[:, i + 1])
+        return tuple(
+            {r: self._composed(r, found, p) if found.costs[p] < np.inf else None for r, found in paths.items()}
+            for p in range(len(prices))
+        )
 
     def least_peaks(self, first: int, last: int, most_held: int) -> tuple[float, ...] | None:
         """What every choice of a range holds at least beside 1, 2, … microbatches; None where it is no chain."""
@@ -90,7 +86,7 @@ class Composer:
         nodes = [p.problem.nodes[v] for p in pieces if p is not None for v in p.own]
         if None in pieces:
             return None
-        workspace = self._peak(first, last, [p.least_bytes() for p in pieces if p is not None])
+        workspace = self._peak(first, last, [p.least_bytes for p in pieces if p is not None])
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(
             sum(float((n.weight_bytes + held * n.activation_bytes).min()) for n in nodes) + held * constants + workspace
@@ -104,46 +100,49 @@ class Composer:
             sum(p.variables for p in pieces if p is not None), sum(p.constraints for p in pieces if p is not None)
         )  # fmt: skip
 
-    def _from(self, first: int, ends: Collection[int], tables: _Tables, found: dict[Range, Composed | None]) -> None:
+    def _from(self, first: int, ends: Collection[int], tables: _Tables, paths: dict[Range, _Paths]) -> None:
         """All ranges that begin with layer `first`, one layer more at a time."""
         if first in ends and (alone := tables.of(first, before=False, after=False)) is not None:
-            found[first, first] = self._composed(first, (alone,), (0, 0))
+            nowhere = np.zeros((len(tables.prices), 2), dtype=np.int64)
+            paths[first, first] = _Paths(parts=(alone,), costs=alone.table[:, 0, 0], states=nowhere)
         if max(ends) == first or (opened := tables.of(first, before=False, after=True)) is None:
             return
-        reached, parts, back = opened.table[0], [opened], list[Ints]()
+        each = np.arange(len(tables.prices))
+        reached, parts, back = opened.table[:, 0], [opened], list[Ints]()
         for last in range(first + 1, max(ends) + 1):
             if last in ends and (closed := tables.of(last, before=True, after=False)) is not None:
-                states = [int((reached + closed.table[:, 0]).argmin())]
+                total = reached + closed.table[:, :, 0]
+                states = [np.zeros_like(each), total.argmin(axis=1)]
                 for arrows in reversed(back):
-                    states.append(int(arrows[states[-1]]))
-                found[first, last] = self._composed(first, (*parts, closed), (0, *reversed(states), 0))
+                    states.append(arrows[each, states[-1]])
+                states.append(np.zeros_like(each))
+                paths[first, last] = _Paths(
+                    parts=(*parts, closed), costs=total.min(axis=1), states=np.stack(states[::-1], axis=1)
+                )
             if last == max(ends) or (through := tables.of(last, before=True, after=True)) is None:
                 return
-            total = reached[:, None] + through.table
-            back.append(total.argmin(axis=0))
-            reached = total.min(axis=0)
+            joined = reached[:, :, None] + through.table
+            back.append(joined.argmin(axis=1))
+            reached = joined.min(axis=1)
             parts.append(through)
 
-    def _composed(self, first: int, parts: Sequence[_Table], path: Sequence[int]) -> Composed | None:
-        """The choice with state path[i] at the left and path[i + 1] at the right of the i-th layer."""
-        costs = [float(part.table[path[i], path[i + 1]]) for i, part in enumerate(parts)]
-        if sum(costs) == np.inf:
-            return None
-        filled = [part.fill(path[i], path[i + 1]) for i, part in enumerate(parts)]
-        last = first + len(parts) - 1
+    def _composed(self, layers: Range, found: _Paths, price: int) -> Composed:
+        """The choice along the path of one price."""
+        filled = [
+            part.filled(price, int(found.states[price, i]), int(found.states[price, i + 1]))
+            for i, part in enumerate(found.parts)
+        ]
         tensors = self.chain.layered.graph.tensors
-        constants = sum(tensors[t].bytes for t in self._held_constants(first, last))
+        sums = np.sum([totals for _, totals, _ in filled], axis=0)
         return Composed(
-            cost=sum(costs),
-            layers=tuple(f.own for f in filled),
+            cost=float(found.costs[price]),
+            layers=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
             totals=StageTotals(
-                microbatch_seconds=sum(f.totals.microbatch_seconds for f in filled),
-                iteration_seconds=sum(f.totals.iteration_seconds for f in filled),
-                weight_bytes=sum(f.totals.weight_bytes for f in filled),
-                activation_bytes=sum(f.totals.activation_bytes for f in filled) + constants,
-                workspace_bytes=self._peak(first, last, [f.local_bytes for f in filled]),
+                microbatch_seconds=float(sums[0]), iteration_seconds=float(sums[1]), weight_bytes=float(sums[2]),
+                activation_bytes=float(sums[3]) + sum(tensors[t].bytes for t in self._held_constants(*layers)),
+                workspace_bytes=self._peak(*layers, [sizes for _, _, sizes in filled]),
             ),
-        )
+        )  # fmt: skip
 
     def _held_constants(self, first: int, last: int) -> set[int]:
         stage = self.stage_of(first, last)
@@ -190,39 +189,56 @@ def _workspace(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
     )  # fmt: skip
 
 
-class _Table:
-    """A piece at some prices: its least cost for every state of the separators, [left, right]."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Paths:
+    """The best way through the states of the separators of one range, for each price."""
 
-    def __init__(self, piece: Piece, contraction: Contraction | None) -> None:
+    parts: tuple[_Table, ...]
+    costs: Floats
+    """[prices]"""
+    states: Ints
+    """[prices, parts + 1]: at the left and the right of every part."""
+
+
+Filled = tuple[tuple[int, ...], Floats, Floats]
+"""Choices of the layer's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
+
+
+class _Table:
+    """A piece at some prices: its least cost for every state of the separators, [prices, left, right]."""
+
+    def __init__(self, piece: Piece, contraction: Contraction, prices: int) -> None:
         self.piece, self.contraction = piece, contraction
         self.left, self.right = _states(piece, piece.left), _states(piece, piece.right)
-        self.keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
-        self.table: Floats = np.full((self.left.shape[1], self.right.shape[1]), np.inf)
-        self._filled: dict[tuple[int, int], _Filled] = {}
-        if contraction is not None:
-            rows, columns = (
-                dict(zip(piece.left, self.left, strict=True)),
-                dict(zip(piece.right, self.right, strict=True)),
-            )
-            agree = np.ones(self.table.shape, dtype=np.bool_)
-            for v in rows.keys() & columns.keys():
-                agree &= rows[v][:, None] == columns[v][None, :]
-            at = tuple(rows[v][:, None] if v in rows else columns[v][None, :] for v in self.keep)
-            self.table = np.where(agree, contraction.table[at], np.inf)
+        rows = dict(zip(piece.left, self.left, strict=True))
+        columns = dict(zip(piece.right, self.right, strict=True))
+        agree = np.ones((self.left.shape[1], self.right.shape[1]), dtype=np.bool_)
+        for v in rows.keys() & columns.keys():
+            agree &= rows[v][:, None] == columns[v][None, :]
+        at = tuple(rows[v][:, None] if v in rows else columns[v][None, :] for v in contraction.keep)
+        every = np.arange(len(contraction.table))[:, None, None]
+        table = np.where(agree, contraction.table[(every, *at)], np.inf)
+        self.table: Floats = np.broadcast_to(table, (prices, *agree.shape))
+        self._wanted: dict[tuple[int, int, int], int] = {}
+        self._filled: list[Filled] = []
 
-    def fill(self, left: int, right: int) -> _Filled:
-        """The best choice of the layer between two states."""
-        if (left, right) not in self._filled:
-            assert self.contraction is not None, "a state of finite cost"
-            at = dict(zip(self.piece.left, self.left[:, left], strict=True))
-            at.update(zip(self.piece.right, self.right[:, right], strict=True))
-            choices = self.contraction.complete(tuple(int(at[v]) for v in self.keep))
-            self._filled[left, right] = _Filled(
-                own=tuple(choices[v] for v in self.piece.own),
-                totals=self.piece.problem.totals(choices),
-                local_bytes=self.piece.local_bytes(choices),
-            )
-        return self._filled[left, right]
+    def want(self, prices: Ints, left: Ints, right: Ints) -> None:
+        """Say that `filled` will be asked for these prices, with left[price] and right[price]."""
+        for p in prices.tolist():
+            self._wanted.setdefault((p, int(left[p]), int(right[p])), len(self._wanted))
+
+    def filled(self, price: int, left: int, right: int) -> Filled:
+        """The best choice of the layer between two states; all that are wanted are found at once."""
+        if not self._filled:
+            wanted = np.array(list(self._wanted))
+            at = dict(zip(self.piece.left, self.left[:, wanted[:, 1]], strict=True))
+            at.update(zip(self.piece.right, self.right[:, wanted[:, 2]], strict=True))
+            kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(wanted)).T
+            choices = self.contraction.complete(wanted[:, 0], kept)
+            totals, sizes = self.piece.totals(choices)
+            own = choices[:, list(self.piece.own)].tolist()
+            self._filled = [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(wanted))]
+        return self._filled[self._wanted[price, left, right]]
 
 
 def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
@@ -232,12 +248,10 @@ def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
 
 
 class _Tables:
-    """Contracts pieces at one price, those with equal costs once."""
+    """Contracts pieces at some prices, those with equal costs once."""
 
-    def __init__(
-        self, pieces: Pieces, inverse_b: float, memory_price: float, held: int, joined_entries: float
-    ) -> None:  # fmt: skip
-        self.pieces, self.prices = pieces, (inverse_b, memory_price, held)
+    def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
+        self.pieces, self.prices = pieces, prices
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self._tables: dict[int, _Table | None] = {}
         self._contractions: dict[object, Contraction | None] = {}
@@ -248,18 +262,9 @@ class _Tables:
         if piece is None:
             return None
         if id(piece) not in self._tables:
-            self._tables[id(piece)] = self._table(piece)
+            if piece.content not in self._contractions:
+                keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
+                self._contractions[piece.content] = contract(piece.at(self.prices), keep, self.limits)
+            found = self._contractions[piece.content]
+            self._tables[id(piece)] = None if found is None else _Table(piece, found, len(self.prices))
         return self._tables[id(piece)]
-
-    def _table(self, piece: Piece) -> _Table | None:
-        inverse_b, memory_price, held = self.prices
-        problem = piece.problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=held)
-        keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
-        key = (problem.content_key, keep)
-        if key not in self._contractions:
-            try:
-                self._contractions[key] = contract(problem, keep, self.limits)
-            except Contradiction:
-                return _Table(piece, None)
-        found = self._contractions[key]
-        return None if found is None else _Table(piece, found)

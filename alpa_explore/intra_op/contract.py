@@ -1,106 +1,213 @@
-"""A problem contracted to a table over a few of its nodes: all others are minimised out, exactly.
+"""A problem contracted to a table over a few of its nodes, at several prices at once: all others are minimised out.
 
-table[k] = min { cost of a choice that holds the strategies k at the kept nodes }
+    table[p, k] = min { cost at price p of a choice that holds the strategies k at the kept nodes }
+
+The order of elimination depends on sizes alone, so all prices share it, and every step works on all of them: an array
+begins with an axis for the price, which has length 1 where the price makes no difference.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from alpa_explore.intra_op import contract_kernels
 from alpa_explore.intra_op.elimination import Limits
-from alpa_explore.intra_op.elimination_order import elimination_order
-from alpa_explore.intra_op.factor_graph import (
-    Contradiction,
-    FactorGraph,
-    Ints,
-    Restricted,
-    Scope,
-    back_substitute,
-    joined,
-)
-from alpa_explore.intra_op.problem import Floats, ShardingProblem
-from alpa_explore.intra_op.simplify import Simplified, simplify
+from alpa_explore.intra_op.elimination_order import EliminationOrder, elimination_order
+from alpa_explore.intra_op.factor_graph import Ints, Scope, without_forbidden
+from alpa_explore.intra_op.problem import Floats
 
-LIMITS = Limits(joined_entries=1e9, largest_table=4e6, table_entries=4e7)
-NARROW = 2e7
-"""Joined entries below which looking for dominated strategies costs more than it saves."""
-HOPELESS = 20.0
-"""So many times too many entries to join that dropping dominated strategies will not help."""
+LIMITS = Limits(joined_entries=1e9, largest_table=4e6, table_entries=2e7)
+"""At each price: about a second and 200 MB."""
+BROADCAST_ENTRIES = 1 << 13
+"""Up to this many entries a join is one broadcast sum; beyond it the kernel is quicker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Priced:
+    """A problem at several prices; the arrays begin with an axis for the price."""
+
+    node_costs: tuple[Floats, ...]
+    edges: tuple[tuple[int, int], ...]
+    edge_costs: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Step:
+    """Node `node` was minimised out of `tables` (its own axis follows that of the price)."""
+
+    node: int
+    costs: Floats
+    tables: tuple[tuple[Scope, Floats], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contraction:
-    """The table, and the way back to a choice for every node."""
+    """The table, and the way back to choices for every node."""
 
     table: Floats
-    """One axis for each kept node, in the order in which they were given; inf where no choice is legal."""
-    _keep: tuple[int, ...]
-    _kept: tuple[Ints, ...]
-    """For each kept node the strategies that have a legal partner."""
-    _simplified: Simplified
-    _core: FactorGraph
-    _order: tuple[int, ...]
-    """Nodes of `_core` by their number in the simplified core."""
+    """[prices or 1, strategies of the first kept node, …]; inf where no choice is legal."""
+    keep: tuple[int, ...]
+    _steps: tuple[_Step, ...]
+    _nodes: int
 
-    def complete(self, choices: tuple[int, ...]) -> tuple[int, ...]:
-        """A best choice of every node that holds `choices` at the kept ones; they must be legal."""
-        core = [0] * len(self._order)
-        place = {v: i for i, v in enumerate(self._order)}
-        number = {v: i for i, v in enumerate(self._simplified.nodes)}
-        for v, kept, choice in zip(self._keep, self._kept, choices, strict=True):
-            if v in number:
-                core[place[number[v]]] = int(np.searchsorted(kept, choice))
-        back_substitute(tuple(self._core.trail), core)
-        return self._simplified.restore(tuple(core[place[i]] for i in range(len(core))))
+    def complete(self, prices: Ints, kept: Ints) -> Ints:
+        """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
+        choices = np.zeros((len(kept), self._nodes), dtype=np.int64)
+        choices[:, list(self.keep)] = kept
+        for step in reversed(self._steps):
+            total = _at(step.costs, prices)
+            for scope, table in step.tables:
+                first = prices if len(table) > 1 else np.zeros_like(prices)
+                at: list[Any] = [first, slice(None), *(choices[:, u] for u in scope[1:])]
+                # Index arrays on both sides of the slice come first in the result: [rows, strategies].
+                total = total + table[tuple(at)]
+            choices[:, step.node] = total.argmin(axis=1)
+        return choices
 
 
-def contract(problem: ShardingProblem, keep: tuple[int, ...], limits: Limits = LIMITS) -> Contraction | None:
-    """`problem` as a table over `keep`; None where that is too wide. Raises Contradiction when nothing is legal."""
-    if math.prod(len(problem.node_costs[v]) for v in keep) > limits.largest_table:
+def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) -> Contraction | None:
+    """`problem` as a table over `keep`; None where that is too wide."""
+    sizes = tuple(c.shape[1] for c in problem.node_costs)
+    if math.prod(sizes[v] for v in keep) > limits.largest_table:
         return None
-    for dominance in (False, True):
-        simplified = simplify(problem, dominance=dominance, keep=frozenset(keep))
-        core = simplified.core
-        number = {v: i for i, v in enumerate(simplified.nodes)}
-        at = [number[v] for v in keep if v in number]  # a node with one strategy is in none of the tables
-        order = elimination_order([len(c) for c in core.node_costs], core.edges, frozenset(at))
-        if order.joined_entries <= NARROW or order.joined_entries > HOPELESS * limits.joined_entries:
-            break
+    # A node with one strategy is no more than a cost of its neighbours.
+    free = tuple(size > 1 or v in keep for v, size in enumerate(sizes))
+    pairs = dict.fromkeys((min(e), max(e)) for e in problem.edges if free[e[0]] and free[e[1]])
+    order = _order(sizes, tuple(pairs), frozenset(keep))
     if not limits.allow(order):
         return None
-    # Numbered in this order, the node to go is always the first axis of its tables, and the kept ones are the last.
-    numbered = (*order.nodes, *at)
+    fixed = tuple(v for v, is_free in enumerate(free) if not is_free)
+    numbered = (*(v for v in order.nodes if free[v]), *keep)
     place = {v: i for i, v in enumerate(numbered)}
-    graph = FactorGraph(
-        ShardingProblem(
-            name=problem.name,
-            node_costs=tuple(core.node_costs[v] for v in numbered),
-            edges=tuple((place[a], place[b]) for a, b in core.edges),
-            edge_costs=core.edge_costs,
+    costs = [without_forbidden(problem.node_costs[v]) for v in numbered]
+    tables: list[dict[Scope, Floats]] = [{} for _ in numbered]
+    loose: Floats = sum((without_forbidden(problem.node_costs[v])[:, 0] for v in fixed), start=np.zeros(1))
+
+    def add(scope: Scope, table: Floats) -> None:
+        nonlocal loose
+        if not scope:
+            loose = loose + table
+        elif len(scope) == 1:
+            costs[scope[0]] = costs[scope[0]] + table
+        else:
+            present = tables[scope[0]].get(scope)
+            total = table if present is None else present + table
+            for i in scope:
+                tables[i][scope] = total
+
+    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
+        table = without_forbidden(matrix)
+        if not free[a]:
+            a, b, table = b, a, table.transpose(0, 2, 1)
+        if not free[a]:
+            add((), table[:, 0, 0])
+        elif not free[b]:
+            add((place[a],), table[:, :, 0])
+        else:
+            i, j = place[a], place[b]
+            add((min(i, j), max(i, j)), table if i < j else table.transpose(0, 2, 1))
+    steps = []
+    for i, v in enumerate(numbered[: len(numbered) - len(keep)]):
+        # Numbered in the order in which they go, the node is the first of every scope that it is in.
+        here = tuple(tables[i].items())
+        steps.append(
+            _Step(
+                node=v,
+                costs=costs[i],
+                tables=tuple((tuple(numbered[u] for u in scope), table) for scope, table in here),
+            )
         )
-    )
-    for i in range(len(order.nodes)):
-        graph.eliminate(i)
-    kept = tuple(_left(simplified, v, len(problem.node_costs[v])) for v in keep)
-    first = len(order.nodes)
-    tables: dict[Scope, Floats] = {(first + i,): graph.costs[first + i] for i in range(len(at))}
-    for i in range(len(at)):
-        tables.update(graph.tables[first + i])
-    _, total = joined(tuple(tables.items()))
-    table = np.full([len(problem.node_costs[v]) for v in keep], np.inf)
-    table[np.ix_(*kept)] = total.reshape([len(k) for k in kept]) + (graph.constant + simplified.constant)
-    if table.size and table.min() == np.inf:
-        raise Contradiction(keep[0])
-    return Contraction(table=table, _keep=keep, _kept=kept, _simplified=simplified, _core=graph, _order=numbered)
+        for scope, _ in here:
+            for u in scope:
+                del tables[u][scope]
+        rest = tuple(sorted({u for scope, _ in here for u in scope[1:]}))
+        add(rest, _minimised(costs[i], i, rest, here))
+    first = len(numbered) - len(keep)
+    scope = tuple(range(first, len(numbered)))
+    table = loose.reshape(-1, *(1 for _ in keep))
+    for i in scope:
+        table = table + _spread(costs[i], (i,), scope)
+        for inner, part in tables[i].items():
+            if inner[0] == i:
+                table = table + _spread(part, inner, scope)
+    whole = (table.shape[0], *(sizes[v] for v in keep))
+    return Contraction(table=np.broadcast_to(table, whole), keep=keep, _steps=tuple(steps), _nodes=len(sizes))
 
 
-def _left(simplified: Simplified, v: int, size: int) -> Ints:
-    """The strategies of v that are left."""
-    kept = np.arange(size)
-    for step in simplified.trail:
-        if isinstance(step, Restricted) and step.node == v:
-            kept = kept[step.kept]
-    return kept
+@lru_cache(maxsize=256)
+def _order(sizes: tuple[int, ...], edges: tuple[tuple[int, int], ...], keep: frozenset[int]) -> EliminationOrder:
+    """Layers of one model have the same sizes on many meshes."""
+    return elimination_order(sizes, edges, keep)
+
+
+def _at(costs: Floats, prices: Ints) -> Floats:
+    return costs[prices] if len(costs) > 1 else costs
+
+
+def _spread(table: Floats, inner: Scope, scope: Sequence[int]) -> Floats:
+    """`table` [prices, *inner] with an axis of length 1 for every other node of `scope`."""
+    sizes = dict(zip(inner, table.shape[1:], strict=True))
+    return table.reshape(len(table), *(sizes.get(u, 1) for u in scope))
+
+
+def _minimised(costs: Floats, node: int, rest: Scope, tables: Sequence[tuple[Scope, Floats]]) -> Floats:
+    """min over the strategies of `node` of costs + Σ tables, [prices, *rest]."""
+    scope = (node, *rest)
+    parts = [_spread(costs, (node,), scope), *(_spread(table, inner, scope) for inner, table in tables)]
+    prices, *shape = np.broadcast_shapes(*(part.shape for part in parts))
+    if not rest or prices * math.prod(shape) <= BROADCAST_ENTRIES:
+        parts.sort(key=lambda part: part.size)
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return np.asarray(total.min(axis=1))
+    return _kernel(parts, (prices, *shape)).reshape(prices, *shape[1:])
+
+
+def _kernel(parts: list[Floats], whole: tuple[int, ...]) -> Floats:
+    """min over axis 1 of the sum of `parts`, which broadcast to `whole`; the axes that are left are not told apart."""
+    # Neighbouring axes that every part has or lacks together are one axis.
+    axes = [whole[0], whole[1], whole[2]]
+    shapes = [list(part.shape[:3]) for part in parts]
+    for axis in range(3, len(whole)):
+        alike = all(
+            (part.shape[axis] > 1) == (shape[-1] > 1) or whole[axis] == 1
+            for part, shape in zip(parts, shapes, strict=True)
+        )  # fmt: skip
+        if alike and len(axes) > 2:
+            axes[-1] *= whole[axis]
+            for part, shape in zip(parts, shapes, strict=True):
+                shape[-1] *= part.shape[axis]
+        else:
+            axes.append(whole[axis])
+            for part, shape in zip(parts, shapes, strict=True):
+                shape.append(part.shape[axis])
+    # First what has the last axis, the largest of it ahead: that one is read where it is.
+    order = sorted(range(len(parts)), key=lambda i: (shapes[i][-1] == 1, -parts[i].size))
+    outer = (axes[0], *axes[2:-1])
+    starts, steps, begin = [], [], 0
+    for i in order:
+        shape = shapes[i]
+        # Elements from one entry to the next along each axis; an axis of length 1 stays where it is.
+        strides = [math.prod(shape[axis + 1 :]) if shape[axis] > 1 else 0 for axis in range(len(shape))]
+        at = np.full(outer, begin, dtype=np.int64)
+        for axis, stride in enumerate((strides[0], *strides[2:-1])):
+            if stride:
+                at += (np.arange(outer[axis]) * stride).reshape(-1, *(1 for _ in outer[axis + 1 :]))
+        starts.append(at.ravel())
+        steps.append(strides[1])
+        begin += parts[i].size if starts[1:] else 0
+    found = np.full((math.prod(outer), axes[-1]), np.inf)
+    contract_kernels.minimise(
+        parts[order[0]].ravel(), starts[0], steps[0],
+        np.concatenate([np.zeros(0), *(parts[i].ravel() for i in order[1:])]),
+        np.array(starts[1:]), np.array(steps[1:], dtype=np.int64),
+        sum(shapes[i][-1] > 1 for i in order[1:]), whole[1], found,
+    )  # fmt: skip
+    return found

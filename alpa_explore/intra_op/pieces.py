@@ -10,14 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from itertools import accumulate
 from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain
+from alpa_explore.intra_op.contract import Priced
+from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.liveness import Intervals
-from alpa_explore.intra_op.problem import Floats
+from alpa_explore.intra_op.problem import FORBIDDEN, Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
@@ -26,7 +32,15 @@ _KINDS = tuple(NodeKind)
 _NOTHING = Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Price(NamedTuple):
+    """What `StageProblem.at` is asked for."""
+
+    inverse_b: float
+    memory_price: float
+    microbatches_held: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
     """A layer and its separators as a problem of their own; nodes of other layers cost nothing here."""
 
@@ -40,25 +54,92 @@ class Piece:
     """Of Eq. 1, that the layer adds to a stage; `constraints` likewise."""
     constraints: int
 
-    def local_bytes(self, choices: Sequence[int]) -> Floats:
-        """Bytes on one device of every output of every operator of the layer, in order; `choices` of all nodes."""
-        found = [
-            float(size[choices[v]])
-            for v in self.own if (priced := self.problem.nodes[v].priced) is not None
-            and self.problem.nodes[v].kind is NodeKind.OPERATOR
-            for size in priced.output_bytes
-        ]  # fmt: skip
-        return np.array(found)
+    def at(self, prices: Sequence[Price]) -> Priced:
+        """`StageProblem.at` of every price."""
+        inverse_b = np.array([p.inverse_b for p in prices])[:, None]
+        memory = np.array([p.memory_price for p in prices])[:, None]
+        held = np.array([p.microbatches_held for p in prices])[:, None]
 
+        def costs(node: Node) -> Floats:
+            total = node.microbatch_seconds[None, :]
+            if node.iteration_seconds.any():
+                total = total + inverse_b * node.iteration_seconds
+            if node.weight_bytes.any() or node.activation_bytes.any():
+                total = total + memory * (node.weight_bytes + held * node.activation_bytes)
+            return total
+
+        def matrix(edge: Edge) -> Floats:
+            if not edge.each_iteration:
+                return np.asarray(edge.seconds if edge.times == 1 else edge.seconds * edge.times)[None]
+            found: Floats = edge.seconds * inverse_b[:, :, None]
+            found[:, edge.seconds >= FORBIDDEN] = FORBIDDEN
+            return found
+
+        return Priced(
+            node_costs=tuple(costs(n) for n in self.problem.nodes),
+            edges=tuple((e.a, e.b) for e in self.problem.edges),
+            edge_costs=tuple(matrix(e) for e in self.problem.edges),
+        )
+
+    @cached_property
     def least_bytes(self) -> Floats:
-        """The same where every output is as small as it can be."""
-        found = [
-            float(size.min())
-            for v in self.own if (priced := self.problem.nodes[v].priced) is not None
-            and self.problem.nodes[v].kind is NodeKind.OPERATOR
+        """Bytes on one device of every output of every operator of the layer where each is as small as it can be."""
+        return np.array([size.min() for _, size in self._outputs])
+
+    @cached_property
+    def content(self) -> tuple[object, ...]:
+        """Equal for pieces that have equal contractions."""
+        digest = sha256()
+        for n in self.problem.nodes:
+            for part in _parts(n):
+                digest.update(part.tobytes())
+        for e in self.problem.edges:
+            digest.update(repr((e.a, e.b, e.each_iteration, e.times)).encode() + e.seconds.tobytes())
+        return digest.hexdigest(), self.left, self.right
+
+    def totals(self, choices: Ints) -> tuple[Floats, Floats]:
+        """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
+        [rows, 4], and the bytes on one device of every output of every operator [rows, outputs]."""
+        node_starts, parts, a, b, edge_starts, widths, seconds, iteration, makers, output_starts, sizes = self._flat
+        found = parts[:, node_starts + choices].sum(axis=2).T
+        paid = seconds[edge_starts + choices[:, a] * widths + choices[:, b]]
+        found[:, 0] += paid[:, ~iteration].sum(axis=1)
+        found[:, 1] += paid[:, iteration].sum(axis=1)
+        return found, sizes[output_starts + choices[:, makers]]
+
+    @cached_property
+    def _outputs(self) -> list[tuple[int, Floats]]:
+        nodes = self.problem.nodes
+        return [
+            (v, size)
+            for v in self.own if nodes[v].kind is NodeKind.OPERATOR and (priced := nodes[v].priced) is not None
             for size in priced.output_bytes
         ]  # fmt: skip
-        return np.array(found)
+
+    @cached_property
+    def _flat(self) -> tuple[Any, ...]:
+        """The arrays that `totals` indexes: one array of all nodes, one of all edges, one of all outputs."""
+        nodes, edges = self.problem.nodes, self.problem.edges
+
+        def starts(arrays: Sequence[Floats]) -> Ints:
+            return np.array([0, *accumulate(array.size for array in arrays)][: len(arrays)], dtype=np.int64)
+
+        def flat(arrays: Sequence[Floats]) -> Floats:
+            return np.concatenate([np.zeros(0), *(array.ravel() for array in arrays)])
+
+        microbatch = [n.microbatch_seconds for n in nodes]
+        sizes = [size for _, size in self._outputs]
+        return (
+            starts(microbatch), np.array([flat(part) for part in zip(*map(_parts, nodes), strict=True)]),
+            np.array([e.a for e in edges], dtype=np.int64), np.array([e.b for e in edges], dtype=np.int64),
+            starts([e.seconds for e in edges]), np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
+            flat([e.seconds * e.times for e in edges]), np.array([e.each_iteration for e in edges], dtype=np.bool_),
+            np.array([v for v, _ in self._outputs], dtype=np.int64), starts(sizes), flat(sizes),
+        )  # fmt: skip
+
+
+def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
+    return node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes
 
 
 @dataclass(kw_only=True, eq=False)

@@ -7,7 +7,7 @@ microbatches at which ranges have corners, then prices for memory where ranges o
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -18,6 +18,7 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.chain import Chain, chain_of
 from alpa_explore.intra_op.compose import Composer, Range
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.pieces import Price
 from alpa_explore.intra_op.stage_problem import StageTotals
 from alpa_explore.profiling.frontier import (
     SMALLEST_INVERSE_B,
@@ -34,8 +35,9 @@ from alpa_explore.profiling.stage_costs import Found
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.sharding.discoveries import Discoveries, remember
 
-MOST_CORNERS = 4
-MOST_MEMORY_PRICES = 8
+MOST_CORNERS, CORNERS_AT_ONCE = 3, 3
+MEMORY_PRICES = (1e-1, 1.0, 1e1, 1e4)
+"""Prices of a whole device of memory, in stages' time; at the last no time saved pays for a byte."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,52 +73,52 @@ class _Sweep:
     def __init__(self, composer: Composer, task: MeshTask) -> None:
         self.composer, self.task = composer, task
         self.memory, self.held = task.device.memory_bytes, dict(task.ranges)
-        self.tie = TIE_SECONDS / self.memory
         self.points: dict[Range, dict[Point, Point]] = {}
         """Every distinct choice, as the strongest of what was found."""
         self.asked = 0
-        first = self.at(self.held, task.inverse_b, self.tie, 1, Found.FASTEST)
-        self.samples = {r: [] if p is None else [_exact(task.inverse_b, p)] for r, p in first.items()}
+        self.samples: dict[Range, list[Sample]] = {}
         """Of each range that can be composed, by rising 1/B; none where no choice is legal."""
 
-    def at(
-        self, ranges: Collection[Range], inverse_b: float, price: float, held: int, how: Found
-    ) -> dict[Range, Point | None]:  # fmt: skip
-        """A best choice of each range."""
-        self.asked += 1
-        found: dict[Range, Point | None] = {}
-        solved = self.composer.solve(ranges, inverse_b=inverse_b, memory_price=price, held=held)
-        for r, best in solved.items():
-            if best is None:
-                found[r] = None
-                continue
-            point = Point((), best.totals, how, best.layers)
-            known = self.points.setdefault(r, {})
-            found[r] = known[point] = stronger(known.get(point, point), point)
+    def at(self, ranges: Collection[Range], prices: Sequence[Price], how: Found) -> list[dict[Range, Point | None]]:
+        """For each price a best choice of each range."""
+        self.asked += len(prices)
+        found: list[dict[Range, Point | None]] = []
+        for solved in self.composer.solve(ranges, prices):
+            found.append({})
+            for r, best in solved.items():
+                if best is None:
+                    found[-1][r] = None
+                    continue
+                point = Point((), best.totals, how, best.layers)
+                known = self.points.setdefault(r, {})
+                found[-1][r] = known[point] = stronger(known.get(point, point), point)
         return found
 
     def over_microbatches(self) -> None:
-        """The envelope over 1/B, as `frontier.envelope`."""
-        self._sample(1.0)
-        self._sample(SMALLEST_INVERSE_B)
-        for _ in range(MOST_CORNERS):
-            corners = [
+        """The envelope over 1/B, as `frontier.envelope`: three B, then corners between them."""
+        self._sample(self.held, sorted({self.task.inverse_b, 1.0, SMALLEST_INVERSE_B}))
+        for _ in range(MOST_CORNERS // CORNERS_AT_ONCE):
+            corners = sorted(
                 corner
                 for samples in self.samples.values()
                 for low, high in pairwise(samples)
                 if (corner := corner_between(low, high)) is not None
-            ]
+            )
             if not corners:
                 return
-            self._sample(median_low(corners))
+            spread = {corners[i * (len(corners) - 1) // (CORNERS_AT_ONCE - 1)] for i in range(CORNERS_AT_ONCE)}
+            self._sample([r for r, samples in self.samples.items() if samples], sorted(spread))
 
-    def _sample(self, inverse_b: float) -> None:
-        feasible = [r for r, samples in self.samples.items() if samples]
-        if any(s.inverse_b == inverse_b for r in feasible[:1] for s in self.samples[r]):
-            return
-        for r, point in self.at(feasible, inverse_b, self.tie, 1, Found.NEAR).items():
-            if point is not None:
-                self.samples[r] = sorted([*self.samples[r], _exact(inverse_b, point)], key=lambda s: s.inverse_b)
+    def _sample(self, ranges: Collection[Range], inverse_bs: Sequence[float]) -> None:
+        prices = [Price(b, TIE_SECONDS / self.memory, 1) for b in inverse_bs]
+        for b, found in zip(inverse_bs, self.at(ranges, prices, Found.NEAR), strict=True):
+            for r, point in found.items():
+                samples = self.samples.setdefault(r, [])
+                if point is not None:
+                    if b == self.task.inverse_b:
+                        self.points[r][point] = point = replace(point, found=Found.FASTEST)
+                    samples.append(Sample(b, point, line(point, b)))
+                    samples.sort(key=lambda s: s.inverse_b)
 
     def over_memory(self) -> None:
         """Leaner choices where the fastest overflow at some place, as `frontier.memory_frontier`."""
@@ -127,24 +129,23 @@ class _Sweep:
             return
         # The place from the end at which a range of this length would stand among its like, and so what it holds.
         held = median_low(min(self.held[r], -(-self.held[r] // (r[1] - r[0] + 1))) for r in ranges)
-        dear = 1e3 * max(*(line(quick[r], b) for r in ranges), 1e-6) / self.memory
-        lean = self.at(ranges, b, dear, held, Found.CONVEX)
-        todo: list[tuple[Mapping[Range, Point | None], Mapping[Range, Point | None]]] = [(quick, lean)]
-        while todo and self.asked < MOST_CORNERS + 4 + MOST_MEMORY_PRICES:
-            fast, small = todo.pop(0)
+        # Where a device of memory is worth as much as the stage takes, and far above and below it.
+        worth = median_low(max(line(quick[r], b), 1e-6) for r in ranges) / self.memory
+        steps = self.at(ranges, [Price(b, worth * times, held) for times in MEMORY_PRICES], Found.CONVEX)
+        by_price: list[Mapping[Range, Point | None]] = [quick, *steps]
+        between = []
+        for fast, small in pairwise(by_price):
             prices = []
             for r in ranges:
                 one, other = fast.get(r), small.get(r)
                 if one is None or other is None or not self._straddles(one, other, self.held[r]):
                     continue
-                saved = _bytes(one, held) - _bytes(other, held)
-                if saved > 0:
+                if (saved := _bytes(one, held) - _bytes(other, held)) > 0:
                     prices.append((line(other, b) - line(one, b)) / saved)
-            if not prices:
-                continue
-            middle = self.at(ranges, b, median_low(prices), held, Found.CONVEX)
-            if any(middle[r] not in (fast.get(r), small.get(r)) for r in middle):
-                todo += [(fast, middle), (middle, small)]
+            if prices:
+                between.append(Price(b, median_low(prices), held))
+        if between:
+            self.at(ranges, between, Found.CONVEX)
 
     def _straddles(self, fast: Point, lean: Point, held: int) -> bool:
         return any(peak(lean, h) <= self.memory < peak(fast, h) for h in range(1, held + 1))
@@ -161,10 +162,6 @@ class _Sweep:
             bound_seconds=min((line(p, self.task.inverse_b) for p in points), default=math.inf), proven=True,
             least_peaks=least,
         )  # fmt: skip
-
-
-def _exact(inverse_b: float, point: Point) -> Sample:
-    return Sample(inverse_b, point, line(point, inverse_b))
 
 
 def _bytes(point: Point, held: int) -> float:

@@ -1,0 +1,44 @@
+"""The inner loop of contraction, compiled by numba: the minimum over one node of a sum of tables."""
+
+from __future__ import annotations
+
+from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.intra_op.factor_graph import Ints
+from alpa_explore.intra_op.problem import Floats
+
+BLOCK = 64
+"""Rows of the result that are worked on together: what one strategy reads of a table for them is contiguous."""
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def minimise(
+    large: Floats, large_starts: Ints, large_step: int, flat: Floats, starts: Ints, steps: Ints, moving: int,
+    count: int, found: Floats,
+) -> None:  # fmt: skip
+    """found[o, j] = min over k < `count` of large[large_starts[o] + k · large_step + j]
+                                             + Σ_q flat[starts[q, o] + k · steps[q] + (j where q < `moving`)].
+
+    `found` comes filled with inf.
+    """
+    outer, width = found.shape
+    for block in range(0, outer, BLOCK):
+        for k in range(count):
+            for o in range(block, min(block + BLOCK, outer)):
+                base = 0.0
+                for q in range(moving, len(steps)):
+                    base += flat[starts[q, o] + k * steps[q]]
+                at = large_starts[o] + k * large_step
+                if moving == 0:
+                    for j in range(width):
+                        found[o, j] = min(found[o, j], base + large[at + j])
+                    continue
+                first = starts[0, o] + k * steps[0]
+                if moving == 1:
+                    for j in range(width):
+                        found[o, j] = min(found[o, j], base + large[at + j] + flat[first + j])
+                    continue
+                for j in range(width):
+                    total = base + large[at + j]
+                    for q in range(moving):
+                        total += flat[starts[q, o] + k * steps[q] + j]
+                    found[o, j] = min(found[o, j], total)
