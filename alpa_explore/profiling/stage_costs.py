@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,13 +91,33 @@ class StageCosts:
         size = self.num_layers
         table = np.full((size, size + 1, len(self.submeshes), size), np.inf)
         held = np.minimum(np.arange(1, size + 1), num_microbatches)
-        for (first, last, submesh), candidates in self.candidates.items():
-            cell = table[first, last + 1, submesh]
-            for candidate in candidates:
-                peak = candidate.weight_bytes + held * candidate.activation_bytes + candidate.workspace_bytes
-                fits = peak <= self.device_memory_bytes
-                np.minimum(cell, candidate.latency_seconds(num_microbatches), out=cell, where=fits)
+        cells, begins, columns = self._columns
+        if not len(cells):
+            return table
+        microbatch, iteration, weight, activation, workspace = columns
+        peak = weight[:, None] + held * activation[:, None] + workspace[:, None]
+        seconds = (microbatch + iteration / num_microbatches)[:, None]
+        first, last, submesh = cells.T
+        table[first, last + 1, submesh] = np.minimum.reduceat(
+            np.where(peak <= self.device_memory_bytes, seconds, np.inf), begins
+        )
         return table
+
+    @cached_property
+    def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Keys of the cells that have candidates [cells, 3], the place of the first candidate of each, and the figures
+        of all candidates [5, candidates]: what every number of microbatches has in common."""
+        keys = [key for key, found in self.candidates.items() if found]
+        counts = [len(self.candidates[key]) for key in keys]
+        figures = [
+            (c.microbatch_seconds, c.iteration_seconds, c.weight_bytes, c.activation_bytes, c.workspace_bytes)
+            for key in keys for c in self.candidates[key]
+        ]  # fmt: skip
+        return (
+            np.array(keys, dtype=np.int64).reshape(-1, 3),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1],
+            np.array(figures, dtype=np.float64).reshape(-1, 5).T,
+        )
 
     def bound_table(self, num_microbatches: int) -> NDArray[np.float64]:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
