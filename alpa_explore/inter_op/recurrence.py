@@ -24,6 +24,7 @@ from alpa_explore.inter_op.result import Stage
 
 Floats = NDArray[np.float64]
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
     """The least Σt under one t_max (inf when there is no partition) and, when it was asked for, the stages."""
@@ -105,4 +106,3 @@ class Recurrence:
             (self._exact[np.arange(len(stages))[::-1], starts, options] == paid).all()
         )
         return Partition(sum_latency_seconds=total, bottleneck_seconds=float(paid.max()), stages=stages, exact=exact)
-
