@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster as Cluster
     from alpa_explore.errors import AlpaExploreError as AlpaExploreError
     from alpa_explore.graph import TrainingGraph as TrainingGraph
+    from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
     from alpa_explore.planner import plan as plan
     from alpa_explore.planner import replan as replan
     from alpa_explore.plans.files import load_plan as load_plan
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AlpaExploreError": "alpa_explore.errors",
     "Cluster": "alpa_explore.cluster",
+    "PipelineOptions": "alpa_explore.inter_op.options",
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",

@@ -7,13 +7,14 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import Layering, cluster_operators, manual_layers
@@ -30,26 +31,27 @@ from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 def plan(
     model: TrainingGraph | str, cluster: Cluster | str, *, num_microbatches: int, delta: float = 0.5,
     num_layers: int | None = None, solver: str = "auto", boundaries: Sequence[str] = (),
     rematerialization: bool | None = None, precision: str | None = None, scheduler: Any = None,
     cache: bool = True, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
+    pipeline: PipelineOptions | None = None,
 ) -> Plan:  # fmt: skip
     """Run the whole planner.
 
     `model` is a captured graph (one microbatch) or a catalogue name (its microbatch is global batch /
     `num_microbatches`). `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or a dask Client say
-    where solves run. Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError,
+    where solves run. `pipeline`: constraints, schedule and more, the paper's unless given. Raises InfeasiblePlanError
+    when nothing fits in memory; OptionError, UnknownNameError,
     ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
+    pipeline = pipeline or PipelineOptions()
+    check_options(pipeline, cluster)
     clock = _Clock()
     with clock("capture"):
         graph = resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
@@ -61,9 +63,10 @@ def plan(
         else:
             layering = default_layering(graph, delta)
         layered = assign_layers(graph, layering.layer_of_forward)
+        check_options(pipeline, cluster, len(layering.layers))
 
     def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
-        stages = _pipeline(costs.bound_table(num_microbatches), costs, cluster, num_microbatches).stages
+        stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
         return [((first, end - 1, piece), len(stages) - i) for i, (first, end, piece) in enumerate(stages)]
 
     with clock("sharding"), ExitStack() as stack:
@@ -71,38 +74,46 @@ def plan(
         profile = profile_stages(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
             store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
-            chosen=chosen,
-            progress=progress, cancel=cancel,
+            chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
+            held_at=partial(_held, pipeline.schedule, num_microbatches),
+            layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
-        table = profile.costs.latency_table(num_microbatches)
-        pipeline = _pipeline(table, profile.costs, cluster, num_microbatches)
-    if not pipeline.feasible:
-        raise nothing_fits(profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization)
+        best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
+    if not best.feasible:
+        raise nothing_fits(
+            profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization, options=pipeline
+        )
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
-        boundaries=tuple(boundaries),
+        boundaries=tuple(boundaries), pipeline=pipeline,
     )  # fmt: skip
-    return assemble(graph, cluster, options, layering, profile, pipeline, clock.seconds)
+    return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
 
-def replan(plan: Plan, *, num_microbatches: int) -> Plan:
-    """The best plan for another number of microbatches of the same size, from the stage costs that `plan` keeps.
+def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: PipelineOptions | None = None) -> Plan:
+    """The best plan for another number of microbatches of the same size, or for other pipeline options, from the stage
+    costs that `plan` keeps.
 
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Raises as `plan` does.
     """
-    _check(num_microbatches=num_microbatches, delta=plan.options.delta)
-    pipeline = _pipeline(plan.costs.latency_table(num_microbatches), plan.costs, plan.cluster, num_microbatches)
-    if not pipeline.feasible:
-        remat = plan.model.rematerialization
-        raise nothing_fits(plan.costs, plan.cluster, num_microbatches, rematerialization=remat)
-    return choose_stages(replace(plan, options=replace(plan.options, num_microbatches=num_microbatches)), pipeline)
+    options = replace(
+        plan.options,
+        num_microbatches=plan.options.num_microbatches if num_microbatches is None else num_microbatches,
+        pipeline=pipeline or plan.options.pipeline,
+    )
+    _check(num_microbatches=options.num_microbatches, delta=options.delta)
+    best = best_pipeline(plan.costs, plan.cluster, options.pipeline, options.num_microbatches)
+    if not best.feasible:
+        raise nothing_fits(
+            plan.costs, plan.cluster, options.num_microbatches, rematerialization=plan.model.rematerialization,
+            options=options.pipeline,
+        )  # fmt: skip
+    return choose_stages(replace(plan, options=options), best)
 
 
-def _pipeline(
-    latency: NDArray[np.float64], costs: StageCosts, cluster: Cluster, num_microbatches: int
-) -> PipelineResult:
-    return pipeline_dp(latency, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches)
+def _held(schedule: str, num_microbatches: int, place: int) -> int:
+    return microbatches_held(schedule, place, num_microbatches)
 
 
 def resolve(

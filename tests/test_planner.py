@@ -73,7 +73,8 @@ def test_no_other_partition_of_the_same_costs_is_faster():
             for shapes in itertools.product(range(len(costs.submeshes)), repeat=depth):
                 if sum(costs.submeshes[m].devices for m in shapes) != plan.cluster.devices:
                     continue
-                chosen = [costs.choose((bounds[i], bounds[i + 1] - 1, m), depth - i, 8) for i, m in enumerate(shapes)]
+                ranges = [(bounds[i], bounds[i + 1] - 1, m) for i, m in enumerate(shapes)]
+                chosen = [costs.choose(r, min(depth - i, 8), 8) for i, r in enumerate(ranges)]
                 if all(chosen):
                     t = [c.latency_seconds(8) for c in chosen]
                     best = min(best, sum(t) + 7 * max(t))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import signal
 import sys
 import threading
@@ -12,7 +13,8 @@ from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.errors import CancelledError
+from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import plan_summary
 from alpa_explore.plans.text import plan_report, printable
@@ -45,6 +47,20 @@ def add(commands: Any) -> None:
         "--solver", default="auto", metavar="NAME",
         help="auto, elimination, ilp, highs, cbc or highs-direct; all are exact (default: auto)",
     )  # fmt: skip
+    beyond = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)").add_argument
+    beyond("--cut", type=int, action="append", default=[], metavar="LAYER", help="a stage must begin with this layer")
+    beyond("--stages", type=int, metavar="N", help="how many stages there must be")
+    beyond(
+        "--stage-submesh", action="append", default=[], metavar="STAGE=NxM",
+        help="a stage must have this submesh; −1 is the last stage",
+    )  # fmt: skip
+    beyond("--schedule", default="1f1b", metavar="NAME", help="1f1b, 1f1b-overlap or gpipe: what a stage holds")
+    beyond("--communication", action="store_true", help="count what stages wait for from each other")
+    beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
+    beyond(
+        "--imbalance", type=float, metavar="X",
+        help="share by which a stage's FLOPs may differ from what its share of the devices would do",
+    )  # fmt: skip
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--no-remat", action="store_true", help="hold all activations instead of computing them again")
     argument(
@@ -68,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         if path is not None:
             check_target(path, what)
+    pipeline = _pipeline_options(options)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
     samples = microbatch_size(known, microbatches)
@@ -81,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
                 known.name, cluster, num_microbatches=microbatches, delta=options.delta, num_layers=options.layers,
                 solver=options.solver, rematerialization=False if options.no_remat else None,
                 precision=options.precision, scheduler=options.scheduler, cache=not options.no_cache, progress=line,
-                cancel=cancel,
+                cancel=cancel, pipeline=pipeline,
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
@@ -94,6 +111,23 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(plan_report(plan))
     return 0
+
+
+def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
+    pinned = []
+    for text in options.stage_submesh:
+        match = re.fullmatch(r"(-?\d+)=(\d+)x(\d+)", text)
+        if match is None:
+            raise OptionError(
+                "A stage's submesh is written STAGE=NxM", found=repr(text),
+                remedy="For example 0=1x4 for the first stage on 4 devices, or --stage-submesh=-1=2x8 for the last.",
+            )  # fmt: skip
+        pinned.append((int(match[1]), int(match[2]), int(match[3])))
+    return PipelineOptions(
+        cuts=tuple(options.cut), num_stages=options.stages, stage_submeshes=tuple(pinned),
+        communication=options.communication, schedule=options.schedule, submesh_space=options.submeshes,
+        imbalance_tolerance=options.imbalance,
+    )  # fmt: skip
 
 
 def write(plan: Plan, *, output: str | None, html: str | None) -> None:

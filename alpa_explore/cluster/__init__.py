@@ -1,6 +1,6 @@
 """Clusters, submeshes and logical meshes."""
 
-from alpa_explore.cluster.candidates import logical_meshes, submeshes
+from alpa_explore.cluster.candidates import SUBMESH_SPACES, logical_meshes, submeshes
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.placement import place
@@ -8,6 +8,6 @@ from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cluster.topology import Cluster
 
 __all__ = [
-    "Cluster", "Device", "Link", "LogicalMesh", "Submesh", "logical_mesh", "logical_meshes", "place",
+    "SUBMESH_SPACES", "Cluster", "Device", "Link", "LogicalMesh", "Submesh", "logical_mesh", "logical_meshes", "place",
     "preset_names", "submeshes",
 ]  # fmt: skip

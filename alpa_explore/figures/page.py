@@ -27,6 +27,7 @@ from alpa_explore.figures.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.style import CONFIG
 from alpa_explore.figures.t_max import t_max_figure, t_max_table
+from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
 from alpa_explore.plans.text import cell, figures_of, heading, layers_phrase, printable, sentence
@@ -147,7 +148,9 @@ def _head_html(plan: Plan) -> str:
     settings = (
         f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {remat}; B = "
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "
-        f"{options.num_layers} layers, solver {options.solver}."
+        f"{options.num_layers} layers, solver {options.solver}"
+        + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + "."
     )
     tiles = "".join(
         f'<div><dt>{_text(name)}</dt><dd class="value">{_text(value)}</dd><dd class="why">{_text(why)}</dd></div>'

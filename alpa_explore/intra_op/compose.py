@@ -12,7 +12,7 @@ are no chains, are left out: they are solved by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -78,8 +78,8 @@ class Composer:
             for p in range(len(prices))
         )
 
-    def least_peaks(self, first: int, last: int, most_held: int) -> tuple[float, ...] | None:
-        """What every choice of a range holds at least beside 1, 2, … microbatches; None where it is no chain."""
+    def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
+        """What every choice of a range holds at least beside so many microbatches; None where it is no chain."""
         if not self.chain.holds(first, last):
             return None
         pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
@@ -90,7 +90,7 @@ class Composer:
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(
             sum(float((n.weight_bytes + held * n.activation_bytes).min()) for n in nodes) + held * constants + workspace
-            for held in range(1, most_held + 1)
+            for held in counts
         )
 
     def size(self, first: int, last: int) -> tuple[int, int]:

@@ -22,6 +22,7 @@ import numpy as np
 
 from alpa_explore.intra_op.elimination_order import elimination_order
 from alpa_explore.intra_op.factor_graph import Contradiction, Ints, Scope
+from alpa_explore.intra_op.pareto_bounds import SLACK, Bounds, pareto_bounds
 from alpa_explore.intra_op.pareto_kernels import Sets, minimal_sums
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
 from alpa_explore.intra_op.simplify import simplify
@@ -108,17 +109,20 @@ def _eliminate(
     order = elimination_order(sizes, core.edges)
     if order.joined_entries > caps.joined_entries:
         raise _TooLarge
-    work = _Work(sizes, most_seconds, caps)
+    work = _Work(sizes, most_seconds, caps, pareto_bounds(core, weights, order.nodes))
     tables: list[_Table] = [work.leaf(v, core.node_costs[v], weights[v]) for v in range(len(sizes))]
     for (a, b), matrix in zip(core.edges, core.edge_costs, strict=True):
         tables.append(work.edge((a, b), matrix) if a < b else work.edge((b, a), matrix.T))
-    for v in order.nodes:
+    for step, v in enumerate(order.nodes):
         reading = sorted((t for t in tables if v in t.scope), key=lambda t: (len(t.scope), len(t.sets[1])))
         tables = [t for t in tables if v not in t.scope]
         total = reading[0]
         for other in reading[1:-1]:
             total = work.joined(total, other)
-        tables.append(work.joined(total, reading[-1], without=v) if len(reading) > 1 else work.alone(total, v))
+        last = reading[-1]
+        tables.append(
+            work.joined(total, last, v, step) if len(reading) > 1 else work.joined(work.nothing(), last, v, step)
+        )
     total = work.nothing()
     for table in tables:
         total = work.joined(total, table)
@@ -128,8 +132,8 @@ def _eliminate(
 class _Work:
     """Sums tables, and remembers of every point what it is the sum of."""
 
-    def __init__(self, sizes: Sequence[int], most_seconds: float, caps: Caps) -> None:
-        self.sizes, self.most_seconds, self.caps = sizes, most_seconds, caps
+    def __init__(self, sizes: Sequence[int], most_seconds: float, caps: Caps, bounds: Bounds | None) -> None:
+        self.sizes, self.most_seconds, self.caps, self.bounds = sizes, most_seconds, caps, bounds
         self.first_leaf = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self.bases = [int(self.first_leaf[-1])]
         """Number of the first point of each sum; below the first of them stand the leaves."""
@@ -155,12 +159,8 @@ class _Work:
         sets = (start, np.array(costs[legal]), np.array(weight[legal], dtype=float), numbers[legal].astype(np.int64))
         return _Table(scope=scope, sets=sets)
 
-    def alone(self, table: _Table, v: int) -> _Table:
-        """A table of v alone with v minimised out."""
-        return self.joined(self.nothing(), table, without=v)
-
-    def joined(self, a: _Table, b: _Table, without: int | None = None) -> _Table:
-        """a + b, and then the minimum over the strategies of `without`."""
+    def joined(self, a: _Table, b: _Table, without: int | None = None, step: int = -1) -> _Table:
+        """a + b, and then the minimum over the strategies of `without`, which ends that step of the elimination."""
         scope = tuple(sorted({*a.scope, *b.scope} - {without}))
         axes = scope if without is None else (without, *scope)
         shape = [self.sizes[u] for u in axes]
@@ -168,7 +168,7 @@ class _Work:
         entry_a, entry_b = (self._entries(t.scope, axes).reshape(count, -1) for t in (a, b))
         start, seconds, size, left, right, formed = minimal_sums(
             a.sets, b.sets, entry_a, entry_b, self.most_seconds, self.caps.points - self.bases[-1],
-            self.caps.sums - self.formed,
+            self.caps.sums - self.formed, *self._bounds(step),
         )  # fmt: skip
         self.formed += formed
         if self.formed > self.caps.sums:
@@ -177,6 +177,13 @@ class _Work:
         self.summands.append((left, right))
         self.bases.append(self.bases[-1] + len(seconds))
         return _Table(scope=scope, sets=(start, seconds, size, numbers))
+
+    def _bounds(self, step: int) -> tuple[Floats, Floats, Floats, Floats, float]:
+        """What the kernel rules points out by; no context where a table is not one that a step ends with."""
+        if self.bounds is None or step < 0:
+            return np.zeros((1, 2)), np.zeros(1), np.zeros(1), np.zeros((1, 0)), SLACK
+        b = self.bounds
+        return b.prices, b.corner_seconds, b.corner_bytes, np.ascontiguousarray(b.contexts[step]), SLACK
 
     def _entries(self, scope: Scope, axes: Scope) -> Ints:
         """For every combination of the nodes in `axes` the entry of a table over `scope`."""

@@ -21,13 +21,44 @@ Sums = tuple[Ints, Floats, Floats, Ints, Ints, float]
 
 
 @compiled()
+def _hopeless(
+    seconds: float, size: float, prices: Floats, corner_seconds: Floats, corner_bytes: Floats, context: Floats,
+    slack: float,
+) -> bool:  # fmt: skip
+    """True when for every corner some price says that what the point becomes stays above it."""
+    count = len(prices)
+    last = 0
+    for c in range(len(corner_seconds)):
+        out = False
+        for step in range(count):
+            j = (last + step) % count  # the price that ruled out one box often rules out the next
+            reach = prices[j, 0] * seconds + prices[j, 1] * size + context[j]
+            if prices[j, 0] * corner_seconds[c] + prices[j, 1] * corner_bytes[c] < reach * (1.0 - slack):
+                out, last = True, j
+                break
+        if not out:
+            return False
+    return True
+
+
+@compiled(inline="always")
+def _grown(array: Any, points: int, room: int) -> Any:
+    larger = np.empty(room, array.dtype)
+    larger[:points] = array[:points]
+    return larger
+
+
+@compiled()
 def minimal_sums(
-    a: Sets, b: Sets, entry_a: Ints, entry_b: Ints, most_seconds: float, most_points: int, most_sums: float
+    a: Sets, b: Sets, entry_a: Ints, entry_b: Ints, most_seconds: float, most_points: int, most_sums: float,
+    prices: Floats, corner_seconds: Floats, corner_bytes: Floats, contexts: Floats, slack: float,
 ) -> Sums:  # fmt: skip
     """Entry e of the result: the Pareto set of the union over k of a[entry_a[k, e]] + b[entry_b[k, e]].
 
-    Points above `most_seconds` are left out. Stops early, with sums above `most_sums`, where a cap is passed.
+    Left out are points above `most_seconds`, and those that `pareto_bounds` rules out (none without `contexts`, which
+    are [prices, entries]). Stops early, with sums above `most_sums`, where a cap is passed.
     """
+    bounded = contexts.shape[1] > 0
     start_a, seconds_a, bytes_a, number_a = a
     start_b, seconds_b, bytes_b, number_b = b
     count, entries = entry_a.shape
@@ -57,7 +88,12 @@ def minimal_sums(
                     total = seconds_a[p] + seconds_b[q]
                     if total > most_seconds:
                         break  # the others of b are slower still
-                    one_seconds[found], one_bytes[found] = total, bytes_a[p] + bytes_b[q]
+                    size_here = bytes_a[p] + bytes_b[q]
+                    if bounded and _hopeless(
+                        total, size_here, prices, corner_seconds, corner_bytes, contexts[:, e], slack
+                    ):
+                        continue
+                    one_seconds[found], one_bytes[found] = total, size_here
                     one_left[found], one_right[found] = number_a[p], number_b[q]
                     found += 1
         if points + found > room:
@@ -77,10 +113,3 @@ def minimal_sums(
         if points > most_points:
             return start, seconds, size, left, right, np.inf
     return start, seconds[:points].copy(), size[:points].copy(), left[:points].copy(), right[:points].copy(), formed
-
-
-@compiled(inline="always")
-def _grown(array: Any, points: int, room: int) -> Any:
-    larger = np.empty(room, array.dtype)
-    larger[:points] = array[:points]
-    return larger

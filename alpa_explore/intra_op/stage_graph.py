@@ -33,6 +33,18 @@ class StageGraph:
     structure_key: str
     """Equal for two stages whose sharding problems are equal."""
 
+    @property
+    def received_bytes(self) -> int:
+        """What other stages send for a microbatch: activations from earlier ones, gradients from later ones. Of
+        several views of one storage the largest is sent."""
+        tensors = self.layered.graph.tensors
+        sent: dict[int, int] = {}
+        for tensor in self.sources:
+            if tensors[tensor].producer is not None:
+                base = self.layered.storage[tensor]
+                sent[base] = max(sent.get(base, 0), tensors[tensor].bytes)
+        return sum(sent.values())
+
 
 def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges."""

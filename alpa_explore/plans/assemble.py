@@ -9,6 +9,7 @@ from typing import overload
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.stage_table import chosen_candidate, receive_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -57,8 +58,9 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
         from_end = len(pipeline.stages) - index
-        candidate = costs.choose((first, end - 1, shape), from_end, b)
-        assert candidate is not None, "the pipeline holds a stage that does not fit"
+        key, asked = (first, end - 1, shape), plan.options.pipeline
+        candidate, held = chosen_candidate(costs, asked, key, from_end, b)
+        receive = receive_seconds(costs, plan.cluster, key) if asked.communication else 0.0
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
         if plan.details is not None:
@@ -72,15 +74,16 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 submesh=(pieces[index].nodes, pieces[index].devices_per_node),
                 logical_mesh=mesh.shape,
                 devices=devices,
-                latency_seconds=candidate.latency_seconds(b),
+                latency_seconds=candidate.latency_seconds(b) + receive,
                 microbatch_seconds=candidate.microbatch_seconds,
                 iteration_seconds=candidate.iteration_seconds,
                 weight_bytes=candidate.weight_bytes,
                 activation_bytes=candidate.activation_bytes,
                 workspace_bytes=candidate.workspace_bytes,
-                microbatches_held=min(from_end, b),
+                microbatches_held=held,
                 solution_key=candidate.solution_key,
                 operators=operators,
+                receive_seconds=receive,
             )
         )
     total = pipeline.total_seconds

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -62,7 +63,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     return Plan(
         model=_made(ModelSummary, document["model"]),
         cluster=cluster,
-        options=_made(PlanOptions, document["options"]),
+        options=_made(PlanOptions, document["options"], pipeline=_pipeline(document["options"].get("pipeline", {}))),
         layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
         stages=tuple(
             _made(PlanStage, stage, operators=tuple(_made(PlanOperator, o) for o in stage["operators"]))
@@ -71,7 +72,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         predicted=_made(Predicted, document["predicted"]),
         t_max_sweep=tuple(_made(SweepPoint, point) for point in document["t_max_sweep"]),
         statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
-        costs=_costs(document["costs"], cluster, document["options"]["num_layers"]),
+        costs=_costs(document["costs"], cluster, document["layers"]),
         warnings=tuple(document["warnings"]),
     )
 
@@ -84,8 +85,15 @@ def _shown(value: Any, **instead: Any) -> Document:
 
 def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
     """A dataclass from its fields; JSON's lists are tuples."""
-    given = {field.name: body[field.name] for field in fields(kind) if field.name not in instead}
+    # What an earlier version did not write has a default.
+    given = {field.name: body[field.name] for field in fields(kind) if field.name in body and field.name not in instead}
     return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
+
+
+def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
+    pinned = tuple((stage, nodes, devices) for stage, nodes, devices in body.get("stage_submeshes", ()))
+    made: PipelineOptions = _made(PipelineOptions, body, stage_submeshes=pinned)
+    return made
 
 
 def _cluster(body: Mapping[str, Any]) -> Cluster:
@@ -102,6 +110,7 @@ def _costs_document(costs: StageCosts) -> Document:
     return {
         "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
         "device_memory_bytes": costs.device_memory_bytes,
+        "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
         "columns": list(COLUMNS),
         "candidates": [
             [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
@@ -111,7 +120,7 @@ def _costs_document(costs: StageCosts) -> Document:
     }
 
 
-def _costs(body: Mapping[str, Any], cluster: Cluster, num_layers: int) -> StageCosts:
+def _costs(body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[str, Any]]) -> StageCosts:
     """A logical mesh is stored as its shape: its links follow from the cluster. Raises IndexError or AssertionError
     where a row names a submesh that is not there, or a shape that does not fill it."""
     pieces = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
@@ -126,6 +135,8 @@ def _costs(body: Mapping[str, Any], cluster: Cluster, num_layers: int) -> StageC
         named["found"] = Found(named.get("found", Found.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
     return StageCosts(
-        num_layers=num_layers, submeshes=pieces, device_memory_bytes=body["device_memory_bytes"],
+        num_layers=len(layers), submeshes=pieces, device_memory_bytes=body["device_memory_bytes"],
         candidates={key: tuple(found) for key, found in candidates.items()},
+        layer_flops=tuple(layer["flops"] for layer in layers),
+        received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
     )  # fmt: skip

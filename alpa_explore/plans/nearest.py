@@ -10,16 +10,23 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import InfeasiblePlanError
-from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, microbatches_held, phrases
 from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
 from alpa_explore.profiling.stage_costs import StageCosts
 
 
 def nothing_fits(
-    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, rematerialization: bool
-) -> InfeasiblePlanError:
+    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, rematerialization: bool,
+    options: PipelineOptions | None = None,
+) -> InfeasiblePlanError:  # fmt: skip
     """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit."""
-    needed = _least_memory(costs, cluster, num_microbatches)
+    options = options or PipelineOptions()
+    free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
+    if options.constrained and best_pipeline(costs, cluster, free, num_microbatches).feasible:
+        return _too_constrained(costs, cluster, num_microbatches, options)
+    options = free
+    needed = _least_memory(costs, cluster, num_microbatches, options)
     if needed is None:
         return InfeasiblePlanError(
             "No plan exists", found=f"no choice of strategies for some layer on {cluster}",
@@ -30,9 +37,8 @@ def nothing_fits(
     worst, where = 0.0, ""
     for index, (first, end, shape) in enumerate(pipeline.stages):
         from_end = len(pipeline.stages) - index
-        candidate = larger.choose((first, end - 1, shape), from_end, num_microbatches)
-        assert candidate is not None
-        peak = candidate.peak_bytes(min(from_end, num_microbatches))
+        candidate, held = chosen_candidate(larger, options, (first, end - 1, shape), from_end, num_microbatches)
+        peak = candidate.peak_bytes(held)
         if peak > worst:
             worst, over = peak, peak - costs.device_memory_bytes
             where = (
@@ -47,22 +53,39 @@ def nothing_fits(
         advice[0] += f" (for example {cluster.nodes}x{cluster.devices_per_node}:{enough})"
     if not rematerialization:
         advice.append("rematerialization=True holds fewer activations")
-    fewer = _largest_b_that_fits(costs, cluster, num_microbatches)
+    if options.schedule != "1f1b":
+        advice.append("the schedule 1f1b holds fewer microbatches")
+    fewer = _largest_b_that_fits(costs, cluster, num_microbatches, options)
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
     return InfeasiblePlanError("No plan fits in memory", found=where, remedy="; ".join(advice) + ".")
 
 
-def _pipeline(costs: StageCosts, cluster: Cluster, num_microbatches: int) -> PipelineResult:
-    devices = [m.devices for m in costs.submeshes]
-    return pipeline_dp(costs.latency_table(num_microbatches), devices, cluster.devices, num_microbatches)
+def _too_constrained(
+    costs: StageCosts, cluster: Cluster, num_microbatches: int, options: PipelineOptions
+) -> InfeasiblePlanError:
+    """Plans exist, but none that keeps all constraints: which of them would have to go."""
+    given = {field: words for field, words in phrases(options).items() if field in CONSTRAINTS}
+    helps = []
+    for field in given:
+        if field == "num_stages" and any(s > 0 for s, _, _ in options.stage_submeshes):
+            continue  # which stage is meant is not known without it
+        without = replace(options, **{field: getattr(PipelineOptions(), field)})
+        if best_pipeline(costs, cluster, without, num_microbatches).feasible:
+            helps.append(f"without {field} there is a plan")
+    return InfeasiblePlanError(
+        "No plan keeps all constraints", found=", ".join(given.values()),
+        remedy=f"{'; '.join(helps)}." if helps else "Each of them alone is too much: leave out more than one.",
+    )  # fmt: skip
 
 
-def _least_memory(costs: StageCosts, cluster: Cluster, b: int) -> tuple[int, PipelineResult] | None:
+def _least_memory(
+    costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions
+) -> tuple[int, PipelineResult] | None:
     """The smallest memory a device with which a plan exists (bisection over the peaks that occur), and that plan."""
     peaks = {
-        int(np.ceil(c.peak_bytes(min(s, b))))
+        int(np.ceil(c.peak_bytes(microbatches_held(options.schedule, s, b))))
         for found in costs.candidates.values()
         for c in found
         for s in range(1, costs.num_layers + 1)
@@ -71,7 +94,7 @@ def _least_memory(costs: StageCosts, cluster: Cluster, b: int) -> tuple[int, Pip
     low, high, best = 0, len(steps) - 1, None
     while low <= high:
         middle = (low + high) // 2
-        result = _pipeline(replace(costs, device_memory_bytes=steps[middle]), cluster, b)
+        result = best_pipeline(replace(costs, device_memory_bytes=steps[middle]), cluster, options, b)
         if result.feasible:
             best, high = (steps[middle], result), middle - 1
         else:
@@ -79,9 +102,9 @@ def _least_memory(costs: StageCosts, cluster: Cluster, b: int) -> tuple[int, Pip
     return best
 
 
-def _largest_b_that_fits(costs: StageCosts, cluster: Cluster, b: int) -> int | None:
-    """Fewer microbatches hold fewer activations, but only below the depth of the pipeline."""
-    for fewer in range(min(b - 1, costs.num_layers), 0, -1):
-        if _pipeline(costs, cluster, fewer).feasible:
+def _largest_b_that_fits(costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions) -> int | None:
+    """Fewer microbatches hold fewer activations, but (but for GPipe) only below about twice the pipeline's depth."""
+    for fewer in range(min(b - 1, 2 * costs.num_layers), 0, -1):
+        if best_pipeline(costs, cluster, options, fewer).feasible:
             return fewer
     return None

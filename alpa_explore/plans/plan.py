@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from alpa_explore.cluster import Cluster
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.profiling.stage_costs import StageCosts
 
@@ -25,6 +26,7 @@ class PlanOptions:
     solver: str
     boundaries: tuple[str, ...] = ()
     """Layer boundaries set by hand; empty when clustered."""
+    pipeline: PipelineOptions = field(default_factory=PipelineOptions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,19 +102,21 @@ class PlanStage:
     devices: tuple[int, ...]
     """Device d is number d % M of node d // M."""
     latency_seconds: float
-    """microbatch_seconds + iteration_seconds / B."""
+    """microbatch_seconds + iteration_seconds / B + receive_seconds."""
     microbatch_seconds: float
     iteration_seconds: float
     weight_bytes: float
     activation_bytes: float
     workspace_bytes: float
     microbatches_held: int
-    """min(place from the end, B), as 1F1B holds."""
+    """What the schedule holds at most: min(place from the end, B) for 1F1B."""
     solution_key: str
     """`StageCandidate.solution_key` of the candidate that was chosen."""
     operators: Sequence[PlanOperator]
     """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, where a
     stage's choice of strategies is not in the file."""
+    receive_seconds: float = 0.0
+    """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
 
     @property
     def peak_bytes(self) -> float:

@@ -7,10 +7,12 @@ formats rows for people.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
 from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.options import microbatches_held
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.plan import Plan, PlanStage
 
@@ -93,17 +95,19 @@ def stage_costs_table(plan: Plan) -> list[Row]:
     for (first, last, submesh), candidates in costs.candidates.items():
         piece = costs.submeshes[submesh]
         shape = (piece.nodes, piece.devices_per_node)
-        # A range that ends with the last layer can be the last stage, which holds one microbatch; others hold two.
-        best = costs.choose((first, last, submesh), 1 if last == costs.num_layers - 1 else 2, b)
+        # A range that ends with the last layer can be the last stage; others have one stage behind them at least.
+        place = 1 if last == costs.num_layers - 1 else 2
+        held = microbatches_held(plan.options.pipeline.schedule, place, b)
+        best = costs.choose((first, last, submesh), held, b)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
         room = costs.device_memory_bytes - shown.peak_bytes(0)
-        held = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0
+        most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0
         rows.append(
             {
                 "layers": (first, last), "submesh": shape, "logical_mesh": shown.logical_mesh.shape,
                 "latency_seconds": shown.latency_seconds(b), "weight_bytes": shown.weight_bytes,
                 "activation_bytes": shown.activation_bytes, "workspace_bytes": shown.workspace_bytes,
-                "microbatches_fit": held if best is not None else 0, "found": str(shown.found),
+                "microbatches_fit": most if best is not None else 0, "found": str(shown.found),
                 "stage": chosen.get((first, last, shape)),
             }
         )  # fmt: skip
@@ -147,7 +151,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
         "optimizer": model.optimizer, "rematerialization": model.rematerialization, "cluster": str(plan.cluster),
         "options": {
             "num_microbatches": options.num_microbatches, "delta": options.delta, "num_layers": options.num_layers,
-            "solver": options.solver, "boundaries": options.boundaries,
+            "solver": options.solver, "boundaries": options.boundaries, "pipeline": asdict(options.pipeline),
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,

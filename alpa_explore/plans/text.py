@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
 
@@ -158,7 +159,8 @@ def plan_report(plan: Plan) -> str:
     parts = [
         f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
-        f"delta {options.delta:g}, {options.num_layers} layers",
+        f"delta {options.delta:g}, {options.num_layers} layers"
+        + "".join(f"; {words}" for words in phrases(options.pipeline).values()),
         sentence(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),

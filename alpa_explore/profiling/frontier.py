@@ -72,7 +72,7 @@ class Frontier:
     proven: bool
     """True when the fastest choice at that B is among the points, or there is none."""
     least_peaks: tuple[float, ...] = ()
-    """Of a memory frontier: no choice holds less than this beside 1, 2, … microbatches."""
+    """Of a memory frontier: no choice holds less than this beside the fewest microbatches, one more, …"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,29 +257,33 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
 
 
 def memory_frontier(
-    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int = 8
-) -> Frontier:
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: tuple[int, int], inverse_b: float,
+    most: int = 8,
+) -> Frontier:  # fmt: skip
     """Leaner, slower choices at one B, down to the leanest.
 
     Of an exact frontier the fastest that fits at every place, and `most` more that are spread over it; else at most
-    `most` solves of the convex part, where a place fits or does not.
+    `most` solves of the convex part, where a place fits or does not. `held` are the fewest and the most microbatches
+    that a place may hold; the frontier is for the most.
     """
-    explorer = _Explorer(problem, solve, device_memory_bytes, held)
+    fewest, held_most = held
+    counts = range(fewest, held_most + 1)
+    explorer = _Explorer(problem, solve, device_memory_bytes, held_most)
 
     def straddles(fast: Point, lean: Point) -> bool:
-        return any(peak(lean, h) <= device_memory_bytes < peak(fast, h) for h in range(1, held + 1))
+        return any(peak(lean, h) <= device_memory_bytes < peak(fast, h) for h in counts)
 
     ends = explorer.ends(inverse_b)
     if ends is None:
         return explorer.result(math.inf, proven=True)
     fast, lean = ends
-    least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in range(1, held + 1))
+    least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in counts)
     if straddles(fast, lean):
-        exact = exact_frontier(problem, held, inverse_b, line(lean, inverse_b), EXACT_WHERE)
+        exact = exact_frontier(problem, held_most, inverse_b, line(lean, inverse_b), EXACT_WHERE)
         if exact:
             points = [explorer.keep(p.choices, Found.EXACT) for p in exact]
             wanted = {round(i * (len(points) - 1) / max(most - 1, 1)) for i in range(most)}
-            for h in range(1, held + 1):
+            for h in counts:
                 fits = (i for i, p in enumerate(points) if peak(p, h) <= device_memory_bytes)
                 wanted |= {i for i in [next(fits, None)] if i is not None}
             explorer.points = {points[i].choices: points[i] for i in sorted(wanted)}

@@ -45,6 +45,7 @@ class MeshTask:
     """Distinct ranges on one mesh, with the most microbatches that each may hold; otherwise as StageTask."""
 
     ranges: tuple[tuple[Range, int], ...]
+    least_held: int
     mesh: LogicalMesh
     device: Device
     inverse_b: float
@@ -138,7 +139,7 @@ class _Sweep:
             prices = []
             for r in ranges:
                 one, other = fast.get(r), small.get(r)
-                if one is None or other is None or not self._straddles(one, other, self.held[r]):
+                if one is None or other is None or not self._straddles(r, one, other):
                     continue
                 if (saved := _bytes(one, held) - _bytes(other, held)) > 0:
                     prices.append((line(other, b) - line(one, b)) / saved)
@@ -147,8 +148,12 @@ class _Sweep:
         if between:
             self.at(ranges, between, Found.CONVEX)
 
-    def _straddles(self, fast: Point, lean: Point, held: int) -> bool:
-        return any(peak(lean, h) <= self.memory < peak(fast, h) for h in range(1, held + 1))
+    def _counts(self, r: Range) -> range:
+        """Numbers of microbatches that a stage of this range may hold."""
+        return range(self.task.least_held, self.held[r] + 1)
+
+    def _straddles(self, r: Range, fast: Point, lean: Point) -> bool:
+        return any(peak(lean, h) <= self.memory < peak(fast, h) for h in self._counts(r))
 
     def frontier(self, r: Range) -> Frontier:
         """What was found of one range."""
@@ -156,7 +161,7 @@ class _Sweep:
         variables, constraints = self.composer.size(*r)
         least: tuple[float, ...] = ()
         if any(peak(p, self.held[r]) > self.memory for p in points):
-            least = self.composer.least_peaks(*r, self.held[r]) or ()
+            least = self.composer.least_peaks(*r, self._counts(r)) or ()
         return Frontier(
             points=points, solves=self.asked, variables=variables, constraints=constraints, optimal=True,
             bound_seconds=min((line(p, self.task.inverse_b) for p in points), default=math.inf), proven=True,

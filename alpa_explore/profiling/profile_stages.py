@@ -79,15 +79,18 @@ class StageProfile:
 def profile_stages(
     layered: LayeredGraph, cluster: Cluster, *, num_microbatches: int, solver: str, executor: Executor,
     store: SolveCache | None, chosen: Chosen, progress: ProgressCallback | None = None,
-    cancel: threading.Event | None = None,
+    cancel: threading.Event | None = None, submesh_space: str = "all", held_at: Callable[[int], int] | None = None,
+    layer_flops: tuple[int, ...] = (),
 ) -> StageProfile:  # fmt: skip
     """Candidates of every layer range on every submesh (design.md, Stage costs).
 
+    `held_at(place)` is how many microbatches a stage holds at a place from the end, min(place, B) unless told.
     Those of the stages that `chosen` names in the end are optimal, the others within frontier.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
     stage_of = slicer(layered)
-    pieces = submeshes(cluster)
+    pieces = submeshes(cluster, submesh_space)
+    held_at = held_at or (lambda place: min(place, num_microbatches))
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
     found_out = discoveries(layered.graph, RULES)
@@ -96,11 +99,12 @@ def profile_stages(
             for mesh in logical_meshes(cluster, piece):
                 key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
                 wanted.append(_Wanted((first, last, position), mesh, key))
-                held = layered.num_layers - last
+                # No less than its place: another B of the same plan may hold that many.
+                held = max(layered.num_layers - last, held_at(layered.num_layers - last))
                 if key not in tasks or tasks[key].held < held:
                     tasks[key] = StageTask(
-                        first=first, last=last, mesh=mesh, held=held, device=cluster.device, solver=solver,
-                        inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
+                        first=first, last=last, mesh=mesh, held=held, least_held=held_at(1), device=cluster.device,
+                        solver=solver, inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
                     )  # fmt: skip
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
     found = {key: [frontier] for key, frontier in _composed(run, tasks).items()} if solver == "auto" else {}
@@ -120,7 +124,7 @@ def profile_stages(
     def doubt(key: str, held: int) -> tuple[float, Search] | None:
         """What no choice can be below, and the search that would settle it; None where the optimum is known."""
         least = next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,))
-        if least[min(held, len(least)) - 1] > memory:
+        if least[min(held - tasks[key].least_held, len(least) - 1)] > memory:
             return None
         if not any(f.proven for f in found[key]):
             return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
@@ -132,6 +136,10 @@ def profile_stages(
     # A composed range has the convex part of its frontier already; the exact one is worth a look where it is small.
     unknown = [key for key in tasks if not found[key][0].proven or found[key][0].variables <= SMALL]
     look(Search.LEAN, [(key, tasks[key].held) for key in unknown if overflows(key)])
+    received = {
+        (first, last): float(stage_of(first, last).received_bytes)
+        for first, last in combinations_with_replacement(range(layered.num_layers), 2)
+    }
     settled: set[tuple[str, int]] = set()
     candidates_of = _Candidates(wanted, found)
     short_of_time = False
@@ -140,14 +148,15 @@ def profile_stages(
         bounds: dict[RangeKey, list[float]] = {}
         for w in wanted:
             for place in range(1, layered.num_layers + 1):
-                if (doubted := doubt(w.key, min(place, num_microbatches))) is not None:
+                if (doubted := doubt(w.key, held_at(place))) is not None:
                     here = bounds.setdefault(w.cell, [math.inf] * layered.num_layers)
                     here[place - 1] = min(here[place - 1], doubted[0])
         costs = StageCosts(
             num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
             bounds={cell: tuple(here) for cell, here in bounds.items()},
+            layer_flops=layer_flops, received_bytes=received,
         )  # fmt: skip
-        best = {cell: min(place, num_microbatches) for cell, place in chosen(costs)} if bounds else {}
+        best = {cell: held_at(place) for cell, place in chosen(costs)} if bounds else {}
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         for w in wanted:
             if w.cell in best and (doubted := doubt(w.key, best[w.cell])) is not None:
@@ -262,8 +271,13 @@ def _composed(run: _Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
     for mesh, keys in by_mesh.items():
         some = tasks[next(iter(keys.values()))]
         held = tuple((r, tasks[key].held) for r, key in keys.items())
-        todo[sha256(repr((held, *keys.values())).encode()).hexdigest()] = MeshTask(
-            ranges=held, mesh=mesh, device=some.device, inverse_b=some.inverse_b, discoveries=some.discoveries
+        todo[sha256(repr((held, some.least_held, *keys.values())).encode()).hexdigest()] = MeshTask(
+            ranges=held,
+            least_held=some.least_held,
+            mesh=mesh,
+            device=some.device,
+            inverse_b=some.inverse_b,
+            discoveries=some.discoveries,
         )
     found = {}
     for name, frontiers in run.compose(todo).items():
@@ -287,7 +301,7 @@ class _Run:
         """The frontier of every task."""
         if not tasks:
             return {}
-        names = {key: f"{key}-{task.search.value}{task.held}" for key, task in tasks.items()}
+        names = {key: f"{key}-{task.search.value}{task.least_held}-{task.held}" for key, task in tasks.items()}
         done = {key: stage_tasks.load(stored) for key, stored in self._stored(names)}
         self.cached += len(done)
         # Long problems first: the last worker to finish should finish a short one.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,34 +75,58 @@ class StageCosts:
     bounds: Mapping[RangeKey, tuple[float, ...]] = field(default_factory=dict, hash=False)
     """Where the fastest candidate that fits is not proven to be the fastest there is: for each place from the end (from
     1 on) no choice is below these seconds, at the B that was asked for; inf where it is proven."""
+    layer_flops: tuple[int, ...] = ()
+    """Forward FLOPs of each layer."""
+    received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
+    """(first, last layer) -> bytes that such a stage receives from other stages for a microbatch: activations from
+    earlier ones, gradients from later ones. Empty where that is not known."""
 
-    def choose(self, key: RangeKey, place: int, num_microbatches: int) -> StageCandidate | None:
-        """The fastest candidate that fits at `place` from the end (1 = last stage), where min(place, B) microbatches
-        are held; None when none fits."""
-        held = min(place, num_microbatches)
+    def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
+        """The fastest candidate that fits beside `held` microbatches; None when none fits."""
         fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
-    def latency_table(self, num_microbatches: int) -> NDArray[np.float64]:
+    def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
         """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf = cannot be.
 
-        This is t_intra(range, submesh, s) of the paper with its Eq. 5 applied.
+        `held` are the microbatches that each place holds, the last stage first; min(place, B) unless told. This is
+        t_intra(range, submesh, s) of the paper with its Eq. 5 applied.
         """
         size = self.num_layers
         table = np.full((size, size + 1, len(self.submeshes), size), np.inf)
-        held = np.minimum(np.arange(1, size + 1), num_microbatches)
-        for (first, last, submesh), candidates in self.candidates.items():
-            cell = table[first, last + 1, submesh]
-            for candidate in candidates:
-                peak = candidate.weight_bytes + held * candidate.activation_bytes + candidate.workspace_bytes
-                fits = peak <= self.device_memory_bytes
-                np.minimum(cell, candidate.latency_seconds(num_microbatches), out=cell, where=fits)
+        places = np.minimum(np.arange(1, size + 1), num_microbatches) if held is None else np.array(held)
+        cells, begins, columns = self._columns
+        if not len(cells):
+            return table
+        microbatch, iteration, weight, activation, workspace = columns
+        peak = weight[:, None] + places * activation[:, None] + workspace[:, None]
+        seconds = (microbatch + iteration / num_microbatches)[:, None]
+        first, last, submesh = cells.T
+        table[first, last + 1, submesh] = np.minimum.reduceat(
+            np.where(peak <= self.device_memory_bytes, seconds, np.inf), begins
+        )
         return table
 
-    def bound_table(self, num_microbatches: int) -> NDArray[np.float64]:
+    @cached_property
+    def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Keys of the cells that have candidates [cells, 3], the place of the first candidate of each, and the figures
+        of all candidates [5, candidates]: what every number of microbatches has in common."""
+        keys = [key for key, found in self.candidates.items() if found]
+        counts = [len(self.candidates[key]) for key in keys]
+        figures = [
+            (c.microbatch_seconds, c.iteration_seconds, c.weight_bytes, c.activation_bytes, c.workspace_bytes)
+            for key in keys for c in self.candidates[key]
+        ]  # fmt: skip
+        return (
+            np.array(keys, dtype=np.int64).reshape(-1, 3),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1],
+            np.array(figures, dtype=np.float64).reshape(-1, 5).T,
+        )
+
+    def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
         than the best by this table."""
-        table = self.latency_table(num_microbatches)
+        table = self.latency_table(num_microbatches, held)
         for (first, last, submesh), bound in self.bounds.items():
             cell = table[first, last + 1, submesh]
             np.minimum(cell, np.array(bound), out=cell)

@@ -36,12 +36,13 @@ _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
-    """One distinct problem. `held` is the most microbatches that any stage with this problem may hold."""
+    """One distinct problem. `least_held` to `held` microbatches is what any stage with this problem may hold."""
 
     first: int
     last: int
     mesh: LogicalMesh
     held: int
+    least_held: int
     device: Device
     solver: str
     inverse_b: float
@@ -60,7 +61,8 @@ def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
     def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(one, task.solver, gap=gap)
 
-    return _SEARCHES[task.search](problem, solver, task.device.memory_bytes, task.held, task.inverse_b)
+    held = (task.least_held, task.held) if task.search is Search.LEAN else task.held
+    return _SEARCHES[task.search](problem, solver, task.device.memory_bytes, held, task.inverse_b)
 
 
 @lru_cache(maxsize=1)

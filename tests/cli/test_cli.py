@@ -17,6 +17,7 @@ import pytest
 
 from alpa_explore import cli, planner
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import names
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
@@ -75,16 +76,24 @@ class TestPlan:
 
     def test_options_reach_the_planner(self, asked: dict[str, Any]) -> None:
         more = "-B 16 --delta 0.25 --layers 3 --solver cbc --scheduler serial --precision float32 --no-remat --no-cache"
+        more += " --cut 1 --cut 2 --stages 3 --stage-submesh=-1=1x2 --schedule gpipe --communication"
+        more += " --submeshes power-of-two --imbalance 0.5"
         assert cli.main([*PLAN, *more.split()]) == 0
         asked.pop("cancel")
+        pipeline = PipelineOptions(
+            cuts=(1, 2), num_stages=3, stage_submeshes=((-1, 1, 2),), schedule="gpipe", communication=True,
+            submesh_space="power-of-two", imbalance_tolerance=0.5,
+        )  # fmt: skip
         assert asked == {
             "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "delta": 0.25, "num_layers": 3,
             "solver": "cbc", "scheduler": "serial", "precision": "float32", "rematerialization": False, "cache": False,
+            "pipeline": pipeline,
         }  # fmt: skip
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
         assert cli.main(["plan", "gpt-1.3b", "--cluster", "1x4:v100"]) == 0
         assert asked["num_microbatches"] == 128
+        assert asked["pipeline"] == PipelineOptions()
         assert asked["num_layers"] is asked["precision"] is asked["rematerialization"] is asked["scheduler"] is None
 
     def test_json_is_the_summary(self, asked: dict[str, Any], capsys: Capture, example: Plan) -> None:

@@ -98,7 +98,7 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
             for field in fields(StageTotals):
                 assert getattr(best.totals, field.name) == pytest.approx(getattr(totals, field.name), rel=1e-9)
             least = [problem.memory_limit(h, 1.0).least_peak() for h in (1, 2, 3)]
-            assert composer.least_peaks(*r, 3) == pytest.approx(least, rel=1e-9)
+            assert composer.least_peaks(*r, (1, 2, 3)) == pytest.approx(least, rel=1e-9)
             composed += 1
     if mesh == (1, 2) or name in ("mlp", "skips"):
         assert composed >= 3 * chain.layered.num_layers, "single layers at least; others may be too wide on two axes"

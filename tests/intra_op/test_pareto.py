@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
+from alpa_explore.intra_op import pareto
 from alpa_explore.intra_op.descend import is_legal
 from alpa_explore.intra_op.pareto import Caps, pareto_frontier
+from alpa_explore.intra_op.pareto_bounds import PriceRun, pareto_bounds, sum_over
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from tests.intra_op.stages import chain, on_mesh, whole
 
@@ -103,3 +105,52 @@ def test_the_frontier_of_a_stage_holds_the_best_choice_for_every_price_of_memory
         assert min(p.seconds + price * p.bytes for p in found) == pytest.approx(best, rel=1e-9)
     hull = {min(found, key=lambda p, x=x: p.seconds + x * p.bytes).choices for x in np.geomspace(1e-14, 1e-6, 300)}
     assert len(hull) < len(found) / 2, "most of the frontier lies above its convex part: prices never find it"
+
+
+def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch):
+    problem, _ = on_mesh(whole(chain(1)), (4,), 1 / 16)
+    unpriced = problem.at(inverse_b=1 / 16, memory_price=0.0, microbatches_held=2)
+    node_bytes = [n.weight_bytes + 2 * n.activation_bytes for n in problem.nodes]
+    kept = []
+    sums = pareto.minimal_sums
+
+    def counted(*arguments):
+        found = sums(*arguments)
+        kept[-1] += len(found[1])
+        return found
+
+    monkeypatch.setattr(pareto, "minimal_sums", counted)
+    kept.append(0)
+    bounded = pareto_frontier(unpriced, node_bytes)
+    monkeypatch.setattr(pareto, "pareto_bounds", lambda *_: None)
+    kept.append(0)
+    unbounded = pareto_frontier(unpriced, node_bytes)
+    assert [p.bytes for p in unbounded] == [p.bytes for p in bounded]
+    assert [p.seconds for p in unbounded] == pytest.approx([p.seconds for p in bounded], rel=1e-12)
+    assert kept[0] < kept[1] / 2
+
+
+def test_every_context_is_the_least_of_what_is_not_in_the_table():
+    rng = np.random.default_rng(24)
+    checked = 0
+    for _ in range(60):
+        problem, node_bytes = random_case(rng)
+        order = [int(v) for v in rng.permutation(len(problem.node_costs))]
+        bounds = pareto_bounds(problem, node_bytes, order)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in every if is_legal(problem, c)]
+        assert (bounds is None) == (not legal)
+        for price, (second, byte) in enumerate(bounds.prices if bounds else ()):
+            # The last step's table holds all of its part: with its context it is the least of the whole problem.
+            least = min(second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in legal)
+            run = PriceRun(problem, node_bytes, order, float(second), float(byte))
+            for step, (_, scope, reading) in enumerate(run.steps):
+                table = sum_over([t for _, t in reading], (order[step], *scope)).min(axis=0)
+                whole = table + bounds.contexts[step][price].reshape(table.shape)
+                assert whole.min() == pytest.approx(least, rel=1e-9, abs=1e-9)
+                for at in itertools.islice(np.ndindex(*table.shape), 4):
+                    fixed = [c for c in legal if all(c[u] == k for u, k in zip(scope, at, strict=True))]
+                    values = [second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in fixed]
+                    assert whole[at] == pytest.approx(min(values, default=np.inf), rel=1e-9, abs=1e-9)
+                    checked += bool(fixed)
+    assert checked > 1000

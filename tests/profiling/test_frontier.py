@@ -69,13 +69,13 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
     exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
     lean, fast = min(map(peak, exact)), max(map(peak, exact))
     memory = int((lean + fast) / 2)
-    found = memory_frontier(problem, solver, memory, HELD, INVERSE_B)
+    found = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
     assert {p.found for p in found.points} == {Found.EXACT}
     assert found.proven
     best = min(line(p, INVERSE_B) for p in found.points if peak(p) <= memory)
     assert best == min(line(p, INVERSE_B) for p in exact if peak(p) <= memory)
     monkeypatch.setattr(frontier, "EXACT_WHERE", NOTHING)
-    swept = memory_frontier(problem, solver, memory, HELD, INVERSE_B)
+    swept = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
     assert Found.CONVEX in {p.found for p in swept.points}
     assert Found.EXACT not in {p.found for p in swept.points}
     assert best <= min(line(p, INVERSE_B) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)

@@ -1,0 +1,79 @@
+"""The innermost loops of the recurrence, compiled by numba (see `recurrence` for the formulas).
+
+A row F(k, ·) over the devices is read only between the first and the last number of devices that has a partition, and
+latencies above t_max are passed over before anything is added. What is added, and in which order, is the pseudocode's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.intra_op.compiled import compiled
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@compiled()
+def _add_stage(
+    latency: Floats, devices: Ints, t_max: float, k: int, begin: int, end: int, rest: Floats, spans: Ints, out: Floats,
+) -> None:  # fmt: skip
+    """out[d] = min over begin ≤ i < end and shapes of latency[i·M + shape] + rest[i, d − devices[shape]]."""
+    shapes = len(devices)
+    most = len(out) - 1
+    for i in range(max(begin, k + 1), end):
+        low, high = spans[i, 0], spans[i, 1]
+        if low > high:
+            continue
+        row = rest[i]
+        for shape in range(shapes):
+            seconds = latency[i * shapes + shape]
+            if seconds > t_max:
+                continue
+            used = devices[shape]
+            for d in range(low, min(high, most - used) + 1):
+                total = seconds + row[d]
+                if total < out[d + used]:
+                    out[d + used] = total
+
+
+@compiled()
+def _span(row: Floats, span: Ints) -> None:
+    """Write the first and the last place of a finite entry; first > last where there is none."""
+    low, high = 0, len(row) - 1
+    while low <= high and row[low] == np.inf:
+        low += 1
+    while high >= low and row[high] == np.inf:
+        high -= 1
+    span[0], span[1] = low, high
+
+
+@compiled()
+def relaxed_table(latency: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
+    """R(k, d; t_max), shape [L + 1, D + 1]; `latency` is [L, (L + 1)·M]."""
+    layers = len(latency)
+    table = np.full((layers + 1, total_devices + 1), np.inf)
+    spans = np.empty((layers + 1, 2), np.int64)
+    table[layers, 0] = 0.0
+    spans[layers] = 0
+    for k in range(layers - 1, -1, -1):
+        _add_stage(latency[k], devices, t_max, k, 1, layers + 1, table, spans, table[k])
+        _span(table[k], spans[k])
+    return table
+
+
+@compiled()
+def exact_tables(latency: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
+    """F(s, k, d; t_max), shape [S + 1, L + 1, D + 1]; `latency` is [S, L, (L + 1)·M]."""
+    places, layers = latency.shape[0], latency.shape[1]
+    tables = np.full((places + 1, layers + 1, total_devices + 1), np.inf)
+    spans = np.empty((layers + 1, 2), np.int64)
+    tables[0, layers, 0] = 0.0
+    for place in range(1, places + 1):
+        before = tables[place - 1]
+        for i in range(layers + 1):
+            _span(before[i], spans[i])
+        for k in range(layers - place + 1):
+            _add_stage(latency[place - 1, k], devices, t_max, k, 1, layers + 1, before, spans, tables[place, k])
+    return tables

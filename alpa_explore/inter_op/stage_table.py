@@ -1,0 +1,127 @@
+"""The latency table of the pipeline DP, with the user's options written into it.
+
+    entry [k, i, m, s − 1] = t(k..i-1, m, held(s)) + receive(k..i-1, m)          inf where the options forbid it
+
+t is the fastest candidate that fits beside the microbatches which the schedule holds at place s from the end
+(`StageCosts.latency_table`). receive is added when `communication` is on: the bytes that come in from other stages
+(activations from earlier ones, gradients from later ones, each counted where it is received) over the stage's share of
+the links. Between nodes a node's devices share its network card, so a stage of n × m devices has n·m/M cards; a cluster
+of one node has a link for each device. Whether two neighbours will lie in one node is not known before they are
+placed: in a cluster of several nodes the network is assumed. One latency is paid for each direction.
+
+Forbidden are: ranges with a `cut` inside; a first stage at another place than `num_stages`; another submesh than that
+of `stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the tolerance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.cluster import Cluster, submeshes
+from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+
+Floats = NDArray[np.float64]
+
+
+def best_pipeline(
+    costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
+) -> PipelineResult:
+    """The best pipeline under the options; with `bound` by the proven bounds instead of the known candidates.
+
+    OptionError for options that contradict each other, or that `costs` know too little for.
+    """
+    table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
+    return pipeline_dp(table, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches)
+
+
+def stage_table(
+    costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
+) -> Floats:
+    """The table of the module's text, shape [L, L + 1, submeshes, L]."""
+    layers = costs.num_layers
+    check_options(options, cluster, layers)
+    held = [microbatches_held(options.schedule, s, num_microbatches) for s in range(1, layers + 1)]
+    table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
+    if options.communication:
+        for first, last in _ranges(layers):
+            for shape in range(len(costs.submeshes)):
+                table[first, last + 1, shape] += receive_seconds(costs, cluster, (first, last, shape))
+    _restrict(table, costs, cluster, options)
+    return table
+
+
+def receive_seconds(costs: StageCosts, cluster: Cluster, key: RangeKey) -> float:
+    """What the stage waits for its inputs from other stages, for each microbatch."""
+    first, last, shape = key
+    if (first, last) not in costs.received_bytes:
+        raise OptionError(
+            "The plan does not know what passes between its stages", found="a plan from an earlier version",
+            remedy="Plan again with communication on: its solves are kept, so that is quick.",
+        )  # fmt: skip
+    received = costs.received_bytes[first, last]
+    directions = (first > 0) + (last < costs.num_layers - 1)
+    if not directions:
+        return 0.0
+    piece = costs.submeshes[shape]
+    if cluster.nodes == 1:
+        link, lanes = cluster.inside_node, float(piece.devices)
+    else:
+        link, lanes = cluster.between_nodes, piece.devices / cluster.devices_per_node
+    return directions * link.latency_seconds + received / (link.bandwidth * lanes)
+
+
+def chosen_candidate(
+    costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, num_microbatches: int
+) -> tuple[StageCandidate, int]:
+    """The candidate of a stage of a pipeline at `place` from the end, and the microbatches that it holds."""
+    held = microbatches_held(options.schedule, place, num_microbatches)
+    candidate = costs.choose(key, held, num_microbatches)
+    assert candidate is not None, "the pipeline holds a stage that does not fit"
+    return candidate, held
+
+
+def _restrict(table: Floats, costs: StageCosts, cluster: Cluster, options: PipelineOptions) -> None:
+    layers = costs.num_layers
+    for cut in options.cuts:
+        table[:cut, cut + 1 :] = np.inf
+    if options.num_stages is not None:
+        table[0, ..., [s for s in range(layers) if s + 1 != options.num_stages]] = np.inf
+    for stage, nodes, devices in options.stage_submeshes:
+        others = [m for m, p in enumerate(costs.submeshes) if (p.nodes, p.devices_per_node) != (nodes, devices)]
+        if stage == 0 or (options.num_stages is not None and stage == -options.num_stages):
+            table[0][:, others] = np.inf
+        else:
+            place = -stage if stage < 0 else (options.num_stages or 0) - stage
+            table[:, :, others, place - 1] = np.inf
+    space = submeshes(cluster, options.submesh_space)
+    if not set(space) <= set(costs.submeshes):
+        missing = next(p for p in space if p not in costs.submeshes)
+        raise OptionError(
+            "The plan holds no costs for these submeshes", found=f"{missing} in the space '{options.submesh_space}'",
+            remedy="Plan again with this space: its solves are kept.",
+        )  # fmt: skip
+    table[:, :, [m for m, p in enumerate(costs.submeshes) if p not in space]] = np.inf
+    if options.imbalance_tolerance is not None:
+        _balance(table, costs, cluster, 1.0 + options.imbalance_tolerance)
+
+
+def _balance(table: Floats, costs: StageCosts, cluster: Cluster, factor: float) -> None:
+    total = sum(costs.layer_flops)
+    for first, last in _ranges(costs.num_layers):
+        flops = sum(costs.layer_flops[first : last + 1])
+        for shape, piece in enumerate(costs.submeshes):
+            # flops / total against devices / D, without a division: equal shares are equal.
+            work, share = flops * cluster.devices, total * piece.devices
+            if not share <= work * factor * (1 + 1e-12) or not work <= share * factor * (1 + 1e-12):
+                table[first, last + 1, shape] = np.inf
+
+
+def _ranges(layers: int) -> Iterable[tuple[int, int]]:
+    return ((first, last) for first in range(layers) for last in range(first, layers))

@@ -1,0 +1,269 @@
+"""The options of the pipeline: each does what brute force does with it, changes something, and is off by default."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from alpa_explore.cluster import Cluster, logical_meshes, submeshes
+from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.stage_table import best_pipeline, stage_table
+from alpa_explore.profiling.stage_costs import StageCandidate, StageCosts
+
+CLUSTERS = ("1x4:v100", "2x2:v100", "4x1:v100", "3x2:v100")
+
+
+def random_costs(seed):
+    memory = (30, 45, 60, 100)[seed // 12 % 4]
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.parse(CLUSTERS[seed % len(CLUSTERS)])
+    pieces = submeshes(cluster)
+    layers = int(rng.integers(2, 6))
+    work = rng.integers(1, 9, layers)
+    candidates = {}
+    for first, last in itertools.combinations_with_replacement(range(layers), 2):
+        for place, piece in enumerate(pieces):
+            flops, mesh = int(work[first : last + 1].sum()), logical_meshes(cluster, piece)[0]
+            candidates[first, last, place] = tuple(
+                StageCandidate(
+                    logical_mesh=mesh,
+                    microbatch_seconds=flops / piece.devices**0.8 * slow * float(rng.uniform(1, 1.2)),
+                    iteration_seconds=float(rng.uniform(0, 1)), weight_bytes=20.0 * (last - first + 1) / piece.devices,
+                    activation_bytes=float(rng.uniform(5, 20)) / slow**4 / piece.devices, workspace_bytes=1.0,
+                    solution_key=f"{first}-{last}-{place}-{slow}",
+                )
+                for slow in (1.0, 1.3)
+            )  # fmt: skip
+    received = {key: float(rng.uniform(0, 3e10)) for key in itertools.combinations_with_replacement(range(layers), 2)}
+    costs = StageCosts(
+        num_layers=layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
+        layer_flops=tuple(int(w) for w in work), received_bytes=received,
+    )  # fmt: skip
+    return costs, cluster
+
+
+def partitions(costs, cluster):
+    """Every list of (first, last, submesh) that covers the layers and uses all devices."""
+    layers = costs.num_layers
+    for depth in range(1, layers + 1):
+        for cuts in itertools.combinations(range(1, layers), depth - 1):
+            bounds = (0, *cuts, layers)
+            for shapes in itertools.product(range(len(costs.submeshes)), repeat=depth):
+                if sum(costs.submeshes[m].devices for m in shapes) == cluster.devices:
+                    yield [(bounds[i], bounds[i + 1] - 1, m) for i, m in enumerate(shapes)]
+
+
+def brute_force(costs, cluster, b, *, allowed=lambda stages: True, held=None, extra=lambda stage: 0.0):
+    best = math.inf
+    for stages in partitions(costs, cluster):
+        if not allowed(stages):
+            continue
+        paid = []
+        for index, stage in enumerate(stages):
+            place = len(stages) - index
+            found = costs.choose(stage, min(place, b) if held is None else held(place), b)
+            paid.append(math.inf if found is None else found.latency_seconds(b) + extra(stage))
+        best = min(best, sum(paid) + (b - 1) * max(paid))
+    return best
+
+
+def check(options_of, brute_options, seeds=range(60), changed_at_least=10):
+    """Compares the DP with brute force under options drawn from each case; some must change the plan."""
+    changed = feasible = 0
+    for seed in seeds:
+        costs, cluster = random_costs(seed)
+        b = (1, 4, 30)[seed % 3]
+        rng = np.random.default_rng(1000 + seed)
+        options = options_of(costs, cluster, rng)
+        found = best_pipeline(costs, cluster, options, b)
+        expected = brute_force(costs, cluster, b, **brute_options(options, costs, cluster, b))
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12), (seed, options)
+        paper = best_pipeline(costs, cluster, PipelineOptions(), b)
+        changed += found.stages != paper.stages or found.total_seconds != paper.total_seconds
+        feasible += found.feasible
+    assert changed >= changed_at_least
+    assert feasible >= changed_at_least
+
+
+def test_the_defaults_are_the_paper():
+    for seed in range(20):
+        costs, cluster = random_costs(seed)
+        devices = [m.devices for m in costs.submeshes]
+        plain = pipeline_dp(costs.latency_table(4), devices, cluster.devices, 4)
+        found = best_pipeline(costs, cluster, PipelineOptions(), 4)
+        assert (found.total_seconds, found.stages) == (plain.total_seconds, plain.stages)
+        assert np.array_equal(stage_table(costs, cluster, PipelineOptions(), 4), costs.latency_table(4))
+
+
+def test_a_cut_begins_a_stage():
+    check(
+        lambda costs, _cluster, rng: PipelineOptions(cuts=(int(rng.integers(1, costs.num_layers)),)),
+        lambda options, *_: {"allowed": lambda stages: set(options.cuts) <= {first for first, _, _ in stages}},
+    )
+
+
+def test_there_are_as_many_stages_as_are_asked_for():
+    check(
+        lambda costs, _cluster, rng: PipelineOptions(num_stages=int(rng.integers(1, costs.num_layers + 1))),
+        lambda options, *_: {"allowed": lambda stages: len(stages) == options.num_stages},
+    )
+
+
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_stage_has_the_submesh_that_was_pinned(numbered):
+    def options_of(costs, _cluster, rng):
+        piece = costs.submeshes[int(rng.integers(len(costs.submeshes)))]
+        if not numbered:
+            stage = int(rng.choice([0, -1, -2]))
+            return PipelineOptions(stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
+        count = int(rng.integers(1, costs.num_layers + 1))
+        stage = int(rng.integers(-count, count))
+        return PipelineOptions(num_stages=count, stage_submeshes=((stage, piece.nodes, piece.devices_per_node),))
+
+    def allowed(options, costs, stages):
+        ((stage, nodes, devices),) = options.stage_submeshes
+        if options.num_stages not in (None, len(stages)):
+            return False
+        if not -len(stages) <= stage < len(stages):
+            return True  # a stage that is not there is not pinned
+        piece = costs.submeshes[stages[stage][2]]
+        return (piece.nodes, piece.devices_per_node) == (nodes, devices)
+
+    check(
+        options_of,
+        lambda options, costs, *_: {"allowed": lambda stages: allowed(options, costs, stages)},
+        seeds=range(120),
+    )
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b-overlap"])
+def test_a_schedule_decides_how_many_microbatches_a_stage_holds(schedule):
+    def held(place, b):
+        return b if schedule == "gpipe" else min(b, place + (place - 1))
+
+    check(
+        lambda *_: PipelineOptions(schedule=schedule),
+        lambda _options, _costs, _cluster, b: {"held": lambda place: held(place, b)},
+        seeds=range(200),
+        changed_at_least=5,
+    )
+
+
+def test_no_schedule_holds_more_than_there_are_or_less_than_one():
+    for schedule, place, b in itertools.product(("1f1b", "1f1b-overlap", "gpipe"), range(1, 6), range(1, 6)):
+        assert 1 <= microbatches_held(schedule, place, b) <= b
+        assert microbatches_held(schedule, place, b) >= microbatches_held("1f1b", place, b)
+
+
+def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links():
+    def extra(costs, cluster, stage):
+        first, last, shape = stage
+        directions = int(first > 0) + int(last < costs.num_layers - 1)
+        if directions == 0:
+            return 0.0
+        devices = costs.submeshes[shape].devices
+        if cluster.nodes == 1:
+            rate, wait = cluster.inside_node.bandwidth * devices, cluster.inside_node.latency_seconds
+        else:
+            rate = cluster.between_nodes.bandwidth * devices / cluster.devices_per_node
+            wait = cluster.between_nodes.latency_seconds
+        return directions * wait + costs.received_bytes[first, last] / rate
+
+    check(
+        lambda *_: PipelineOptions(communication=True),
+        lambda _options, costs, cluster, _b: {"extra": lambda stage: extra(costs, cluster, stage)},
+        seeds=range(100),
+    )
+
+
+def test_the_space_of_submeshes_leaves_out_other_numbers_of_nodes():
+    changed = 0
+    for seed in range(3, 240, 4):  # 3 nodes
+        costs, cluster = random_costs(seed)
+        assert cluster.nodes == 3
+        found = best_pipeline(costs, cluster, PipelineOptions(submesh_space="power-of-two"), 4)
+        expected = brute_force(
+            costs, cluster, 4,
+            allowed=lambda stages, costs=costs: all(costs.submeshes[m].nodes != 3 for _, _, m in stages),
+        )  # fmt: skip
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12)
+        changed += found.total_seconds != best_pipeline(costs, cluster, PipelineOptions(), 4).total_seconds
+    assert changed > 5
+    assert [p.nodes for p in submeshes(Cluster.parse("8x2:v100"), "power-of-two")] == [1, 1, 2, 4, 8]
+
+
+def test_stages_keep_within_the_imbalance_that_is_tolerated():
+    def allowed(options, costs, cluster, stages):
+        factor = 1 + options.imbalance_tolerance
+        for first, last, shape in stages:
+            work = sum(costs.layer_flops[first : last + 1]) / sum(costs.layer_flops)
+            share = costs.submeshes[shape].devices / cluster.devices
+            if not share / factor * (1 - 1e-9) <= work <= share * factor * (1 + 1e-9):
+                return False
+        return True
+
+    check(
+        lambda _costs, _cluster, rng: PipelineOptions(imbalance_tolerance=float(rng.choice([0.0, 0.05, 0.2, 0.5]))),
+        lambda options, costs, cluster, _b: {"allowed": lambda stages: allowed(options, costs, cluster, stages)},
+        seeds=range(240),
+    )
+
+
+def test_options_together_are_those_of_brute_force():
+    def options_of(costs, _cluster, rng):
+        return PipelineOptions(
+            cuts=(int(rng.integers(1, costs.num_layers)),), num_stages=int(rng.integers(2, costs.num_layers + 1)),
+            schedule="gpipe", imbalance_tolerance=2.0,
+        )  # fmt: skip
+
+    def allowed(options, costs, cluster, stages):
+        if len(stages) != options.num_stages or options.cuts[0] not in {s[0] for s in stages}:
+            return False
+        work = [sum(costs.layer_flops[f : e + 1]) / sum(costs.layer_flops) for f, e, _ in stages]
+        share = [costs.submeshes[m].devices / cluster.devices for _, _, m in stages]
+        return all(s / 3 <= w <= s * 3 for w, s in zip(work, share, strict=True))
+
+    check(
+        options_of,
+        lambda options, costs, cluster, b: {
+            "allowed": lambda stages: allowed(options, costs, cluster, stages), "held": lambda _place: b,
+        },
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({"schedule": "other"}, "schedule"),
+        ({"submesh_space": "other"}, "space"),
+        ({"imbalance_tolerance": -0.1}, "tolerance"),
+        ({"imbalance_tolerance": math.nan}, "tolerance"),
+        ({"num_stages": 0}, "num_stages=0"),
+        ({"num_stages": 5}, "num_stages=5"),
+        ({"cuts": (0,)}, "layer 0"),
+        ({"cuts": (4,)}, "layer 4"),
+        ({"cuts": (1, 2), "num_stages": 2}, "2 cuts"),
+        ({"stage_submeshes": ((0, 1, 3),)}, "1x3"),
+        ({"stage_submeshes": ((1, 1, 2),)}, "without num_stages"),
+        ({"stage_submeshes": ((-5, 1, 2),)}, "stage -5"),
+        ({"stage_submeshes": ((0, 1, 2), (-2, 1, 4)), "num_stages": 2}, "two for stage"),
+    ],
+)
+def test_options_that_nothing_satisfies_are_named_with_a_remedy(options, found):
+    with pytest.raises(OptionError, match=found):
+        check_options(PipelineOptions(**options), Cluster.parse("1x4:v100"), 4)
+
+
+def test_what_a_plan_does_not_know_is_asked_for_again():
+    costs, cluster = random_costs(3)
+    unknown = StageCosts(
+        num_layers=costs.num_layers, submeshes=costs.submeshes[:-1], device_memory_bytes=100,
+        candidates={k: v for k, v in costs.candidates.items() if k[2] < len(costs.submeshes) - 1},
+    )  # fmt: skip
+    with pytest.raises(OptionError, match="Plan again"):
+        best_pipeline(unknown, cluster, PipelineOptions(communication=True), 4)
+    with pytest.raises(OptionError, match="Plan again"):
+        best_pipeline(unknown, cluster, PipelineOptions(), 4)

@@ -1,0 +1,130 @@
+"""The pipeline options from the planner to the plan file: they are kept, replanned in place, and priced."""
+
+import itertools
+import json
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.errors import InfeasiblePlanError, OptionError
+from alpa_explore.graph import Phase
+from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.stage_graph import slice_stages
+from alpa_explore.layering import cluster_operators
+from alpa_explore.plans.text import plan_report
+
+
+def tiny(cluster="2x2:v100", b=8, **options):
+    return ax.plan(
+        "gpt-tiny", cluster, num_microbatches=b, num_layers=4, scheduler="serial",
+        pipeline=ax.PipelineOptions(**options),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return tiny()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_stages": 2}, {"cuts": (1,), "num_stages": 2}, {"num_stages": 2, "stage_submeshes": ((-1, 1, 1),)},
+        {"communication": True}, {"schedule": "gpipe", "num_stages": 3}, {"imbalance_tolerance": 1.0},
+    ],
+)  # fmt: skip
+def test_planning_and_replanning_with_an_option_agree_and_the_file_keeps_it(plan, options, tmp_path):
+    if options.get("stage_submeshes"):
+        with pytest.raises(InfeasiblePlanError):
+            ax.replan(plan, pipeline=ax.PipelineOptions(**options))  # 1 + 3 devices: no submesh has 3
+        return
+    asked = ax.PipelineOptions(**options)
+    again, fresh = ax.replan(plan, pipeline=asked), tiny(**options)
+    assert again.options.pipeline == fresh.options.pipeline == asked
+    assert again.predicted.iteration_seconds == pytest.approx(fresh.predicted.iteration_seconds, rel=6e-3)
+    assert fresh.predicted.iteration_seconds <= again.predicted.iteration_seconds * (1 + 1e-9)
+    fresh.save(tmp_path / "p")
+    loaded = ax.load_plan(tmp_path / "p")
+    assert loaded.options == fresh.options
+    assert [s.latency_seconds for s in loaded.stages] == [s.latency_seconds for s in fresh.stages]
+    assert ax.replan(loaded).predicted == fresh.predicted
+    assert ax.replan(loaded, pipeline=ax.PipelineOptions()).options.pipeline == ax.PipelineOptions()
+
+
+def test_the_stages_are_those_that_were_asked_for(plan):
+    two = ax.replan(plan, pipeline=ax.PipelineOptions(num_stages=2, cuts=(1,)))
+    assert [s.layers for s in two.stages] == [(0, 0), (1, 3)]
+    whole = ax.replan(plan, pipeline=ax.PipelineOptions(stage_submeshes=((0, 2, 2),)))
+    assert [s.submesh for s in whole.stages] == [(2, 2)]
+    gpipe = ax.replan(plan, pipeline=ax.PipelineOptions(schedule="gpipe"))
+    assert {s.microbatches_held for s in gpipe.stages} == {8}
+    assert "schedule gpipe" in plan_report(gpipe)
+    assert gpipe.predicted.peak_bytes_per_device > plan.predicted.peak_bytes_per_device
+
+
+def test_communication_is_part_of_a_stage_and_its_latency_still_adds_up(plan):
+    counted = ax.replan(plan, pipeline=ax.PipelineOptions(communication=True, num_stages=4))
+    assert all(s.receive_seconds > 0 for s in counted.stages)
+    for s in counted.stages:
+        assert s.latency_seconds == s.microbatch_seconds + s.iteration_seconds / 8 + s.receive_seconds
+    t = [s.latency_seconds for s in counted.stages]
+    assert counted.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t), rel=1e-12)
+    assert all(s.receive_seconds == 0 for s in plan.stages)
+
+
+def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
+    from alpa_explore.planner import resolve
+
+    graph = resolve("gpt-tiny", 8)
+    layered = assign_layers(graph, cluster_operators(graph, 4, delta=0.5).layer_of_forward)
+    stage = slice_stages(layered)
+    checked = 0
+    for first, last in itertools.combinations_with_replacement(range(4), 2):
+        inside = {
+            o.index for o in graph.operators
+            if o.phase is not Phase.UPDATE and first <= layered.layer_of[o.index] <= last
+        }  # fmt: skip
+        read = {t for o in inside for t in graph.operators[o].inputs}
+        sent = {t for t in read if graph.tensors[t].producer is not None and graph.tensors[t].producer not in inside}
+        largest = {}
+        for t in sent:
+            base = layered.storage[t]
+            largest[base] = max(largest.get(base, 0), graph.tensors[t].bytes)
+        assert stage(first, last).received_bytes == sum(largest.values())
+        checked += bool(sent)
+    assert stage(0, 3).received_bytes == 0
+    assert checked == 9
+
+
+def test_a_schedule_that_holds_more_is_planned_within_memory_or_refused_with_a_way_out():
+    free = tiny("1x4:v100", schedule="gpipe", num_stages=2)
+    need = max(s.peak_bytes for s in free.stages)
+    tight = ax.Cluster.parse("1x4:v100", memory_bytes=int(0.97 * need))
+    fitted = tiny(tight, schedule="gpipe", num_stages=2)
+    assert all(s.peak_bytes <= 0.97 * need and s.microbatches_held == 8 for s in fitted.stages)
+    # What is left below the free plan's need came from slower or other choices.
+    assert fitted.predicted.iteration_seconds >= free.predicted.iteration_seconds
+    with pytest.raises(InfeasiblePlanError, match="1f1b holds fewer"):
+        tiny(ax.Cluster.parse("1x2:v100", memory_bytes=2**18), schedule="gpipe")
+
+
+def test_constraints_that_no_plan_keeps_are_named_with_the_one_to_drop(plan):
+    with pytest.raises(InfeasiblePlanError, match="without stage_submeshes there is a plan"):
+        ax.replan(plan, pipeline=ax.PipelineOptions(num_stages=3, stage_submeshes=((-1, 2, 2),)))
+    with pytest.raises(OptionError, match="layer 7"):
+        ax.replan(plan, pipeline=ax.PipelineOptions(cuts=(7,)))
+
+
+def test_the_command_line_takes_the_options(capsys):
+    words = "plan gpt-tiny --cluster 2x2:v100 -B 8 --layers 4 --scheduler serial --json --stages 2 --cut 1"
+    code = main([*words.split(), "--schedule", "gpipe", "--communication", "--stage-submesh=-1=1x2"])
+    assert code == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["options"]["pipeline"]["stage_submeshes"] == [[-1, 1, 2]]
+    assert [s["layers"] for s in shown["stages"]] == [[0, 0], [1, 3]]
+    assert {s["microbatches_held"] for s in shown["stages"]} == {8}
+    assert main([*words.split(), "--stage-submesh", "0=1:2"]) == 2
+    assert "STAGE=NxM" in capsys.readouterr().err
+    assert main([*words.split(), "--imbalance", "0", "--stage-submesh", "0=2x2"]) == 1
+    assert "No plan keeps all constraints" in capsys.readouterr().err
