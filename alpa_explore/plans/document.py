@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
@@ -83,8 +83,9 @@ def _shown(value: Any, **instead: Any) -> Document:
 
 
 def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
-    """A dataclass from its fields; JSON's lists are tuples."""
-    given = {field.name: body[field.name] for field in fields(kind) if field.name not in instead}
+    """A dataclass from its fields; JSON's lists are tuples. What an older file does not say takes its default."""
+    asked = [f for f in fields(kind) if f.name not in instead and (f.name in body or f.default is MISSING)]
+    given = {field.name: body[field.name] for field in asked}
     return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
 
 

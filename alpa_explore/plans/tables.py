@@ -146,7 +146,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
         "optimizer": model.optimizer, "rematerialization": model.rematerialization, "cluster": str(plan.cluster),
         "options": {
             "num_microbatches": options.num_microbatches, "delta": options.delta, "num_layers": options.num_layers,
-            "solver": options.solver, "boundaries": options.boundaries,
+            "solver": options.solver, "boundaries": options.boundaries, "baseline": options.baseline,
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,

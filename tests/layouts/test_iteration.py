@@ -35,7 +35,7 @@ def test_an_iteration_takes_what_its_parts_take(layout: Layout) -> None:
     assert found.seconds == pytest.approx(sum(parts))
     assert all(part >= 0 for part in parts)
     assert found.layer_seconds >= max(found.layer_host_seconds, found.layer_device_seconds) * 0.99 or layout.recompute
-    assert found.pipeline_seconds >= layout.microbatches * found.slowest_stage_seconds
+    assert found.pipeline_seconds >= layout.microbatches * found.slowest_stage_seconds * (1 - 1e-12)
 
 
 @given(layouts())
