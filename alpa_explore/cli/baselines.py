@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
-    argument("--cluster", required=True, metavar="NxM:DEVICE", help="nodes × devices per node, as in 2x8:a100")
+    argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument("--delta", type=float, default=0.5, metavar="X", help="tolerance of a layer's FLOPs (default: 0.5)")
     argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")

@@ -86,7 +86,12 @@ def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
     """A dataclass from its fields; JSON's lists are tuples. What an older file does not say takes its default."""
     asked = [f for f in fields(kind) if f.name not in instead and (f.name in body or f.default is MISSING)]
     given = {field.name: body[field.name] for field in asked}
-    return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
+    return kind(**instead, **{name: _frozen(value) for name, value in given.items()})
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, at every depth."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _cluster(body: Mapping[str, Any]) -> Cluster:
