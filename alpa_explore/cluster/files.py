@@ -70,6 +70,13 @@ def read_cluster(path: str) -> tuple[int, int, Parts]:
     return _count(body, "nodes", path), _count(body, "devices_per_node", path), _parts(body, path, may_be_file=True)
 
 
+def checked_name(value: Any, what: str) -> str:
+    """The name of a device; ClusterError, which begins with `what`, where it cannot be one."""
+    if not (isinstance(value, str) and _NAME.fullmatch(value)):
+        raise ClusterError(what, found=repr(value), remedy="Give a short name of letters, digits, '.', '_' and '-'.")
+    return value
+
+
 def _body(path: str) -> Mapping[str, Any]:
     file = Path(path.strip()).expanduser()
     try:
@@ -142,9 +149,7 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
             continue
         value = given[name]
         if name == "name":
-            if not (isinstance(value, str) and _NAME.fullmatch(value)):
-                raise _fault(path, key, repr(value), "Give a short name of letters, digits, '.', '_' and '-'.")
-            found[name] = value
+            found[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
             found[name] = _text(value, key, path)
         elif name == "peak_flops":
