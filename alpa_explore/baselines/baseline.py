@@ -215,7 +215,7 @@ def _nothing_fits(
     memory = cluster.device.memory_bytes
     return InfeasiblePlanError(
         f"The baseline {kind} does not fit in memory",
-        found=f"with {way.text} layers {first}–{last} need {units.bytes_(peak)} of {units.bytes_(memory)} on a device",
+        found=f"layers {first}–{last} ({way.text}) need {units.bytes_(peak)} of {units.bytes_(memory)} on a device",
         remedy="Give more microbatches of a smaller size, more devices, or a baseline that divides weights (zero-3, "
         "megatron with a larger tp or pp).",
     )

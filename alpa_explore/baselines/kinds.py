@@ -75,7 +75,7 @@ def ways(kind: str, cluster: Cluster, num_layers: int, samples: int, degrees: De
                 remedy=f"Give fewer, larger microbatches: a multiple of {cluster.devices} samples each.",
             )
         role = Role.DATA if kind == "data-parallel" else Role.SHARDED_DATA
-        return (_way("every device", everything, cluster, whole, role),)
+        return (_way("all devices", everything, cluster, whole, role),)
     if kind == "intra-only":
         return (_way("one stage", everything, cluster, whole, Role.ANY),)
     if kind == "inter-only":

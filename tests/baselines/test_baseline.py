@@ -173,7 +173,9 @@ def test_where_memory_is_short_the_fastest_choice_that_fits_is_taken() -> None:
 
 def test_what_fits_in_no_way_says_how_much_it_needs() -> None:
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2_000_000)
-    with pytest.raises(InfeasiblePlanError, match=r"layers 0–3 need .* of 1.907 MiB on a device.*zero-3"):
+    with pytest.raises(
+        InfeasiblePlanError, match=r"layers 0–3 \(all devices\) need .* of 1.907 MiB on a device.*zero-3"
+    ):
         ax.baseline(graph(), cluster, "data-parallel", num_microbatches=B, num_layers=LAYERS)
 
 
