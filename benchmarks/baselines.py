@@ -30,9 +30,8 @@ def main(names: list[str]) -> None:
         start = time.perf_counter()
         plan = planner.plan(graph, cluster, num_microbatches=b)
         best, layers = plan.predicted.iteration_seconds, len(plan.layers)
-        print(
-            f"{name} on {cluster}, B = {b}, {layers} layers: {best:.3f} s, planned in {time.perf_counter() - start:.0f} s"
-        )
+        took = time.perf_counter() - start
+        print(f"{name} on {cluster}, B = {b}, {layers} layers: {best:.3f} s, planned in {took:.0f} s", flush=True)
         for kind in KINDS:
             start = time.perf_counter()
             try:

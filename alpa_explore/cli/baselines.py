@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.plans.text import render_table
-
-if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.tables import comparison_table
+from alpa_explore.plans.text import printable, render_table
 
 _EPILOG = """baselines:
   data-parallel        every device a part of the batch, weights whole
@@ -42,6 +40,7 @@ def add(commands: Any) -> None:
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be given again")
     for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
         argument(f"--{name}", type=int, metavar="N", help=f"{what}-parallel devices of megatron")
+    argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -51,7 +50,10 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.baselines.kinds import KINDS, Degrees, check_kind
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.plans.write import check_target, write_text
 
+    if options.html is not None:
+        check_target(options.html, "The page")
     known = entry(options.model)
     b = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
     microbatch_size(known, b)
@@ -71,35 +73,29 @@ def run(options: argparse.Namespace) -> int:
         line.say(f"planning {known.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = planner.plan(graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers,
                                  progress=line)  # fmt: skip
-        rows = [_row("automatic", automatic, automatic)]
+        plans, refused = [automatic], []
         for kind in kinds:
             line.say(f"pricing {kind}")
             asked = degrees.get(kind, Degrees())
             try:
-                plan = baseline(
+                found = baseline(
                     graph, cluster, kind, num_microbatches=b, num_layers=options.layers, delta=options.delta,
                     tp=asked.tp, dp=asked.dp, pp=asked.pp,
                 )  # fmt: skip
             except AlpaExploreError as error:  # the others can still be compared
-                rows.append(_row(kind, None, automatic, str(error)))
+                refused.append({"plan": kind, "reason": str(error)})
             else:
-                rows.append(_row(plan.options.baseline, plan, automatic))
+                plans.append(found)
+    if options.html is not None:
+        from alpa_explore.figures.baselines import baselines_html
+
+        write_text(options.html, baselines_html(plans), "The page")
+        print(f"wrote {printable(options.html)}", file=sys.stderr)
+    rows = comparison_table(plans)
     if options.json:
-        print_json(rows)
+        print_json({"plans": rows, "refused": refused})
         return 0
-    print(render_table(rows, [name for name in rows[0] if name != "reason"]))
-    for row in rows:
-        if row["reason"]:
-            print(f"\n{row['plan']}: {row['reason']}")
+    print(render_table(rows))
+    for row in refused:
+        print(f"\n{row['plan']}: {row['reason']}")
     return 0
-
-
-def _row(name: str, plan: Plan | None, automatic: Plan, reason: str = "") -> dict[str, Any]:
-    """What is compared; None where the baseline has no plan."""
-    seconds = None if plan is None else plan.predicted.iteration_seconds
-    return {
-        "plan": name, "iteration_seconds": seconds,
-        "times the automatic": None if seconds is None else seconds / automatic.predicted.iteration_seconds,
-        "stages": None if plan is None else len(plan.stages),
-        "peak_bytes": None if plan is None else plan.predicted.peak_bytes_per_device, "reason": reason,
-    }  # fmt: skip

@@ -1,6 +1,7 @@
 """`alpa-explore baselines`: a line for each, also for what has no plan."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,13 +13,15 @@ Capture = pytest.CaptureFixture[str]
 
 def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> None:
     assert cli.main([*ASK, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    found = json.loads(capsys.readouterr().out)
+    rows = found["plans"]
+    assert found["refused"] == []
     assert rows[0]["plan"] == "automatic"
     assert [row["plan"].split(" ")[0] for row in rows[1:]] == [
         "data-parallel", "zero-3", "megatron", "gpipe-equal-layers", "intra-only", "inter-only", "equal-operators",
     ]  # fmt: skip
     for row in rows[:-1]:
-        assert row["times the automatic"] >= 1 - 1e-9
+        assert row["times_first"] >= 1 - 1e-9
         assert row["iteration_seconds"] > 0
 
 
@@ -27,9 +30,16 @@ def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
     assert lines[0].split()[:2] == ["plan", "T"]
-    assert [line.split()[0] for line in lines[1:4]] == ["automatic", "megatron", "intra-only"]
+    assert [line.split()[0] for line in lines[1:3]] == ["automatic", "intra-only"]
     assert lines[-1].startswith("megatron: No division of 1x2:v100")
     assert "pricing megatron" in captured.err
+
+
+def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "a.html"
+    assert cli.main([*ASK, "--kind", "intra-only", "--html", str(page)]) == 0
+    assert "Plotly.newPlot" in page.read_text()
+    assert f"wrote {page}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
