@@ -63,7 +63,7 @@ def baseline(
             graph, cluster, num_microbatches=num_microbatches, delta=delta, boundaries=cuts, cancel=cancel,
             num_layers=None if cuts else 1,
         )  # fmt: skip
-        return replace(found, options=replace(found.options, baseline=kind))
+        return replace(found, options=replace(found.options, baseline=f"{kind} (layers of its own)"))
     if num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
