@@ -72,8 +72,3 @@ class Layout:
     def tokens(self) -> int:
         """Tokens of one microbatch."""
         return self.micro_batch * self.sequence
-
-    @property
-    def parameters(self) -> int:
-        """Weights of the whole model; small vectors (biases, norms) left out."""
-        return 12 * self.layers * self.hidden**2 + (self.vocabulary + self.sequence) * self.hidden
