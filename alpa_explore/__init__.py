@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from alpa_explore.baselines.baseline import baseline as baseline
     from alpa_explore.cluster import Cluster as Cluster
     from alpa_explore.errors import AlpaExploreError as AlpaExploreError
     from alpa_explore.graph import TrainingGraph as TrainingGraph
@@ -33,6 +34,7 @@ _HOME = {
     "AlpaExploreError": "alpa_explore.errors",
     "Cluster": "alpa_explore.cluster",
     "PipelineOptions": "alpa_explore.inter_op.options",
+    "baseline": "alpa_explore.baselines.baseline",
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",

@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
-    argument("--cluster", required=True, metavar="NxM:DEVICE", help="nodes × devices per node, as in 2x8:a100")
+    argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument(
         "-B", "--num-microbatches", type=int, metavar="N",
         help="microbatches of an iteration; must divide the global batch (default: the paper's)",

@@ -25,6 +25,9 @@ class Device:
     launch_seconds: float
     """Fixed cost of one kernel."""
     source: str = ""
+    matmul_curve: tuple[tuple[float, float], ...] = ()
+    """Measured: (FLOPs of a matrix product, share of the peak), FLOPs ascending. Where empty, `matmul_efficiency` and
+    `half_efficiency_flops` say how efficiency grows with size."""
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""

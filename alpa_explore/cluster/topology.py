@@ -6,10 +6,12 @@ import re
 from dataclasses import dataclass, replace
 
 from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.files import Parts, is_file_name, read_cluster, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import ClusterError
 
-_FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*([\w.-]+)\s*$")
+_FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
+_PRESET = re.compile(r"[\w.-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,19 +43,27 @@ class Cluster:
     def parse(cls, text: str, **changes: object) -> Cluster:
         """'2x8:a100' -> 2 nodes of 8 A100 devices. `changes` replace fields (memory_bytes, … of the device too).
 
-        Raises ClusterError where the text has another form, UnknownNameError for an unknown device.
+        A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
+        Raises ClusterError where the text or a file has another form, UnknownNameError for an unknown device.
         """
         match = _FORM.match(text)
-        if match is None:
+        if match is not None and is_file_name(match[3]):
+            return cls._of(int(match[1]), int(match[2]), read_device(match[3]), changes)
+        if match is None and is_file_name(text):
+            return cls._of(*read_cluster(text), changes)
+        if match is None or not _PRESET.fullmatch(match[3]):
             raise ClusterError(
                 "A cluster is written NODESxDEVICES:DEVICE",
                 found=repr(text),
-                remedy=f"For example '2x8:a100'. Known devices: {', '.join(preset_names())}.",
+                remedy=f"For example '2x8:a100', or a JSON or TOML file. Known devices: {', '.join(preset_names())}.",
             )
-        device, inside, between = load_preset(match[3])
+        return cls._of(int(match[1]), int(match[2]), load_preset(match[3]), changes)
+
+    @classmethod
+    def _of(cls, nodes: int, per_node: int, parts: Parts, changes: dict[str, object]) -> Cluster:
+        device, inside, between = parts
         cluster = cls(
-            nodes=int(match[1]), devices_per_node=int(match[2]), device=device,
-            inside_node=inside, between_nodes=between,
+            nodes=nodes, devices_per_node=per_node, device=device, inside_node=inside, between_nodes=between
         )  # fmt: skip
         return cluster.with_changes(**changes) if changes else cluster
 

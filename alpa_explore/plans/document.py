@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
@@ -84,10 +84,19 @@ def _shown(value: Any, **instead: Any) -> Document:
 
 
 def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
-    """A dataclass from its fields; JSON's lists are tuples."""
-    # What an earlier version did not write has a default.
-    given = {field.name: body[field.name] for field in fields(kind) if field.name in body and field.name not in instead}
-    return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
+    """A dataclass from its fields; JSON's lists are tuples. What an older file does not say takes its default."""
+    given = {
+        field.name: body[field.name]
+        for field in fields(kind)
+        if field.name not in instead
+        and (field.name in body or (field.default is MISSING and field.default_factory is MISSING))
+    }
+    return kind(**instead, **{name: _frozen(value) for name, value in given.items()})
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, at every depth."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:

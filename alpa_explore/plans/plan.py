@@ -27,6 +27,8 @@ class PlanOptions:
     boundaries: tuple[str, ...] = ()
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    baseline: str = ""
+    """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

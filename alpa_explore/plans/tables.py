@@ -114,6 +114,21 @@ def stage_costs_table(plan: Plan) -> list[Row]:
     return rows
 
 
+def comparison_table(plans: Sequence[Plan]) -> list[Row]:
+    """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+    return [
+        {
+            "plan": plan.options.baseline or "automatic", "iteration_seconds": plan.predicted.iteration_seconds,
+            "times_first": plan.predicted.iteration_seconds / plans[0].predicted.iteration_seconds,
+            "sum_latency_seconds": plan.predicted.sum_latency_seconds,
+            "waiting_seconds": (plan.options.num_microbatches - 1) * plan.predicted.t_max_seconds,
+            "stages": len(plan.stages), "peak_bytes": plan.predicted.peak_bytes_per_device,
+            "bubble_fraction": plan.predicted.bubble_fraction,
+        }
+        for plan in plans
+    ]  # fmt: skip
+
+
 def stage_of_layer(plan: Plan) -> Sequence[int]:
     """Index of the stage of each layer."""
     return [s.index for s in plan.stages for _ in range(s.layers[0], s.layers[1] + 1)]
@@ -152,6 +167,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
         "options": {
             "num_microbatches": options.num_microbatches, "delta": options.delta, "num_layers": options.num_layers,
             "solver": options.solver, "boundaries": options.boundaries, "pipeline": asdict(options.pipeline),
+            "baseline": options.baseline,
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,

@@ -160,7 +160,8 @@ def plan_report(plan: Plan) -> str:
         f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
         f"delta {options.delta:g}, {options.num_layers} layers"
-        + "".join(f"; {words}" for words in phrases(options.pipeline).values()),
+        + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),

@@ -28,6 +28,25 @@ def test_large_products_reach_the_stated_efficiency_and_small_ones_half_of_it():
     assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency / 2)
 
 
+def test_a_measured_curve_says_the_seconds_of_products():
+    curve = ((1e6, 0.01), (1e8, 0.1), (1e10, 0.5))
+    device = dataclasses.replace(DEVICE, launch_seconds=0.0, matmul_curve=curve)
+    peak = device.peak("float16")
+
+    def seconds(flops):
+        return compute_seconds(device, flops=flops, bytes_accessed=0, dtype="float16", matrix=True)
+
+    for flops, share in curve:
+        assert seconds(flops) == pytest.approx(flops / (peak * share))
+    assert seconds(1e3) == seconds(1e6), "nothing is faster than the smallest that was measured"
+    assert seconds(1e13) == pytest.approx(1e13 / (peak * 0.5)), "beyond the largest its share stays"
+    between = [seconds(f) for f in np.geomspace(1e6, 1e10, 50)]
+    assert between == sorted(between)
+    assert compute_seconds(device, flops=1e9, bytes_accessed=0, dtype="float32", matrix=False) == 1e9 / device.peak(
+        "float32"
+    )
+
+
 def test_elementwise_work_is_bound_by_memory():
     seconds = compute_seconds(DEVICE, flops=1e8, bytes_accessed=1.2e9, dtype="float32", matrix=False)
     wanted = DEVICE.launch_seconds + 1.2e9 / (DEVICE.memory_bandwidth * DEVICE.memory_efficiency)

@@ -1,0 +1,222 @@
+"""Clusters and devices from a user's file, JSON or TOML.
+
+A cluster file:                                   A device file is what a preset is; `calibrate` writes one:
+
+    nodes = 2                                         name = "my-gpu"
+    devices_per_node = 4                              [device]
+    device = "v100"          # a preset, or:          memory_bytes = 17179869184
+    [device]                                          …
+    like = "v100"            # what is not said       [inside_node]
+    name = "my-gpu"                                   bandwidth = 1.3e11
+    memory_bytes = 34359738368                        latency_seconds = 5e-6
+    [inside_node]            # left out: the          [between_nodes]
+    bandwidth = 1.3e11       # links of the preset    bandwidth = 3.1e9
+    latency_seconds = 5e-6                            latency_seconds = 2e-5
+    [between_nodes]
+    …
+
+Everything is SI: bytes, seconds, FLOP/s, bytes per second. Every fault is a ClusterError that names file and key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.errors import ClusterError, nearest_names
+
+SUFFIXES = (".json", ".toml")
+MOST_BYTES = 2**20
+_KEYS = (
+    "nodes", "devices_per_node", "device", "inside_node", "between_nodes", "name", "aliases", "source", "measured",
+    "megatron",
+)  # fmt: skip
+_NAME = re.compile(r"[\w.-]{1,60}")
+_SHARES = ("matmul_efficiency", "memory_efficiency")
+_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds")
+_MOST = 1e24
+
+Parts = tuple[Device, Link, Link]
+"""Device, link inside a node, link between nodes."""
+
+
+def is_file_name(text: str) -> bool:
+    """Whether `text` is meant as a file: its ending says so."""
+    return text.strip().lower().endswith(SUFFIXES)
+
+
+def read_device(path: str) -> Parts:
+    """A device and its links."""
+    return _parts(_body(path), path, may_be_file=False)
+
+
+def read_cluster(path: str) -> tuple[int, int, Parts]:
+    """(nodes, devices per node, their device and links)."""
+    body = _body(path)
+    if "nodes" not in body and "devices_per_node" not in body:
+        raise ClusterError(
+            "A cluster file says how many nodes there are", found=f"{path} holds a device alone",
+            remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
+        )  # fmt: skip
+    return _count(body, "nodes", path), _count(body, "devices_per_node", path), _parts(body, path, may_be_file=True)
+
+
+def checked_name(value: Any, what: str) -> str:
+    """The name of a device; ClusterError, which begins with `what`, where it cannot be one."""
+    if not (isinstance(value, str) and _NAME.fullmatch(value)):
+        raise ClusterError(what, found=repr(value), remedy="Give a short name of letters, digits, '.', '_' and '-'.")
+    return value
+
+
+def _body(path: str) -> Mapping[str, Any]:
+    file = Path(path.strip()).expanduser()
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise _fault(path, "the file", f"{file.stat().st_size:,} bytes", f"Give {MOST_BYTES:,} bytes at most.")
+        text = file.read_text(encoding="utf-8")
+        body = tomllib.loads(text) if file.suffix.lower() == ".toml" else json.loads(text)
+    except OSError as error:
+        raise _fault(path, "the file", error.strerror or str(error), "Give the path of a JSON or TOML file.") from error
+    except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not TOML
+        raise _fault(path, "the text", str(error) or "nested too deep", "Correct that place in the file.") from error
+    if not isinstance(body, dict):
+        raise _fault(path, "the text", type(body).__name__, "Give a JSON object, or TOML.")
+    for key in body:
+        if key not in _KEYS:
+            raise _fault(path, key, "an unknown key", nearest_names(key, _KEYS))
+    return body
+
+
+def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
+    given = body.get("device")
+    base: Parts | None
+    if isinstance(given, str):
+        if not is_file_name(given):
+            base = load_preset(given)
+        elif may_be_file:
+            base = read_device(str(Path(path.strip()).expanduser().parent / given))
+        else:
+            raise _fault(path, "device", repr(given), "A device file holds the figures, or names a preset.")
+        return base[0], *_links(body, path, base)
+    if not isinstance(given, dict):
+        raise _fault(path, "device", repr(given), f"Name a preset ({', '.join(preset_names())}) or give its figures.")
+    like = given.get("like")
+    if like is not None and not isinstance(like, str):
+        raise _fault(path, "device.like", repr(like), "Name a preset.")
+    base = load_preset(like) if like is not None else None
+    figures = {key: value for key, value in given.items() if key != "like"}
+    figures.setdefault("name", body.get("name", base[0].name if base else Path(path).stem))
+    figures.setdefault("source", body.get("source", str(path)))
+    return _device(figures, path, base[0] if base else None), *_links(body, path, base)
+
+
+def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link, Link]:
+    found = []
+    for place, key in ((1, "inside_node"), (2, "between_nodes")):
+        given = body.get(key)
+        if given is None and base is not None:
+            link = base[place]
+            assert isinstance(link, Link)
+            found.append(link)
+            continue
+        if not isinstance(given, dict):
+            raise _fault(path, key, repr(given), "Give its bandwidth and latency_seconds.")
+        _known(given, Link, path, key)
+        figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in ("bandwidth", "latency_seconds")}
+        found.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
+    return found[0], found[1]
+
+
+def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
+    _known(given, Device, path, "device")
+    found: dict[str, Any] = {}
+    for field in fields(Device):
+        name, key = field.name, f"device.{field.name}"
+        if name not in given:
+            if base is not None:
+                found[name] = getattr(base, name)
+            elif field.default is MISSING:
+                raise _fault(path, key, "nothing", "Give it, or like = a preset whose figures it has.")
+            continue
+        value = given[name]
+        if name == "name":
+            found[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
+        elif name == "source":
+            found[name] = _text(value, key, path)
+        elif name == "peak_flops":
+            found[name] = _peaks(value, path)
+        elif name == "matmul_curve":
+            found[name] = _curve(value, path)
+        elif name == "memory_bytes":
+            found[name] = int(_number(value, key, path))
+        else:
+            found[name] = _number(value, key, path)
+            if name in _SHARES and found[name] > 1:
+                raise _fault(path, key, repr(value), "It is a share of the peak: above 0, 1 at most.")
+    # A curve is one of the device that it was measured on: other figures for products put it out of force.
+    if base is not None and "matmul_curve" not in given and {"peak_flops", "matmul_efficiency"} & set(given):
+        found["matmul_curve"] = ()
+    return Device(**found)
+
+
+def _peaks(value: Any, path: str) -> dict[str, float]:
+    if not isinstance(value, dict) or "float32" not in value:
+        raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s by dtype, float32 among them.")
+    return {str(dtype): _number(rate, f"device.peak_flops.{dtype}", path) for dtype, rate in value.items()}
+
+
+def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
+    key, remedy = "device.matmul_curve", "Give pairs (FLOPs of a product, share of the peak), FLOPs ascending."
+    if not isinstance(value, list) or not all(isinstance(p, list) and len(p) == 2 for p in value) or len(value) > 1000:
+        raise _fault(path, key, repr(value)[:80], remedy)
+    pairs = tuple((_number(x, key, path), _number(y, key, path)) for x, y in value)
+    if any(a[0] >= b[0] for a, b in pairwise(pairs)) or any(share > 1 for _, share in pairs):
+        raise _fault(path, key, repr(value)[:80], remedy)
+    return pairs
+
+
+def _known(given: Mapping[str, Any], kind: type[Device] | type[Link], path: str, key: str) -> None:
+    known = [field.name for field in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise _fault(path, f"{key}.{name}", "an unknown key", nearest_names(name, known))
+
+
+def _count(body: Mapping[str, Any], key: str, path: str) -> int:
+    value = body.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 10**6:
+        raise _fault(path, key, repr(value), "Give a whole number of 1 or more.")
+    return value
+
+
+def _number(value: Any, key: str, path: str) -> float:
+    zero = key.rpartition(".")[2] in _MAY_BE_ZERO
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(_within(value)):
+        raise _fault(path, key, "nothing" if value is None else repr(value), "Give a number (SI units).")
+    if not (value > 0 or (zero and value == 0)):
+        raise _fault(path, key, repr(value), f"Give a number {'of 0 or more' if zero else 'above 0'} (SI units).")
+    return float(value)
+
+
+def _within(value: float) -> float:
+    """nan for what is no number of this world; also where an int is too long for a float."""
+    return float(value) if -_MOST <= value <= _MOST else math.nan
+
+
+def _text(value: Any, key: str, path: str) -> str:
+    if not isinstance(value, str) or len(value) > 2000:
+        raise _fault(path, key, repr(value)[:80], "Give a text of 2,000 characters at most.")
+    return value
+
+
+def _fault(path: str, key: str, found: str, remedy: str) -> ClusterError:
+    return ClusterError(f"The cluster file {path} cannot be used: {key}", found=found, remedy=remedy)

@@ -1,0 +1,82 @@
+"""The software's figures of a machine from measured iterations.
+
+Minimises, by damped Gauss–Newton over the logarithms x of the figures,
+
+    Σ_rows ρ(w · log(predicted / measured)) + (x − x₀)ᵀ (x − x₀) · τ²,    ρ(r) = 2 s² (√(1 + (r / s)²) − 1)
+
+ρ grows like |r| (Charbonnier): a run that was slow for a reason of its own counts once, not squared. The second term
+holds what the rows do not say near where it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.layouts.iteration import iteration_time
+from alpa_explore.layouts.layout import Layout
+from alpa_explore.layouts.machine import FITTED, Machine, Software
+
+START = Software(
+    matmul_efficiency=0.8, unaligned_efficiency=0.5, attention_traffic=1.5, forward_launch_seconds=30e-6,
+    backward_launch_seconds=15e-6, collective_launch_seconds=30e-6, collective_latency_seconds=80e-6,
+    collective_bandwidth=230e9, microbatch_seconds=1e-3, iteration_seconds=1e-3,
+)  # fmt: skip
+"""Round figures of the right size: where the fit begins, and where it stays if the rows say nothing."""
+SEVERAL_NODES_WEIGHT = 1.8
+"""Rows on several nodes are one in fourteen; without a weight nothing that only they show would be seen."""
+_SCALE, _TIE, _STEP = 0.02, 0.2, 1e-5
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A layout and what an iteration of it took."""
+
+    layout: Layout
+    seconds: float
+
+
+def fit(rows: Sequence[Measured], machine: Machine, *, start: Software = START, iterations: int = 60) -> Machine:
+    """`machine` with the software that explains `rows` best; its other figures stay."""
+    begin = np.log([getattr(start, name) for name in FITTED])
+    weight = np.array([SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows])
+    measured = np.log([r.seconds for r in rows])
+
+    def residuals(x: Floats) -> Floats:
+        with_x = _with(machine, x)
+        predicted = np.log([iteration_time(r.layout, with_x).seconds for r in rows])
+        return np.concatenate([_charbonnier(weight * (predicted - measured)), _TIE * (x - begin)])
+
+    x, damping = begin, 1e-2
+    now = residuals(x)
+    for _ in range(iterations):
+        jacobian = np.stack([(residuals(x + _STEP * axis) - now) / _STEP for axis in np.eye(len(x))], axis=1)
+        normal, gradient = jacobian.T @ jacobian, jacobian.T @ now
+        before = float(now @ now)
+        while damping < 1e6:
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -gradient).clip(-1.0, 1.0)
+            then = residuals(x + step)
+            if then @ then < before:
+                break
+            damping *= 4
+        else:
+            break
+        x, now, damping = x + step, then, max(damping / 5, 1e-7)
+        if before - float(now @ now) < 1e-6 * before:
+            break
+    return _with(machine, x)
+
+
+def _with(machine: Machine, x: Floats) -> Machine:
+    figures = dict(zip(FITTED, np.exp(x).tolist(), strict=True))
+    return replace(machine, software=Software(**figures), calibrated=True)
+
+
+def _charbonnier(residual: Floats) -> Floats:
+    """Values whose squares are ρ."""
+    root = np.sqrt(2 * (np.sqrt(1 + (residual / _SCALE) ** 2) - 1)) * _SCALE
+    return np.asarray(np.sign(residual) * root)

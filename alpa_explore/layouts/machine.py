@@ -1,0 +1,94 @@
+"""A machine for layouts: a device and its links from a preset, and what the software on it takes (fitted)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+
+from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.presets import load_preset, load_section
+from alpa_explore.errors import ClusterError
+
+SECTION = "megatron"
+"""Name of the section of a preset file that holds `Software`."""
+_MEASURED_ON = "a100-80gb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """What Megatron-DeepSpeed reaches on a machine. All of it is fitted to measured iterations."""
+
+    matmul_efficiency: float
+    """Share of the peak of a matrix product that is not bound by memory."""
+    unaligned_efficiency: float
+    """Of that, what is left where a side is no multiple of 8: an undivided, unpadded vocabulary."""
+    attention_traffic: float
+    """Bytes moved for attention probabilities, over those that the kernels must move."""
+    forward_launch_seconds: float
+    """The host, to issue one kernel of a forward pass: Python."""
+    backward_launch_seconds: float
+    """The host, to issue one kernel of a backward pass: autograd, without Python."""
+    collective_launch_seconds: float
+    """The host, to issue one all-reduce of a layer."""
+    collective_latency_seconds: float
+    """The devices, for one all-reduce of a layer, for each doubling of its ranks: they wait for the last one."""
+    collective_bandwidth: float
+    """Bytes per second of a ring inside a node."""
+    microbatch_seconds: float
+    """Beside its layers: data, loss, the schedule's own work."""
+    iteration_seconds: float
+    """Beside its microbatches."""
+
+
+FITTED = tuple(field.name for field in fields(Software))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """Nodes of `devices_per_node` devices."""
+
+    device: Device
+    inside_node: Link
+    between_nodes: Link
+    software: Software
+    devices_per_node: int = 8
+    network_efficiency: float = 0.9
+    """Share of the network's bandwidth that collectives reach. Not fitted: few measured layouts depend on it."""
+    calibrated: bool = True
+    """False where the software was measured on another device."""
+
+    def __post_init__(self) -> None:
+        if self.devices_per_node < 1:
+            raise ClusterError(
+                "A node needs a device", found=f"{self.devices_per_node} devices per node", remedy="Give 1 or more."
+            )
+
+    @property
+    def memory_rate(self) -> float:
+        """Bytes per second of a kernel that is bound by memory."""
+        return self.device.memory_bandwidth * self.device.memory_efficiency
+
+    @property
+    def network_rate(self) -> float:
+        """Bytes per second of one node, all its devices sending."""
+        return self.between_nodes.bandwidth * self.network_efficiency
+
+
+def machine(name: str, devices_per_node: int = 8) -> Machine:
+    """The machine of a device preset.
+
+    A preset without figures of its own for the software takes the host's figures measured on `a100-80gb` and the
+    efficiencies and link of the preset: `calibrated` is then False. UnknownNameError for an unknown device.
+    """
+    device, inside, between = load_preset(name)
+    own = load_section(name, SECTION)
+    known = own or load_section(_MEASURED_ON, SECTION)
+    assert known is not None, "the preset that others fall back to has the section"
+    software = Software(**known["software"])
+    if own is None:
+        software = Software(**{
+            **asdict(software), "matmul_efficiency": device.matmul_efficiency, "collective_bandwidth": inside.bandwidth,
+        })  # fmt: skip
+    return Machine(
+        device=device, inside_node=inside, between_nodes=between, software=software, calibrated=own is not None,
+        devices_per_node=devices_per_node,
+    )  # fmt: skip

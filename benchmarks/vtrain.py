@@ -1,0 +1,133 @@
+"""Predicted against measured iterations of GPT with Megatron-DeepSpeed on A100 nodes (vTrain's published runs).
+
+python benchmarks/vtrain.py                 errors of the stored figures, by layout, with Kendall's tau
+python benchmarks/vtrain.py --folds 10      fitted on a random half, scored on the other, ten times
+python benchmarks/vtrain.py --fit           fit to all rows and store the figures in the preset a100-80gb
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from alpa_explore import units
+from alpa_explore.layouts.fit import Measured, fit
+from alpa_explore.layouts.iteration import iteration_time
+from alpa_explore.layouts.machine import FITTED, SECTION, Machine, machine
+from alpa_explore.layouts.score import Score, score
+from alpa_explore.layouts.table import read_layouts
+
+ROOT = Path(__file__).parents[1]
+TABLES = [ROOT / "tests/layouts/vtrain" / f"measured_{nodes}_node.csv" for nodes in ("single", "multi")]
+PRESET = ROOT / "alpa_explore/cluster/presets/a100-80gb.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--fit", action="store_true")
+    parser.add_argument("--folds", type=int, default=0)
+    parser.add_argument("tables", nargs="*", type=Path, default=TABLES)
+    options = parser.parse_args()
+    tables = [measured(path) for path in options.tables]
+    rows = [row for table in tables for row in table]
+    known = machine("a100-80gb") if "software" in json.loads(PRESET.read_text()).get(SECTION, {}) else None
+    if options.fit:
+        known = store(tables)
+    if options.folds:
+        cross_validate(tables, machine("a100-80gb"), options.folds)
+    elif known is not None:
+        by_layout(rows, known)
+        show("all rows", judge(rows, known), groups=True)
+
+
+def measured(path: Path) -> list[Measured]:
+    return [
+        Measured(layout=r.layout, seconds=r.measured_seconds)
+        for r in read_layouts(path) if r.measured_seconds is not None
+    ]  # fmt: skip
+
+
+def judge(rows: Sequence[Measured], with_figures: Machine) -> Score:
+    predicted = [iteration_time(r.layout, with_figures).seconds for r in rows]
+    return score([r.layout for r in rows], predicted, [r.seconds for r in rows])
+
+
+def halves(tables: Sequence[Sequence[Measured]], seed: int | None = None) -> tuple[list[Measured], list[Measured]]:
+    """(fitted, held out): every second row of each table, as it stands or shuffled."""
+    fitted, held_out = [], []
+    for table in tables:
+        order = list(table)
+        if seed is not None:
+            random.Random(seed).shuffle(order)
+        fitted += order[::2]
+        held_out += order[1::2]
+    return fitted, held_out
+
+
+def cross_validate(tables: Sequence[Sequence[Measured]], begin: Machine, folds: int) -> None:
+    fitted, held_out = halves(tables)
+    show("every second row held out", judge(held_out, fit(fitted, begin)))
+    for seed in range(folds):
+        fitted, held_out = halves(tables, seed)
+        show(f"random half {seed} held out", judge(held_out, fit(fitted, begin)))
+
+
+def store(tables: Sequence[Sequence[Measured]]) -> Machine:
+    """Fit to all rows; the errors that are stored beside are those of a fit to half of them."""
+    body = json.loads(PRESET.read_text())
+    body.setdefault(SECTION, {}).setdefault("software", dict.fromkeys(FITTED, 1.0))
+    PRESET.write_text(json.dumps(body, indent=2) + "\n")
+    begin = machine("a100-80gb")
+    fitted, held_out = halves(tables)
+    apart = judge(held_out, fit(fitted, begin))
+    found = fit([row for table in tables for row in table], begin)
+    body[SECTION] = {
+        "source": (
+            "Fitted by benchmarks/vtrain.py --fit to measured iterations of GPT with Megatron-DeepSpeed on nodes of "
+            "8 A100 (github.com/VIA-Research/vTrain, a quarter of the published rows). Fitted to every second row, "
+            f"mean absolute error on the others {units.percent(apart.one_node_error or 0)} on one node and "
+            f"{units.percent(apart.several_nodes_error or 0)} on several"
+        ),
+        "software": {name: float(f"{getattr(found.software, name):.4g}") for name in FITTED},
+    }
+    PRESET.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+    print(json.dumps(body[SECTION], indent=2))
+    return machine("a100-80gb")
+
+
+def by_layout(rows: Sequence[Measured], with_figures: Machine) -> None:
+    """One line for each (nodes, tensor, hidden, micro batch): where the model is off, and by how much the runs vary."""
+    groups: dict[tuple[str, int, int, int], list[float]] = {}
+    for row in rows:
+        layout = row.layout
+        key = ("one" if layout.devices <= 8 else "several", layout.tensor, layout.hidden, layout.micro_batch)
+        groups.setdefault(key, []).append(iteration_time(layout, with_figures).seconds / row.seconds - 1)
+    print(f"{'nodes':8} {'tensor':>6} {'hidden':>6} {'micro':>5} {'rows':>4}  mean error  (least … most)")
+    for (nodes, tensor, hidden, micro), errors in sorted(groups.items()):
+        mean = sum(errors) / len(errors)
+        print(
+            f"{nodes:8} {tensor:6} {hidden:6} {micro:5} {len(errors):4}  {mean:+9.1%}  "
+            f"({min(errors):+.1%} … {max(errors):+.1%})"
+        )
+
+
+def show(what: str, found: Score, *, groups: bool = False) -> None:
+    def text(value: float | None) -> str:
+        return "–" if value is None else units.percent(value)
+
+    tau = "–" if found.kendall_tau is None else f"{found.kendall_tau:.3f}"
+    print(
+        f"{what}: {found.rows} rows, mean absolute error {text(found.one_node_error)} on one node, "
+        f"{text(found.several_nodes_error)} on several; Kendall's tau {tau}"
+    )
+    if groups:
+        for (hidden, heads, layers, sequence, devices), count, value in found.groups:
+            model = f"hidden {hidden}, {heads} heads, {layers} layers, sequence {sequence}"
+            print(f"  {model}, {devices} GPUs: {count} rows, tau {value:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""`alpa-explore baselines`: a line for each, also for what has no plan."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+
+ASK = ("baselines", "gpt-tiny", "--cluster", "1x2:v100", "--layers", "2")
+Capture = pytest.CaptureFixture[str]
+
+
+def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> None:
+    assert cli.main([*ASK, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = found["plans"]
+    assert found["refused"] == []
+    assert rows[0]["plan"] == "automatic"
+    assert [row["plan"].split(" ")[0] for row in rows[1:]] == [
+        "data-parallel", "zero-3", "megatron", "gpipe-equal-layers", "intra-only", "inter-only", "equal-operators",
+    ]  # fmt: skip
+    for row in rows[:-1]:
+        assert row["times_first"] >= 1 - 1e-9
+        assert row["iteration_seconds"] > 0
+
+
+def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
+    assert cli.main([*ASK, "--kind", "megatron", "--kind", "intra-only", "--tp", "3"]) == 0
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert lines[0].split()[:2] == ["plan", "T"]
+    assert [line.split()[0] for line in lines[1:3]] == ["automatic", "intra-only"]
+    assert lines[-1].startswith("megatron: No division of 1x2:v100")
+    assert "pricing megatron" in captured.err
+
+
+def test_the_figure_is_written_as_a_page(tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "a.html"
+    assert cli.main([*ASK, "--kind", "intra-only", "--html", str(page)]) == 0
+    assert "Plotly.newPlot" in page.read_text()
+    assert f"wrote {page}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "more", [("--kind", "ddp"), ("--pp", "0"), ("-B", "7"), ("--cluster", "1x3:v100"), ("--cluster", "1x2:z80")]
+)
+def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], capsys: Capture) -> None:
+    assert cli.main([*ASK, *more]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "planning" not in captured.err

@@ -1,0 +1,109 @@
+"""`alpa-explore predict`: a table in, predictions out; every fault of a table is told with its line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+from tests.layouts.measured import TABLES
+
+HEADER = (
+    "# GPUs,global batch,micro batch,hidden size,attention heads,# layers,sequence length,tensor parallelism,"
+    "data parallelism,pipeline parallelism,iteration time (ms)"
+)
+ROW = "2,16,8,1024,16,24,1024,1,1,2,372.160408"
+Capture = pytest.CaptureFixture[str]
+
+
+def table(folder: Path, *lines: str) -> str:
+    path = folder / "rows.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def predict(path: str, *more: str) -> int:
+    return cli.main(["predict", path, "--device", "a100-80gb", *more])
+
+
+@pytest.mark.parametrize(("path", "rows"), [(TABLES[0], 360), (TABLES[1], 28)])
+def test_json_holds_every_row_as_it_was_with_both_times(path: Path, rows: int, capsys: Capture) -> None:
+    assert predict(str(path), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["rows"]) == rows
+    for row in found["rows"]:
+        assert row["measured_seconds"] == pytest.approx(row["iteration time (ms)"] / 1e3)
+        assert row["predicted_seconds"] == pytest.approx(row["measured_seconds"], rel=0.4)
+    nodes = "one_node" if path is TABLES[0] else "several_nodes"
+    errors = [abs(r["predicted_seconds"] / r["measured_seconds"] - 1) for r in found["rows"]]
+    assert found["errors"][f"{nodes}_fraction"] == pytest.approx(sum(errors) / rows)
+
+
+def test_the_text_ends_with_the_errors(capsys: Capture) -> None:
+    assert predict(str(TABLES[1])) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[:4] == ["2", "64", "3,072", "30"]
+    assert lines[-1].startswith("Mean absolute error of 28 measured rows: ")
+    assert "Kendall's tau" in lines[-1]
+
+
+def test_nothing_measured_is_predicted_all_the_same(tmp_path: Path, capsys: Capture) -> None:
+    columns, values = HEADER.rsplit(",", 1)[0], ROW.rsplit(",", 1)[0]
+    assert predict(table(tmp_path, f"note,{columns}", f"first try,{values}"), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"][0]["measured_seconds"] is None
+    assert found["rows"][0]["note"] == "first try"
+    assert "errors" not in found
+
+
+def test_columns_may_stand_in_any_order(tmp_path: Path, capsys: Capture) -> None:
+    turned = [",".join(reversed(line.split(","))) for line in (HEADER, ROW)]
+    found = []
+    for lines in ((HEADER, ROW), turned):
+        assert predict(table(tmp_path, *lines), "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["rows"][0]["predicted_seconds"])
+    assert found[0] == found[1]
+
+
+def test_a_device_that_was_not_measured_is_said(tmp_path: Path, capsys: Capture) -> None:
+    assert cli.main(["predict", table(tmp_path, HEADER, ROW), "--device", "h100"]) == 0
+    assert "no measured iterations" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (["a,b", "1,2"], "lacks columns: .*'# GPUs'.*Its first line must name"),
+        ([HEADER], "is empty"),
+        ([], "lacks columns"),
+        ([HEADER, ROW, ROW.replace("1024,16,24", "x,16,24")], "Line 3: 'hidden size' must be a whole number.*'x'"),
+        ([HEADER, ROW.replace("2,16,8", "2,16,2.5")], "Line 2: 'micro batch' must be a whole number"),
+        ([HEADER, ROW.replace("2,16,8", "2,16,nan")], "Line 2: 'micro batch' must be a whole number"),
+        ([HEADER, ROW.replace("372.160408", "-3")], "Line 2: 'iteration time .ms.' must be a number above 0"),
+        ([HEADER, ROW.replace("372.160408", "soon")], "Line 2: 'iteration time .ms.' must be a number above 0"),
+        ([HEADER, "4" + ROW[1:]], "Line 2: Tensor × data × pipeline.*1 × 1 × 2 = 2, not 4"),
+        (
+            [HEADER, ROW.replace("16,24,", "16,25,")],
+            "Line 2: The layers must be a multiple.*Nearest that work: 24 and 26",
+        ),
+        ([HEADER, ROW.replace("2,16,8", "2,15,8")], "Line 2: The global batch must be a multiple"),
+        ([HEADER, ROW + ",7"], "line 2 of .* has 12 cells, the header 11"),
+        ([HEADER + ",# GPUs", ROW + ",2"], "names a column twice: '# GPUs'"),
+    ],
+)
+def test_a_fault_of_the_table_names_its_line_and_is_exit_2(
+    lines: list[str], told: str, tmp_path: Path, capsys: Capture
+) -> None:
+    assert predict(table(tmp_path, *lines)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert re.search(told, captured.err), captured.err
+
+
+def test_a_file_that_is_not_there_or_not_text_is_exit_2(tmp_path: Path, capsys: Capture) -> None:
+    assert predict(str(tmp_path / "missing.csv")) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
+    assert predict(str(tmp_path / "bytes.csv")) == 2
+    assert "not UTF-8 text" in capsys.readouterr().err

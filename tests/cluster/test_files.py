@@ -1,0 +1,138 @@
+"""Clusters and devices from a user's file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.cluster import Cluster, preset_names
+from alpa_explore.errors import AlpaExploreError, ClusterError
+from alpa_explore.plans.files import load_plan
+from tests.plans.example import example_plan
+
+TOML = """
+nodes = 2
+devices_per_node = 4
+[device]
+like = "v100"
+name = "my-gpu"
+memory_bytes = 34359738368
+[inside_node]
+bandwidth = 1.3e11
+latency_seconds = 5e-6
+"""
+
+
+def write(folder: Path, text: str, name: str = "a.toml") -> str:
+    (folder / name).write_text(text)
+    return str(folder / name)
+
+
+def test_a_file_says_the_cluster_and_takes_the_rest_from_a_preset(tmp_path: Path) -> None:
+    found, v100 = Cluster.parse(write(tmp_path, TOML)), Cluster.parse("1x1:v100")
+    assert str(found) == "2x4:my-gpu"
+    assert found.device.memory_bytes == 2**35
+    assert found.device.peak_flops == v100.device.peak_flops
+    assert found.inside_node.bandwidth == 1.3e11
+    assert found.between_nodes == v100.between_nodes
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_preset_written_out_is_read_as_it_was(name: str, tmp_path: Path) -> None:
+    known = Cluster.parse(f"2x4:{name}")
+    body = {
+        "nodes": 2, "devices_per_node": 4, "device": asdict(known.device), "inside_node": asdict(known.inside_node),
+        "between_nodes": asdict(known.between_nodes),
+    }  # fmt: skip
+    assert Cluster.parse(write(tmp_path, json.dumps(body), "b.json")) == known
+
+
+def test_a_device_file_is_used_like_a_preset(tmp_path: Path) -> None:
+    preset = Path("alpa_explore/cluster/presets/a100-80gb.json").read_text()
+    path = write(tmp_path, preset, "mine.json")
+    assert Cluster.parse(f"2x8:{path}") == Cluster.parse("2x8:a100")
+    assert Cluster.parse(f"2x8:{path}", memory_bytes=7).device.memory_bytes == 7
+    named = write(tmp_path, 'nodes = 3\ndevices_per_node = 2\ndevice = "mine.json"')
+    assert Cluster.parse(named) == Cluster.parse("3x2:a100"), "beside the cluster's file"
+
+
+def test_a_device_can_be_a_preset_by_name(tmp_path: Path) -> None:
+    assert Cluster.parse(write(tmp_path, 'nodes = 1\ndevices_per_node = 8\ndevice = "h100"')) == Cluster.parse(
+        "1x8:h100"
+    )
+
+
+def test_a_curve_is_kept_and_goes_where_its_peak_changes(tmp_path: Path) -> None:
+    curve = '{"like": "cpu", "matmul_curve": [[1e6, 0.2], [1e9, 0.8]]'
+    links = '"nodes": 1, "devices_per_node": 1'
+    found = Cluster.parse(write(tmp_path, f'{{{links}, "device": {curve}}}}}', "c.json"))
+    assert found.device.matmul_curve == ((1e6, 0.2), (1e9, 0.8))
+    faster = '{"nodes": 1, "devices_per_node": 1, "device": {"like": "cpu", "matmul_efficiency": 0.9}}'
+    assert Cluster.parse(write(tmp_path, faster, "d.json")).device.matmul_curve == ()
+
+
+def test_a_plan_keeps_the_curve_of_its_device(tmp_path: Path) -> None:
+    plan = example_plan()
+    device = plan.cluster.with_changes(matmul_curve=((1e6, 0.2), (1e9, 0.8)))
+    replace(plan, cluster=device).save(tmp_path / "a.plan.json")
+    assert load_plan(tmp_path / "a.plan.json").cluster == device
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("nodes = ", "the text"),
+        ("nodes = 2\ndevices_per_node = 2", "device: None.*Name a preset"),
+        ("nodes = 2", "devices_per_node: None"),
+        ('device = "v100"', "how many nodes.*NODESxDEVICES"),
+        ('nodes = 2\ndevices_per_node = 3\ndevice = "v100"', "power of two.*2 or 4"),
+        ('nodes = "2"\ndevices_per_node = 4\ndevice = "v100"', "nodes: '2'.*whole number"),
+        ('nodes = true\ndevices_per_node = 4\ndevice = "v100"', "nodes: True"),
+        ('nodes = 2\ndevices_per_node = 4\ndevice = "v101"', "Unknown device.*Did you mean 'v100'"),
+        (TOML.replace("memory_bytes", "memory"), "device.memory: an unknown key.*Did you mean 'memory_"),
+        (TOML.replace("inside_node", "inside_nodes"), "inside_nodes: an unknown key.*Did you mean 'inside_node'"),
+        (TOML.replace("34359738368", "-1"), "device.memory_bytes: -1.*above 0"),
+        (TOML.replace("34359738368", "nan"), "device.memory_bytes: nan.*Give a number"),
+        (TOML.replace("34359738368", '"32 GB"'), "device.memory_bytes: '32 GB'.*Give a number"),
+        (TOML.replace("1.3e11", "0"), "inside_node.bandwidth: 0.*above 0"),
+        (TOML.replace("bandwidth = 1.3e11\n", ""), "inside_node.bandwidth: nothing"),
+        (TOML.replace("my-gpu", "my gpu\\u001b[31m"), "device.name.*short name"),
+        (TOML.replace('like = "v100"\n', ""), "device.peak_flops: nothing.*like = a preset"),
+        (TOML + "matmul_efficiency = 2\n", "inside_node.matmul_efficiency: an unknown key"),
+        (TOML.replace("name =", "matmul_efficiency = 1.5\nname ="), "matmul_efficiency: 1.5.*1 at most"),
+        (TOML.replace("name =", "matmul_curve = [[2.0, 0.5], [1.0, 0.5]]\nname ="), "matmul_curve.*ascending"),
+        (TOML.replace("name =", "peak_flops = {float16 = 1e12}\nname ="), "peak_flops.*float32 among them"),
+    ],
+)
+def test_a_fault_of_a_file_names_its_key(text: str, told: str, tmp_path: Path) -> None:
+    with pytest.raises(AlpaExploreError, match=f"(?s){told}"):
+        Cluster.parse(write(tmp_path, text))
+
+
+def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+    for path in (
+        str(tmp_path / "missing.json"),
+        write(tmp_path, "[1, 2]", "list.json"),
+        write(tmp_path, "{", "d.json"),
+    ):
+        with pytest.raises(ClusterError, match="cannot be used"):
+            Cluster.parse(path)
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(ClusterError, match="the text"):
+        Cluster.parse(str(tmp_path / "bytes.toml"))
+    with pytest.raises(ClusterError, match="bytes at most"):
+        Cluster.parse(write(tmp_path, "#" * (2**20 + 1), "long.toml"))
+    with pytest.raises(ClusterError, match="the text"):
+        Cluster.parse(write(tmp_path, "[" * 100_000, "deep.json"))
+
+
+def test_a_device_file_cannot_send_on_to_another_file(tmp_path: Path) -> None:
+    write(tmp_path, '{"device": "b.json"}', "a.json")
+    path = write(tmp_path, '{"device": "a.json"}', "b.json")
+    with pytest.raises(ClusterError, match="holds the figures"):
+        Cluster.parse(f"1x1:{path}")
+    with pytest.raises(ClusterError, match="holds the figures"):
+        Cluster.parse(write(tmp_path, 'nodes = 1\ndevices_per_node = 1\ndevice = "b.json"'))
