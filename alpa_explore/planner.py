@@ -95,7 +95,8 @@ def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: Pipelin
     """The best plan for another number of microbatches of the same size, or for other pipeline options, from the stage
     costs that `plan` keeps.
 
-    Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Raises as `plan` does.
+    Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
+    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Raises as `plan` does.
     """
     options = replace(
         plan.options,

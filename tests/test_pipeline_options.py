@@ -116,6 +116,16 @@ def test_constraints_that_no_plan_keeps_are_named_with_the_one_to_drop(plan):
         ax.replan(plan, pipeline=ax.PipelineOptions(cuts=(7,)))
 
 
+def test_a_smaller_space_of_submeshes_takes_fewer_solves_and_cannot_be_widened_later():
+    every, few = tiny("3x1:v100"), tiny("3x1:v100", submesh_space="power-of-two")
+    assert [p.nodes for p in every.costs.submeshes] == [1, 2, 3]
+    assert [p.nodes for p in few.costs.submeshes] == [1, 2]
+    assert few.statistics.distinct_solves < every.statistics.distinct_solves
+    assert ax.replan(every, pipeline=few.options.pipeline).predicted == few.predicted
+    with pytest.raises(OptionError, match="Plan again"):
+        ax.replan(few, pipeline=ax.PipelineOptions())
+
+
 def test_the_command_line_takes_the_options(capsys):
     words = "plan gpt-tiny --cluster 2x2:v100 -B 8 --layers 4 --scheduler serial --json --stages 2 --cut 1"
     code = main([*words.split(), "--schedule", "gpipe", "--communication", "--stage-submesh=-1=1x2"])
