@@ -96,7 +96,8 @@ def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: Pipelin
     costs that `plan` keeps.
 
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
-    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Raises as `plan` does.
+    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Raises as `plan`
+    does.
     """
     options = replace(
         plan.options,

@@ -27,7 +27,7 @@ from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
-from alpa_explore.layering import cluster_operators
+from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS
@@ -68,7 +68,7 @@ def baseline(
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )
-    pricer = _Pricer(assign_layers(graph, layering.layer_of_forward), cluster, num_microbatches, cancel)
+    pricer = _Pricer(assign_layers(graph, layering.layer_of_forward), layering, cluster, num_microbatches, cancel)
     tried = [(way, pricer.costs(way)) for way in ways(kind, cluster, count, graph.samples, degrees)]
     best = None
     for way, costs in tried:
@@ -99,8 +99,10 @@ class _Pricer:
     """Prices stages of one graph on one cluster; equal stages with equal roles once."""
 
     def __init__(
-        self, layered: LayeredGraph, cluster: Cluster, num_microbatches: int, cancel: threading.Event | None
-    ) -> None:
+        self, layered: LayeredGraph, layering: Layering, cluster: Cluster, num_microbatches: int,
+        cancel: threading.Event | None,
+    ) -> None:  # fmt: skip
+        self.layer_flops = tuple(layer.flops for layer in layering.layers)
         self.layered, self.cluster, self.b, self.cancel = layered, cluster, num_microbatches, cancel
         self.stage_of: Callable[[int, int], StageGraph] = slice_stages(layered)
         self.choices: dict[str, tuple[int, ...]] = {}
@@ -132,7 +134,8 @@ class _Pricer:
             candidates[first, last, 0] = tuple(dict.fromkeys(found))
         return StageCosts(
             num_layers=layers, submeshes=(way.submesh,), device_memory_bytes=self.cluster.device.memory_bytes,
-            candidates=candidates,
+            candidates=candidates, layer_flops=self.layer_flops,
+            received_bytes={r: float(self.stage_of(*r).received_bytes) for r in way.ranges},
         )  # fmt: skip
 
     def _solved(

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.cluster import Cluster, submeshes
+from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
@@ -100,16 +100,23 @@ def _restrict(table: Floats, costs: StageCosts, cluster: Cluster, options: Pipel
         else:
             place = -stage if stage < 0 else (options.num_stages or 0) - stage
             table[:, :, others, place - 1] = np.inf
-    space = submeshes(cluster, options.submesh_space)
-    if not set(space) <= set(costs.submeshes):
-        missing = next(p for p in space if p not in costs.submeshes)
+    _restrict_submeshes(table, costs, cluster, options.submesh_space)
+    if options.imbalance_tolerance is not None:
+        _balance(table, costs, cluster, 1.0 + options.imbalance_tolerance)
+
+
+def _restrict_submeshes(table: Floats, costs: StageCosts, cluster: Cluster, space_name: str) -> None:
+    known = set(costs.submeshes)
+    if all(known != set(submeshes(cluster, name)) for name in SUBMESH_SPACES):
+        return  # the plan has submeshes of its own: a baseline
+    space = set(submeshes(cluster, space_name))
+    if not space <= known:
+        missing = next(p for p in submeshes(cluster, space_name) if p not in known)
         raise OptionError(
-            "The plan holds no costs for these submeshes", found=f"{missing} in the space '{options.submesh_space}'",
+            "The plan holds no costs for these submeshes", found=f"{missing} in the space '{space_name}'",
             remedy="Plan again with this space: its solves are kept.",
         )  # fmt: skip
     table[:, :, [m for m, p in enumerate(costs.submeshes) if p not in space]] = np.inf
-    if options.imbalance_tolerance is not None:
-        _balance(table, costs, cluster, 1.0 + options.imbalance_tolerance)
 
 
 def _balance(table: Floats, costs: StageCosts, cluster: Cluster, factor: float) -> None:

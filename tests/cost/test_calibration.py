@@ -96,8 +96,10 @@ def test_a_link_is_found_again_through_noise(bandwidth: float, latency: float, r
     assert found == (pytest.approx(bandwidth, rel=1e-3), pytest.approx(latency, rel=1e-3))
     factors = iter(noise)
     noisy = {k: tuple(replace(p, seconds=p.seconds * next(factors)) for p in points) for k, points in exact.items()}
-    around = link_of(noisy, ranks)
-    assert around == (pytest.approx(bandwidth, rel=0.25), pytest.approx(latency, rel=0.25))
+    # One of the two may be far off where it hardly shows; what the link says of the messages may not.
+    around = collectives(*link_of(noisy, ranks), ranks)
+    for kind, points in exact.items():
+        assert [p.seconds for p in around[kind]] == pytest.approx([p.seconds for p in points], rel=0.25)
 
 
 @given(st.lists(st.floats(1e-6, 1.0), min_size=2, max_size=10), st.floats(0, 1e-6))
