@@ -32,6 +32,7 @@ from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.profiling.stage_tasks import Search, StageTask, cost_model, slicer, solve_stage
+from alpa_explore.profiling.usable import usable_stages
 from alpa_explore.sharding.discoveries import Discoveries, discoveries
 from alpa_explore.sharding.rules import RULES
 
@@ -50,7 +51,7 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
-SMALL = 20_000
+SMALL = 5_000
 """Variables of Eq. 1 up to which Pareto sets may stay small enough for an exact frontier of (seconds, bytes)."""
 MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
@@ -94,18 +95,17 @@ def profile_stages(
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
     found_out = discoveries(layered.graph, RULES)
-    for first, last in combinations_with_replacement(range(layered.num_layers), 2):
-        for position, piece in enumerate(pieces):
-            for mesh in logical_meshes(cluster, piece):
-                key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
-                wanted.append(_Wanted((first, last, position), mesh, key))
-                # No less than its place: another B of the same plan may hold that many.
-                held = max(layered.num_layers - last, held_at(layered.num_layers - last))
-                if key not in tasks or tasks[key].held < held:
-                    tasks[key] = StageTask(
-                        first=first, last=last, mesh=mesh, held=held, least_held=held_at(1), device=cluster.device,
-                        solver=solver, inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
-                    )  # fmt: skip
+    for first, last, position in usable_stages(layered.num_layers, pieces, cluster.devices):
+        for mesh in logical_meshes(cluster, pieces[position]):
+            key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
+            wanted.append(_Wanted((first, last, position), mesh, key))
+            # No less than its place: another B of the same plan may hold that many.
+            held = max(layered.num_layers - last, held_at(layered.num_layers - last))
+            if key not in tasks or tasks[key].held < held:
+                tasks[key] = StageTask(
+                    first=first, last=last, mesh=mesh, held=held, least_held=held_at(1), device=cluster.device,
+                    solver=solver, inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
+                )  # fmt: skip
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
     found = {key: [frontier] for key, frontier in _composed(run, tasks).items()} if solver == "auto" else {}
     for key, frontier in run({key: task for key, task in tasks.items() if key not in found}).items():
