@@ -15,14 +15,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from alpa_explore import __version__
-from alpa_explore.cli import clusters, compare_solvers, coverage, lab, models, plan, show, solve
+from alpa_explore.cli import clusters, compare_solvers, coverage, lab, models, plan, show, simulate, solve
 from alpa_explore.cli.output import complain
 from alpa_explore.errors import AlpaExploreError
 
 INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
-_COMMANDS = (plan, show, coverage, solve, compare_solvers, models, clusters, lab)
+_COMMANDS = (plan, show, simulate, coverage, solve, compare_solvers, models, clusters, lab)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -84,7 +84,8 @@ def _shown(value: Any, **instead: Any) -> Document:
 
 def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
     """A dataclass from its fields; JSON's lists are tuples."""
-    given = {field.name: body[field.name] for field in fields(kind) if field.name not in instead}
+    # A field that an earlier version did not write has a default; the schema requires all others.
+    given = {f.name: body[f.name] for f in fields(kind) if f.name not in instead and f.name in body}
     return kind(**instead, **{name: tuple(v) if isinstance(v, list) else v for name, v in given.items()})
 
 
