@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
+from alpa_explore.cli.plan import write
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -50,14 +51,17 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.plans.timeline_tables import (
         comparison_table,
         critical_table,
+        submeshes_table,
         timeline_sentence,
         timeline_summary,
-        timeline_table,
     )
-    from alpa_explore.plans.write import write_text
+    from alpa_explore.plans.write import check_target, write_text
     from alpa_explore.schedules.csv_file import write_csv
     from alpa_explore.schedules.trace import chrome_trace
 
+    for path, what in ((options.trace, "The trace"), (options.csv, "The schedule"), (options.html, "The page")):
+        if path is not None:
+            check_target(path, what)
     plan = load_plan(options.file)
     timelines = _timelines(plan, options)
     several = len(timelines) > 1
@@ -72,16 +76,13 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.trace, json.dumps(chrome_trace(shown, names), allow_nan=False), "The trace")
     if options.csv:
         write_text(options.csv, write_csv(shown.schedule), "The schedule")
-    if options.html:
-        from alpa_explore.figures.page import write_html
-
-        write_html(plan, options.html)
+    write(plan, output=None, html=options.html)
     if options.json:
         print_json([timeline_summary(plan, t) for t in timelines] if several else timeline_summary(plan, shown))
     elif several:
         print(render_table(comparison_table(plan, timelines)))
     else:
-        print(f"{timeline_sentence(plan, shown)}\n\n{render_table(timeline_table(plan, shown), _COLUMNS)}\n")
+        print(f"{timeline_sentence(plan, shown)}\n\n{render_table(submeshes_table(plan, shown), _COLUMNS)}\n")
         print(f"The critical path:\n{render_table(critical_table(shown))}")
     return 0
 

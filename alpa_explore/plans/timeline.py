@@ -14,13 +14,14 @@ network between nodes. Sends between the same groups of nodes share the network.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import ScheduleError
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
-from alpa_explore.schedules.catalog import INTERLEAVED, build_schedule
+from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.simulate import simulate
 from alpa_explore.schedules.task import Schedule
 from alpa_explore.schedules.timeline import Timeline
@@ -47,11 +48,21 @@ def plan_timeline(
     times = [
         _times(
             plan.stages[submesh], _whole(plan.stages[submesh]) if own else _chunk(plan, layers, submesh),
-            _Shares.of([shares[layer] for layer in range(layers[0], layers[1] + 1)]), *sends[stage],
+            _Shares.of([shares[layer] for layer in range(layers[0], layers[1] + 1)]), *sends[stage], own=own,
         )
         for stage, (submesh, layers) in enumerate(zip(table.submesh_of_stage, ranges, strict=True))
     ]  # fmt: skip
     return simulate(table, times, links)
+
+
+def possible_schedules(plan: Plan) -> tuple[str, ...]:
+    """The names of the schedules that exist for this plan; the first is what it was planned for."""
+    found = []
+    for name in SCHEDULES:
+        with suppress(ScheduleError):
+            plan_timeline(plan, name)
+            found.append(name)
+    return tuple(found)
 
 
 def _named(plan: Plan, name: str, stages_per_submesh: int | None) -> Schedule:
@@ -168,13 +179,17 @@ def _layer_shares(plan: Plan) -> list[_Shares]:
 
 
 def _times(
-    stage: PlanStage, costs: _Costs, shares: _Shares, send_forward: float, send_backward: float
+    stage: PlanStage, costs: _Costs, shares: _Shares, send_forward: float, send_backward: float, *, own: bool
 ) -> StageTimes:  # fmt: skip
+    """`own`: the stage is one of the plan's, so that the seconds of its operators are those that it was chosen by."""
     forward, of_input, of_weight = map(sum, (shares.forward, shares.of_input, shares.of_weight))
     again = forward if shares.repeated else 0.0
-    total = forward + again + of_input + of_weight
-    # What is computed again comes before either half can run: it belongs to the half that runs first.
-    parts = [forward / total, (again + of_input) / total, of_weight / total] if total else [1 / 3, 1 / 3, 1 / 3]
+    known = forward + again + of_input + of_weight
+    # What is computed again comes before either half can run: it belongs to the half that runs first. What a stage
+    # takes beside its operators is adding gradients to those of earlier microbatches: work on weights.
+    rest = max(costs.microbatch_seconds - known, 0.0) if own else 0.0
+    total = known + rest
+    parts = [forward / total, (again + of_input) / total, (of_weight + rest) / total] if known else [1 / 3] * 3
     gradients, optimizer = _resident_shares(stage)
     in_collectives = tuple(
         moved / (computed + moved) if moved else 0.0

@@ -21,7 +21,7 @@ ACTION_NAMES = {
 """For people."""
 
 
-def timeline_table(plan: Plan, timeline: Timeline) -> list[Row]:
+def submeshes_table(plan: Plan, timeline: Timeline) -> list[Row]:
     """One row a submesh: its stages, how long it works and waits, what fills a device at its worst moment."""
     schedule, device = timeline.schedule, plan.cluster.device
     rows = []
@@ -67,7 +67,7 @@ def critical_table(timeline: Timeline) -> list[Row]:
 def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
     """The figures of one timeline; what `alpa-explore simulate --json` prints."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
-    rows = timeline_table(plan, timeline)
+    rows = submeshes_table(plan, timeline)
     return {
         "schedule": schedule.name, "num_microbatches": schedule.num_microbatches, "stages": schedule.num_stages,
         "submeshes": schedule.num_submeshes, "makespan_seconds": timeline.makespan_seconds,
@@ -105,7 +105,7 @@ def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
 def timeline_sentence(plan: Plan, timeline: Timeline) -> str:
     """The timeline as one would read it aloud."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
-    rows = timeline_table(plan, timeline)
+    rows = submeshes_table(plan, timeline)
     worst = max(rows, key=lambda row: row["memory_fraction"])
     sends = sum(r["on_path_seconds"] for r in critical_table(timeline) if r["kind"] == "send")
     beside = ""

@@ -57,13 +57,18 @@ def memory_curve(timeline: Timeline, submesh: int) -> MemoryCurve:
     frees = (actions == Action.BACKWARD) | (actions == Action.BACKWARD_WEIGHT)
     runs = actions != Action.UPDATE
     # Tasks of a submesh run one after another: at equal times the end of the earlier one comes first.
-    moments = np.stack([start, end], axis=1).ravel()
-    held = np.cumsum(np.stack([takes * 1.0, frees * -1.0], axis=1).ravel())
-    bytes_held = np.cumsum(np.stack([takes * activation, frees * -activation], axis=1).ravel())
-    working = np.stack([runs * workspace, np.zeros(len(start))], axis=1).ravel()
+    moments = _from_zero(start, end)
+    held = np.cumsum(_from_zero(takes * 1.0, frees * -1.0))
+    bytes_held = np.cumsum(_from_zero(takes * activation, frees * -activation))
+    working = _from_zero(runs * workspace, np.zeros(len(start)))
     here = [timeline.times[s] for s in sorted(set(stages.tolist()))]
     return MemoryCurve(
         weight_bytes=sum(t.weight_bytes for t in here), gradient_bytes=sum(t.gradient_bytes for t in here),
         optimizer_bytes=sum(t.optimizer_bytes for t in here), seconds=moments,
         activation_bytes=np.maximum(bytes_held, 0.0), workspace_bytes=working, held=held,
     )  # fmt: skip
+
+
+def _from_zero(at_start: Floats, at_end: Floats) -> Floats:
+    """One entry for the beginning, then two for each task."""
+    return np.concatenate([[0.0], np.stack([at_start, at_end], axis=1).ravel()])
