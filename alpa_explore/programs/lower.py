@@ -16,22 +16,29 @@ from collections.abc import Sequence
 
 from alpa_explore.errors import ProgramError
 from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.plans.plan import Plan
 from alpa_explore.programs.boxes import box_of
-from alpa_explore.programs.decision import StageDecision
+from alpa_explore.programs.decision import StageDecision, plan_decisions
 from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
 from alpa_explore.programs.liveness import with_frees
 from alpa_explore.programs.program import Lasting, Program, StageProgram
 from alpa_explore.programs.writer import StageWriter
+from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.check import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
 
 
-def lower(decisions: Sequence[StageDecision], schedule: Schedule) -> Program:
-    """The program that runs these stages under `schedule`.
+def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b") -> Program:
+    """The program that runs a plan made in this process, or stages that were decided otherwise, under a schedule.
 
-    ProgramError when the schedule has other stages, or backward passes in two halves.
+    A schedule's name means its table for the plan's B. ProgramError when the plan was read from a file, when the
+    schedule has other stages, or backward passes in two halves; UnknownNameError for a name that is none.
     """
+    decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
+    if isinstance(schedule, str):
+        count = plan.options.num_microbatches if isinstance(plan, Plan) else 1
+        schedule = build_schedule(schedule, len(decisions), count)
     if schedule.num_stages != len(decisions):
         raise ProgramError(
             "The schedule has other stages than the plan",
