@@ -53,6 +53,14 @@ class SolverError(AlpaExploreError):
     """A sharding problem that a solver could not finish."""
 
 
+class ScheduleError(AlpaExploreError):
+    """A schedule that cannot run (tasks missing, a deadlock), or one that does not exist for this pipeline."""
+
+
+class ProgramError(AlpaExploreError):
+    """A plan that cannot be lowered, or a program that cannot run."""
+
+
 class ExecutorError(AlpaExploreError):
     """Workers, or the scheduler they belong to, that cannot be reached or died again and again."""
 

@@ -26,6 +26,7 @@ from alpa_explore.cli import (
     plan,
     predict,
     show,
+    simulate,
     solve,
 )
 from alpa_explore.cli.output import complain
@@ -34,7 +35,9 @@ from alpa_explore.errors import AlpaExploreError
 INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
-_COMMANDS = (plan, show, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab)
+_COMMANDS = (
+    plan, show, simulate, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab
+)  # fmt: skip
 
 
 class _Parser(argparse.ArgumentParser):

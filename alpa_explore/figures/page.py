@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -27,6 +28,7 @@ from alpa_explore.figures.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.style import CONFIG
 from alpa_explore.figures.t_max import t_max_figure, t_max_table
+from alpa_explore.figures.timeline import timeline_figure, timeline_table
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
@@ -35,6 +37,8 @@ from alpa_explore.plans.write import write_text
 
 _ROWS = 2000
 """Rows of a table that are written; a page with more of them opens slowly."""
+_SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
+"""Shown side by side: what a plan is run with, one with more slack for sends, one with less idle time."""
 _WIDE = ("module", "communication", "reason", "inputs", "outputs")
 """Columns whose cells may take several lines."""
 
@@ -97,7 +101,7 @@ def page_html(plan: Plan) -> str:
 
 
 def _sections(plan: Plan) -> list[_Section]:
-    drawn = [
+    drawn: list[tuple[str, str, str, Callable[..., go.Figure], Sequence[Row]]] = [
         ("layers", "Layers",
          "Which operators make up each layer, how much does each compute, and how many bytes cross a cut?",
          layers_figure, layers_table(plan)),
@@ -106,6 +110,9 @@ def _sections(plan: Plan) -> list[_Section]:
         ("t-max", "The t_max sweep",
          "How slow may the slowest stage be? Each t_max gives T = Σt + (B−1)·t_max; the least T is the plan.",
          t_max_figure, t_max_table(plan)),
+        ("timeline", "Timeline",
+         "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?",
+         partial(timeline_figure, schedules=_SCHEDULES), timeline_table(plan, _SCHEDULES)),
         ("stage-costs", "Stage costs",
          "How long would any run of layers take on any submesh, and which of them does the plan use?",
          stage_costs_figure, stage_costs_table(plan)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.compiled import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import Floats
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import Floats
 

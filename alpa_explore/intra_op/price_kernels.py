@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.message_kernels import Flat
 from alpa_explore.intra_op.problem import Floats

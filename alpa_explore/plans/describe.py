@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from alpa_explore import units
+from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage_problem import Edge, NodeKind, StageProblem
 from alpa_explore.plans.plan import PlanOperator
 from alpa_explore.sharding.reshard import StepKind
@@ -19,6 +20,8 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         reader = problem.nodes[edge.b]
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
         incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
+    held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
+    halves = _weight_half(problem)
     found = []
     for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
         if node.priced is None:
@@ -55,9 +58,29 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                 communication=lines,
                 flops=operator.flops,
                 output_shape=outputs[0].shape if outputs else (),
+                weight_half=operator.index in halves,
+                gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
+                optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
             )
         )
     return tuple(found)
+
+
+def _weight_half(problem: StageProblem) -> frozenset[int]:
+    """The backward operators from which no path leads to a backward operator of another layer, or out of the stage.
+
+    Between layers gradients of activations are all that is handed on, so what is left leads to gradients of weights.
+    """
+    graph, layer_of = problem.stage.layered.graph, problem.stage.layered.layer_of
+    here = [i for i in problem.stage.operators if graph.operators[i].phase is Phase.BACKWARD]
+    handed_on: set[int] = set()
+    for index in reversed(here):
+        for tensor in graph.operators[index].outputs:
+            for reader in graph.readers.get(tensor, ()):
+                backward = graph.operators[reader].phase is Phase.BACKWARD
+                if backward and (reader in handed_on or layer_of[reader] != layer_of[index]):
+                    handed_on.add(index)
+    return frozenset(here) - handed_on
 
 
 def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]) -> tuple[tuple[str, ...], float]:

@@ -14,6 +14,8 @@ from alpa_explore.profiling.stage_costs import StageCosts
 
 if TYPE_CHECKING:
     from alpa_explore.plans.stage_details import StageDetails
+    from alpa_explore.schedules.task import Schedule
+    from alpa_explore.schedules.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +92,12 @@ class PlanOperator:
     """One line for each input that is resharded: 'input 0: RS0 → RR, all-gather axis 0, 8.39 MB'."""
     flops: int
     output_shape: tuple[int, ...]
+    weight_half: bool = False
+    """A backward operator that no other layer waits for: it leads only to gradients of weights."""
+    gradient_bytes: float = 0.0
+    """Of an update operator: what the gradient that it reads keeps on a device; 0 in a file of an earlier version."""
+    optimizer_bytes: float = 0.0
+    """Of an update operator: what its state keeps on a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,3 +208,9 @@ class Plan:
         from alpa_explore.plans.files import save_plan  # the file knows the plan, not the other way round
 
         save_plan(self, path)
+
+    def timeline(self, schedule: str | Schedule = "1f1b", *, stages_per_submesh: int | None = None) -> Timeline:
+        """One iteration, simulated task by task; raises as `plans.timeline.plan_timeline` does."""
+        from alpa_explore.plans.timeline import plan_timeline  # the simulator takes longer to load than a plan
+
+        return plan_timeline(self, schedule, stages_per_submesh=stages_per_submesh)

@@ -18,12 +18,14 @@ from alpa_explore.figures.sharding import sharding_figure
 from alpa_explore.figures.stage_costs import stage_costs_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
 from alpa_explore.figures.t_max import t_max_figure
+from alpa_explore.figures.timeline import timeline_figure
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
     layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
+    timeline_figure,
 ]  # fmt: skip
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 

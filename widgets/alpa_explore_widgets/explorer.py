@@ -21,6 +21,7 @@ from alpa_explore_widgets.panels.sharding import ShardingPanel
 from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.t_max import TMaxPanel
+from alpa_explore_widgets.panels.timeline import TimelinePanel
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
@@ -43,6 +44,7 @@ class Explorer(W.VBox):
             LayersPanel(),
             ClusterPanel(),
             TMaxPanel(),
+            TimelinePanel(),
             ShardingPanel(),
             StageCostsPanel(),
             FrontierPanel(),

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 SCRIPT = """
-from alpa_explore.intra_op.compiled import compiled
+from alpa_explore.compiled import compiled
 assert compiled()(exec("def twice(x):\\n    return 2 * x") or twice)(21) == 42
 print("done")
 """

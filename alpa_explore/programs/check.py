@@ -1,0 +1,130 @@
+"""Whether a program can run, without running it: the cost grows with its instructions, not with microbatches.
+
+- A value is written before it is read, read no more once it is freed, and freed before the microbatch ends.
+- What is sent is received: between two ranks the same messages with boxes of the same shape.
+- The ranks of a collective meet: each task is played with instructions that only wait. Between tasks order is the
+  schedule's, which `schedules.check` has proven: whatever a task receives was sent by one that it comes after.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from alpa_explore.errors import ProgramError
+from alpa_explore.programs.instruction import Box, Collective, Free, Instruction, Receive, Send
+from alpa_explore.programs.program import Program, StageProgram
+from alpa_explore.schedules.check import check as check_schedule
+from alpa_explore.schedules.task import LETTERS, Action
+
+_REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."
+_Letter = tuple[int, int, int, tuple[int, ...]]
+"""From, to, message, extents of the box."""
+
+
+def check(program: Program) -> None:
+    """ProgramError that names rank, task and value where one of the above does not hold; ScheduleError as there."""
+    check_schedule(program.schedule)
+    for number, stage in enumerate(program.stages):
+        for rank in stage.ranks:
+            _values(stage, rank, f"stage {number}, rank {rank}")
+    microbatch = [i for s in program.stages for a in (Action.FORWARD, Action.BACKWARD) for i in _of(s, a)]
+    _messages(microbatch, "forward and backward tasks")
+    _messages([i for s in program.stages for i in _of(s, Action.UPDATE)], "update tasks")
+    for number, stage in enumerate(program.stages):
+        for action in (Action.FORWARD, Action.BACKWARD):
+            _meet(stage.tasks[action], f"stage {number}, {LETTERS[action]}", waiting_for_mail=False)
+    together: dict[int, tuple[Instruction, ...]] = {}
+    for stage in program.stages:
+        for rank, instructions in stage.tasks[Action.UPDATE].items():
+            together[rank] = (*together.get(rank, ()), *instructions)
+    _meet(together, "update", waiting_for_mail=True)
+
+
+def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
+    return [(rank, i) for rank, instructions in stage.tasks[action].items() for i in instructions]
+
+
+def _values(stage: StageProgram, rank: int, where: str) -> None:
+    lasting = {one.value for one in stage.lasting[rank]}
+    held: set[int] = set()
+    for action in (Action.FORWARD, Action.BACKWARD, Action.UPDATE):
+        for place, instruction in enumerate(stage.tasks[action][rank]):
+            at = f"{where}, {LETTERS[action]} instruction {place} ({type(instruction).__name__})"
+            missing = set(instruction.reads) - held - lasting
+            if missing:
+                raise ProgramError(
+                    "A value is read that is not there", found=f"value {min(missing)} in {at}", remedy=_REMEDY
+                )
+            if isinstance(instruction, Free):
+                if lasting & set(instruction.values) or len(set(instruction.values)) < len(instruction.values):
+                    raise ProgramError("A value is freed that must last", found=at, remedy=_REMEDY)
+                held -= set(instruction.values)
+            held |= set(instruction.writes) - lasting
+        if action is Action.FORWARD and stage.loss is not None and stage.loss not in held:
+            raise ProgramError("The loss is freed too early", found=f"value {stage.loss} in {where}", remedy=_REMEDY)
+        if action is not Action.FORWARD and held:
+            raise ProgramError(
+                "Values are never freed", found=f"{len(held)} after {LETTERS[action]} in {where}", remedy=_REMEDY
+            )
+
+
+def _messages(instructions: Iterable[tuple[int, Instruction]], where: str) -> None:
+    sent: Counter[_Letter] = Counter()
+    wanted: Counter[_Letter] = Counter()
+    for rank, one in instructions:
+        if isinstance(one, Send):
+            sent[rank, one.to, one.message, _extents(one.box)] += 1
+        if isinstance(one, Receive):
+            wanted.update((source, rank, one.message, _extents(box)) for source, box in one.pieces)
+    for surplus, verb in ((sent - wanted, "is sent and not received"), (wanted - sent, "is awaited and not sent")):
+        if surplus:
+            source, target, message, extents = next(iter(surplus))
+            raise ProgramError(
+                f"A message {verb}",
+                found=f"message {message} of {list(extents)} from rank {source} to {target}, in {where}"
+                + (f" ({len(surplus) - 1} more)" if len(surplus) > 1 else ""),
+                remedy=_REMEDY,
+            )
+
+
+def _extents(box: Box) -> tuple[int, ...]:
+    return tuple(stop - start for start, stop in box)
+
+
+def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for_mail: bool) -> None:
+    """Play a task on all of its ranks; only collectives wait, and receives where `waiting_for_mail`."""
+    place = dict.fromkeys(tasks, 0)
+    sent: set[tuple[int, int, int]] = set()
+    arrived: dict[tuple[object, ...], set[int]] = {}
+    moved = True
+    while moved:
+        moved = False
+        for rank, instructions in tasks.items():
+            while place[rank] < len(instructions):
+                one = instructions[place[rank]]
+                if isinstance(one, Collective):
+                    key = (one.kind, one.ranks, one.target, one.joined, one.cut)
+                    arrived.setdefault(key, set()).add(rank)
+                    if arrived[key] != set(one.ranks):
+                        break
+                elif isinstance(one, Send):
+                    sent.add((rank, one.to, one.message))
+                elif (
+                    waiting_for_mail
+                    and isinstance(one, Receive)
+                    and any((source, rank, one.message) not in sent for source, _ in one.pieces)
+                ):
+                    break
+                place[rank] += 1
+                moved = True
+    stuck = [rank for rank in tasks if place[rank] < len(tasks[rank])]
+    if stuck:
+        shown = "; ".join(f"rank {rank} at {_named(tasks[rank][place[rank]])}" for rank in stuck[:4])
+        raise ProgramError("Ranks wait for each other", found=f"{where}: {shown}", remedy=_REMEDY)
+
+
+def _named(one: Instruction) -> str:
+    if isinstance(one, Collective):
+        return f"{one.kind.value} of value {one.source} with ranks {one.ranks}"
+    return f"{type(one).__name__} of message {one.message}" if isinstance(one, Receive) else type(one).__name__

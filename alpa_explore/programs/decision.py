@@ -1,0 +1,102 @@
+"""What a plan decided for one stage, in the form in which it is lowered: a spec or a strategy for everything.
+
+It is read off the sharding problem of the stage and the choice that was made for every node of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import ProgramError
+from alpa_explore.intra_op.stage_graph import StageGraph
+from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
+from alpa_explore.plans.plan import Plan
+from alpa_explore.sharding.reshard import Step
+from alpa_explore.sharding.spec import PARTIAL, Spec
+from alpa_explore.sharding.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageDecision:
+    """One stage with its devices and its choices. Weights are named by their place in `graph.parameters`."""
+
+    stage: StageGraph
+    model: CostModel
+    """Knows the mesh and the way from one spec to another."""
+    ranks: tuple[int, ...]
+    """Row-major over the mesh."""
+    strategies: Mapping[int, Strategy] = field(repr=False)
+    """Of each forward and backward operator."""
+    sources: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a tensor from outside comes in."""
+    weights: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a weight is stored."""
+    accumulators: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a gradient is summed over microbatches."""
+    updates: Mapping[int, Strategy] = field(repr=False)
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Without axes of size 1."""
+        return self.model.mesh.shape
+
+    def way(self, tensor: int, source: Spec, target: Spec) -> tuple[Step, ...]:
+        """The steps that bring a tensor from one spec to another: those that were priced."""
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        return tuple(step for step, _ in table.path(source, target))
+
+    def completed(self, tensor: int, spec: Spec) -> Spec:
+        """The spec in which a tensor leaves the stage: its own, or the cheapest to reach that has no pending sum."""
+        if PARTIAL not in spec:
+            return spec
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        complete = [s for s in table.specs if PARTIAL not in s]
+        return min(complete, key=lambda s: float(table.seconds[table.index[spec], table.index[s]]))
+
+
+def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequence[int]) -> StageDecision:
+    """The decisions of one stage from the choice of every node of its problem."""
+    graph = problem.stage.layered.graph
+    found: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
+    strategies: dict[int, Strategy] = {}
+    updates: dict[int, Strategy] = {}
+    for node, choice in zip(problem.nodes, choices, strict=True):
+        if node.kind is NodeKind.OPERATOR:
+            assert node.priced is not None, "operators are priced"
+            strategies[node.subject] = node.priced.strategies[choice]
+        elif node.kind is NodeKind.UPDATE:
+            assert node.priced is not None, "updates are priced"
+            updates[node.subject] = node.priced.strategies[choice]
+        else:
+            tensor = node.subject if node.kind is NodeKind.SOURCE else graph.parameters[node.subject].tensor
+            partial = node.kind is NodeKind.ACCUMULATOR
+            if partial:
+                tensor = graph.parameters[node.subject].gradient
+            table = problem.model.reshard(graph.tensors[tensor])
+            specs = [spec for spec in table.specs if partial or PARTIAL not in spec]
+            found[node.kind][node.subject] = specs[choice]
+    return StageDecision(
+        stage=problem.stage, model=problem.model, ranks=tuple(ranks), strategies=strategies,
+        sources=found[NodeKind.SOURCE], weights=found[NodeKind.WEIGHT], accumulators=found[NodeKind.ACCUMULATOR],
+        updates=updates,
+    )  # fmt: skip
+
+
+def plan_decisions(plan: Plan) -> tuple[StageDecision, ...]:
+    """The decisions of every stage of a plan that was made in this process; ranks are the plan's device numbers."""
+    if plan.details is None:
+        raise ProgramError(
+            "The plan cannot be lowered", found="a plan that was read from a file, without its graph",
+            remedy="Plan the model in this process with ax.plan and lower what it returns.",
+        )  # fmt: skip
+    decisions = []
+    for stage in plan.stages:
+        candidate = next(
+            c for found in plan.costs.candidates.values() for c in found if c.solution_key == stage.solution_key
+            and c.logical_mesh.shape == stage.logical_mesh
+        )  # fmt: skip
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh)
+        decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
+    return tuple(decisions)

@@ -1,0 +1,59 @@
+"""A program: what every rank does in a task of each kind, and the order of the tasks.
+
+A rank's instructions for a forward, backward or update task are written once; the schedule says for which microbatches
+they run and when. So a program grows with stages, ranks and operators, never with microbatches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.programs.instruction import Box, Instruction
+from alpa_explore.schedules.task import Action, Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lasting:
+    """A value that outlives a microbatch: a weight, a buffer, or the sum of a gradient."""
+
+    value: int
+    tensor: int
+    """Of the graph; of a gradient the one that the update reads."""
+    box: Box
+    """What of the tensor the rank holds."""
+    zero: bool
+    """True for a sum: it begins with zero in every iteration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageProgram:
+    """The instructions of one stage."""
+
+    ranks: tuple[int, ...]
+    tasks: Mapping[Action, Mapping[int, tuple[Instruction, ...]]] = field(repr=False)
+    """FORWARD, BACKWARD and UPDATE -> rank -> instructions."""
+    lasting: Mapping[int, tuple[Lasting, ...]] = field(repr=False)
+    """For each rank."""
+    loss: int | None
+    """The value of the loss after the forward task, where it is made here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """All stages and the order of their tasks."""
+
+    graph: TrainingGraph
+    schedule: Schedule
+    stages: tuple[StageProgram, ...]
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """Every rank that has something to do."""
+        return tuple(sorted({rank for stage in self.stages for rank in stage.ranks}))
+
+    @property
+    def instruction_count(self) -> int:
+        """Over all tasks and ranks."""
+        return sum(len(one) for stage in self.stages for task in stage.tasks.values() for one in task.values())

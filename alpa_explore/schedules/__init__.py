@@ -1,0 +1,1 @@
+"""The order of tasks in a pipeline, and what it comes to: schedules as tables, a simulator, timelines."""

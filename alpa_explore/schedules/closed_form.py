@@ -1,0 +1,91 @@
+"""What a formula says of a schedule, to lie beside the simulation. t = f + b of one stage, u = its update.
+
+gpipe             Σ(f + send) + (B−1)·max(f, send) + Σ(b + send) + (B−1)·max(b, send) + u: two flow shops, one behind
+                  the other, links being machines too. Exact when no stage's update outlasts the end.
+1f1b, eager-1f1b  Σt + (B−1)·max t + u, as the planner has it. Exact when stages are equal and sends take no time.
+interleaved-1f1b  B·t + (P−1)·t / v + u with t the sum over the v stages of a submesh. Exact as above.
+zb-h1             B·t + (P−1)·(f + i − w) + u with i + w = b. Exact when also f = i = w and B ≥ P.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from alpa_explore.schedules.task import Schedule
+from alpa_explore.schedules.times import StageTimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedForm:
+    """A makespan by formula."""
+
+    seconds: float
+    formula: str
+    exact: bool
+    """Whether the formula is exact for these times."""
+    bubble_fraction: float
+    """1 − busy time of the mean submesh / seconds."""
+
+
+def closed_form(schedule: Schedule, times: Sequence[StageTimes]) -> ClosedForm | None:
+    """The formula for a schedule by its name; None for one without (a table of your own)."""
+    if schedule.name not in _FORMULAS:
+        return None
+    b, submeshes = schedule.num_microbatches, schedule.num_submeshes
+    update = max(t.update_seconds for t in times)
+    seconds, formula, exact = _FORMULAS[schedule.name](times, b, submeshes)
+    total = seconds + update
+    busy = sum(b * t.microbatch_seconds + t.update_seconds for t in times) / submeshes
+    bubble = 1.0 - busy / total if total else 0.0
+    return ClosedForm(seconds=total, formula=formula, exact=exact and _equal_updates(times), bubble_fraction=bubble)
+
+
+_Found = tuple[float, str, bool]
+
+
+def _gpipe(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Found:
+    forward = [t.forward_seconds for t in times] + [t.send_forward_seconds for t in times[:-1]]
+    backward = [t.backward_seconds for t in times] + [t.send_backward_seconds for t in times[1:]]
+    seconds = sum(forward) + sum(backward) + (b - 1) * (max(forward) + max(backward))
+    return seconds, "Σf + (B−1)·max f + Σb + (B−1)·max b, sends counted", True
+
+
+def _one_f_one_b(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Found:
+    latency = [t.microbatch_seconds for t in times]
+    return sum(latency) + (b - 1) * max(latency), "Σt + (B−1)·max t", _equal(times)
+
+
+def _interleaved(times: Sequence[StageTimes], b: int, submeshes: int) -> _Found:
+    latency = [sum(t.microbatch_seconds for t in times[p::submeshes]) for p in range(submeshes)]
+    turns = len(times) // submeshes
+    return b * max(latency) + (submeshes - 1) * max(latency) / turns, "B·t + (P−1)·t / v", _equal(times)
+
+
+def _zero_bubble(times: Sequence[StageTimes], b: int, submeshes: int) -> _Found:
+    slow = max(times, key=lambda t: t.microbatch_seconds)
+    thirds = (slow.forward_seconds, slow.backward_input_seconds, slow.backward_weight_seconds)
+    seconds = b * slow.microbatch_seconds + (submeshes - 1) * (thirds[0] + thirds[1] - thirds[2])
+    exact = _equal(times) and max(thirds) - min(thirds) <= _CLOSE * max(thirds) and b >= submeshes
+    return seconds, "B·t + (P−1)·(f + i − w)", exact
+
+
+_FORMULAS = {
+    "gpipe": _gpipe, "1f1b": _one_f_one_b, "eager-1f1b": _one_f_one_b, "interleaved-1f1b": _interleaved,
+    "zb-h1": _zero_bubble,
+}  # fmt: skip
+_CLOSE = 1e-9
+
+
+def _equal(times: Sequence[StageTimes]) -> bool:
+    """Equal stages, and sends that take no time."""
+    for part in ("forward_seconds", "backward_input_seconds", "backward_weight_seconds"):
+        seconds = [getattr(t, part) for t in times]
+        if max(seconds) - min(seconds) > _CLOSE * max(seconds):
+            return False
+    return not any(t.send_forward_seconds for t in times[:-1]) and not any(t.send_backward_seconds for t in times[1:])
+
+
+def _equal_updates(times: Sequence[StageTimes]) -> bool:
+    updates = [t.update_seconds for t in times]
+    return max(updates) - min(updates) <= _CLOSE * max(updates)

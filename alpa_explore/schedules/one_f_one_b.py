@@ -1,0 +1,36 @@
+"""1F1B: after a warm-up of forwards each stage alternates one forward and one backward, so it holds few microbatches.
+
+Stage s of P warms up with w(s) − 1 forwards and then always has w(s) microbatches in flight:
+
+    1F1B         w(s) = P − s
+    eager 1F1B   w(s) = 2(P − s) − 1
+
+The eager one holds up to twice as many; in return a send in either direction has a whole step of slack.
+"""
+
+from __future__ import annotations
+
+from alpa_explore.schedules.task import Action, Schedule, schedule_of
+
+
+def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
+    """The table for one stage a submesh."""
+    return _alternating("1f1b", [num_stages - s for s in range(num_stages)], num_microbatches)
+
+
+def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
+    """The table for one stage a submesh."""
+    return _alternating("eager-1f1b", [2 * (num_stages - s) - 1 for s in range(num_stages)], num_microbatches)
+
+
+def _alternating(name: str, in_flight: list[int], num_microbatches: int) -> Schedule:
+    orders = []
+    for stage, most in enumerate(in_flight):
+        ahead = min(most, num_microbatches)
+        order = [(Action.FORWARD, stage, m) for m in range(ahead)]
+        for m in range(num_microbatches):
+            order.append((Action.BACKWARD, stage, m))
+            if m + ahead < num_microbatches:
+                order.append((Action.FORWARD, stage, m + ahead))
+        orders.append(order)
+    return schedule_of(name, orders, num_microbatches)

@@ -1,0 +1,110 @@
+"""A schedule: for every submesh of the pipeline the order in which it runs its tasks. Times are no part of it.
+
+A task is (action, stage, microbatch). Stages are numbered in the order in which data flows; a submesh runs one stage,
+or several where stages are interleaved. What a task waits for follows from the numbers:
+
+    F(s, m) after F(s−1, m);   B(s, m), I(s, m) after F(s, m) and B or I(s+1, m);   W(s, m) after I(s, m)
+
+Tasks are kept as arrays, all submeshes behind one another: a pipeline of 64 stages and 1,024 microbatches has 200,000.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Action(enum.IntEnum):
+    """What a task does with a microbatch."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    """Gradients of the inputs and of the weights in one go."""
+    BACKWARD_INPUT = 2
+    """Only what the stage before waits for."""
+    BACKWARD_WEIGHT = 3
+    """The rest; it can wait."""
+    UPDATE = 4
+    """Gradient sync and optimizer step, once an iteration. In no schedule: the simulator adds it at the end."""
+
+
+LETTERS = {
+    Action.FORWARD: "F", Action.BACKWARD: "B", Action.BACKWARD_INPUT: "I", Action.BACKWARD_WEIGHT: "W",
+    Action.UPDATE: "U",
+}  # fmt: skip
+"""As in torch's schedule files."""
+
+
+class Task(NamedTuple):
+    """One entry of a schedule."""
+
+    action: Action
+    stage: int
+    microbatch: int
+
+    def __str__(self) -> str:
+        return f"{self.stage}{LETTERS[self.action]}{self.microbatch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Schedule:
+    """Orders of tasks. Task i of submesh p is at `starts[p] + i` of the arrays."""
+
+    name: str
+    num_stages: int
+    num_microbatches: int
+    starts: Ints
+    """[submeshes + 1]."""
+    actions: Ints
+    stages: Ints
+    microbatches: Ints
+    submesh_of_stage: tuple[int, ...]
+
+    @property
+    def num_submeshes(self) -> int:
+        """Rows of the table."""
+        return len(self.starts) - 1
+
+    def order(self, submesh: int) -> tuple[Task, ...]:
+        """The tasks of one submesh in their order."""
+        run = slice(self.starts[submesh], self.starts[submesh + 1])
+        columns = (self.actions[run].tolist(), self.stages[run].tolist(), self.microbatches[run].tolist())
+        return tuple(Task(Action(a), s, m) for a, s, m in zip(*columns, strict=True))
+
+    def task(self, index: int) -> Task:
+        """The task at a place of the arrays."""
+        return Task(Action(int(self.actions[index])), int(self.stages[index]), int(self.microbatches[index]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schedule) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        arrays = (self.starts, self.actions, self.stages, self.microbatches)
+        return (self.num_stages, self.num_microbatches, *(a.tobytes() for a in arrays))
+
+
+def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Ints], num_microbatches: int) -> Schedule:
+    """The schedule with these orders of (action, stage, microbatch), one a submesh. `check` says whether it can run."""
+    flat = np.concatenate([np.array(order, dtype=np.int64).reshape(-1, 3) for order in orders])
+    starts = np.cumsum([0, *map(len, orders)], dtype=np.int64)
+    num_stages = int(flat[:, 1].max(initial=-1)) + 1
+    rows = np.repeat(np.arange(len(orders)), np.diff(starts))
+    submesh_of_stage = np.zeros(num_stages, dtype=np.int64)
+    submesh_of_stage[flat[:, 1]] = rows
+    columns = [np.ascontiguousarray(flat[:, c]) for c in range(3)]
+    for array in (starts, *columns):
+        array.flags.writeable = False
+    return Schedule(
+        name=name, num_stages=num_stages, num_microbatches=num_microbatches, starts=starts, actions=columns[0],
+        stages=columns[1], microbatches=columns[2], submesh_of_stage=tuple(submesh_of_stage.tolist()),
+    )  # fmt: skip

@@ -1,0 +1,82 @@
+"""`alpa-explore simulate`: what it prints, what it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+from alpa_explore.schedules.catalog import SCHEDULES
+from alpa_explore.schedules.csv_file import read_csv
+from tests.plans.example import example_plan
+
+
+@pytest.fixture(scope="module")
+def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plans") / "a.plan.json"
+    example_plan(num_layers=8, num_microbatches=16).save(path)
+    return str(path)
+
+
+def test_it_prints_a_sentence_the_submeshes_and_the_critical_path(plan_file, capsys) -> None:
+    assert cli.main(["simulate", plan_file]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("1f1b, B = 16: ")
+    assert "Σt + (B−1)·max t says" in out
+    assert "submesh  stages" in out
+    assert "The critical path:" in out
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_json_has_every_figure_and_the_files_are_those_of_the_schedule(name, plan_file, capsys, tmp_path) -> None:
+    trace, table = tmp_path / "trace.json", tmp_path / "schedule.csv"
+    arguments = ["simulate", plan_file, "--schedule", name, "--json", "--trace", str(trace), "--csv", str(table)]
+    assert cli.main(arguments) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schedule"] == name
+    assert found["makespan_seconds"] > 0
+    assert len(found["table"]) == 4
+    assert found["closed_form"]["seconds"] > 0
+    assert {e["ph"] for e in json.loads(trace.read_text())["traceEvents"]} == set("MXCstf")
+    assert read_csv(table).num_microbatches == 16
+    assert cli.main(["simulate", plan_file, "--schedule", str(table), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["makespan_seconds"], again["closed_form"]) == (found["makespan_seconds"], None)
+
+
+def test_all_schedules_are_compared_and_the_one_that_does_not_exist_is_named(plan_file, capsys, tmp_path) -> None:
+    assert cli.main(["simulate", plan_file, "--schedule", "all"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["schedule", *SCHEDULES]
+    example_plan(num_layers=6, num_microbatches=16).save(tmp_path / "six")
+    assert cli.main(["simulate", str(tmp_path / "six"), "--schedule", "all", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert [row["schedule"] for row in json.loads(captured.out)] == list(SCHEDULES[:-1])
+    assert "interleaved-1f1b is left out" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--schedule", "1b1f"], "Did you mean '1f1b'"),
+        (["--schedule", "missing.csv"], "cannot be read"),
+        (["--schedule", "interleaved-1f1b", "--stages-per-submesh", "3"], "Choose 2 stages a submesh"),
+        (["--stages-per-submesh", "2"], "runs one stage"),
+        (["--schedule", "all", "--trace", "a.json"], "Name one schedule"),
+        (["--trace", "no/such/folder/a.json"], "The trace"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(more, message, plan_file, capsys) -> None:
+    assert cli.main(["simulate", plan_file, *more]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_a_table_that_deadlocks_names_the_tasks(plan_file, capsys, tmp_path) -> None:
+    bad = Path(tmp_path / "bad.csv")
+    bad.write_text("0B0,0F0\n")
+    assert cli.main(["simulate", plan_file, "--schedule", str(bad)]) == 2
+    assert "submesh 0 waits with 0B0 for 0F0" in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""The timeline of a plan: its seconds and bytes are the plan's, its links are the cluster's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
+from alpa_explore.plans.document import from_document, to_document
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.timeline import plan_timeline
+from alpa_explore.plans.timeline_tables import critical_table, submeshes_table, timeline_sentence, timeline_summary
+from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
+from alpa_explore.schedules.csv_file import parse_csv, write_csv
+from alpa_explore.schedules.memory import memory_curve
+from tests.plans.example import example_plan, without_describe
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return example_plan(num_layers=8, num_microbatches=16)
+
+
+@pytest.fixture(scope="module")
+def real_plan() -> Plan:
+    return ax.plan("gpt-tiny", "1x4:v100", num_microbatches=8, num_layers=4)
+
+
+def test_under_1f1b_every_submesh_holds_what_the_plan_says_at_its_peak(plan: Plan, real_plan: Plan) -> None:
+    for each in (plan, real_plan):
+        timeline = each.timeline()
+        for stage in each.stages:
+            curve = memory_curve(timeline, stage.index)
+            assert curve.held.max() == stage.microbatches_held
+            assert curve.peak_bytes == pytest.approx(stage.peak_bytes, rel=1e-12)
+
+
+def test_the_parts_of_a_stage_add_up_to_its_seconds_and_bytes(plan: Plan, real_plan: Plan) -> None:
+    for each in (plan, real_plan):
+        for stage, times in zip(each.stages, each.timeline().times, strict=True):
+            assert times.microbatch_seconds == pytest.approx(stage.microbatch_seconds)
+            assert times.update_seconds == stage.iteration_seconds
+            assert times.resident_bytes == pytest.approx(stage.weight_bytes)
+            forward = sum(o.compute_seconds + o.communication_seconds for o in stage.operators if o.phase == "forward")
+            if each is real_plan:
+                assert times.forward_seconds == pytest.approx(forward)
+
+
+def test_adam_keeps_six_times_the_weights_and_gradients_as_much_as_the_weights(real_plan: Plan) -> None:
+    assert real_plan.model.precision == "float16"
+    for times in real_plan.timeline().times:
+        assert times.gradient_bytes == pytest.approx(times.weight_bytes)
+        assert times.optimizer_bytes == pytest.approx(6 * times.weight_bytes)
+
+
+def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
+    first, second, *_ = real_plan.timeline().times
+    # No stage waits for the gradient of the first one's input: of its backward pass only recomputation comes first.
+    assert first.backward_input_seconds == pytest.approx(first.forward_seconds, rel=1e-6)
+    assert 0 < second.backward_weight_seconds < second.backward_input_seconds
+    named = {o.op for o in real_plan.stages[1].operators if o.weight_half}
+    assert "aten.mm.default" in named
+    assert all(o.phase == "backward" for o in real_plan.stages[1].operators if o.weight_half)
+
+
+def test_a_plan_that_was_read_from_a_file_has_the_same_timeline(real_plan: Plan) -> None:
+    read = from_document(to_document(without_describe(real_plan)))
+    for name in SCHEDULES[:-1]:
+        assert timeline_summary(read, read.timeline(name)) == timeline_summary(real_plan, real_plan.timeline(name))
+
+
+def test_a_file_of_an_earlier_version_has_a_timeline_without_the_split_of_the_weights(real_plan: Plan) -> None:
+    document = to_document(without_describe(real_plan))
+    for stage in document["stages"]:
+        for operator in stage["operators"]:
+            for key in ("weight_half", "gradient_bytes", "optimizer_bytes"):
+                del operator[key]
+    read = from_document(document)
+    times = read.timeline().times
+    assert [t.weight_bytes for t in times] == [s.weight_bytes for s in read.stages]
+    assert read.timeline().makespan_seconds == pytest.approx(real_plan.timeline().makespan_seconds)
+
+
+def test_without_operators_a_stage_is_divided_in_thirds(plan: Plan) -> None:
+    bare = replace(plan, details=None, stages=tuple(replace(s, operators=()) for s in plan.stages))
+    for times in bare.timeline("zb-h1").times:
+        assert times.forward_seconds == times.backward_input_seconds == times.backward_weight_seconds > 0
+
+
+def test_a_send_carries_the_cut_at_the_speed_of_what_lies_between(plan: Plan) -> None:
+    timeline, per_node = plan.timeline(), plan.cluster.devices_per_node
+    kinds = set()
+    for a, b in zip(plan.stages, plan.stages[1:], strict=False):
+        sent = plan.layers[a.layers[1]].operator_cut_bytes[-1]
+        nodes = [{d // per_node for d in s.devices} for s in (a, b)]
+        inside = nodes[0] == nodes[1]
+        link = plan.cluster.inside_node if inside else plan.cluster.between_nodes
+        lanes = min(len(a.devices), len(b.devices)) if inside else min(map(len, nodes))
+        wanted = link.latency_seconds + sent / (lanes * link.bandwidth)
+        assert timeline.times[a.index].send_forward_seconds == pytest.approx(wanted)
+        assert timeline.times[b.index].send_backward_seconds == pytest.approx(wanted)
+        kinds.add(inside)
+    assert kinds == {True, False}
+    assert timeline.times[0].send_backward_seconds == timeline.times[-1].send_forward_seconds == 0.0
+
+
+def test_stages_on_the_same_two_nodes_share_the_network(plan: Plan) -> None:
+    timeline = plan.timeline(INTERLEAVED)
+    network = [name for name in timeline.links.names if name.startswith("node")]
+    assert sorted(network) == ["node 0 → node 1", "node 1 → node 0"]
+
+
+def test_interleaved_stages_are_equal_runs_of_layers_at_the_costs_of_their_submesh(plan: Plan) -> None:
+    timeline = plan.timeline(INTERLEAVED)
+    assert timeline.schedule.num_stages == 8
+    assert timeline.schedule.submesh_of_stage == (0, 1, 2, 3, 0, 1, 2, 3)
+    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    for stage, times in enumerate(timeline.times):
+        shape = shapes.index(plan.stages[stage % 4].submesh)
+        best = plan.costs.choose((stage, stage, shape), 1, 16)
+        assert best is not None
+        assert times.microbatch_seconds == pytest.approx(best.microbatch_seconds)
+
+
+def test_what_does_not_go_together_is_an_error_that_says_what_would(plan: Plan) -> None:
+    with pytest.raises(ScheduleError, match=r"8 layers for 4 submeshes × 3 stages\. Choose 2 stages a submesh"):
+        plan.timeline(INTERLEAVED, stages_per_submesh=3)
+    six = example_plan(num_layers=6, num_microbatches=16)
+    with pytest.raises(ScheduleError, match=r"6 layers for 4 submeshes × 2 stages\. Plan with a multiple of 8 layers"):
+        six.timeline(INTERLEAVED)
+    with pytest.raises(ScheduleError, match="B = 12 or 16"):
+        example_plan(num_layers=8, num_microbatches=14).timeline(INTERLEAVED)
+    with pytest.raises(OptionError, match="runs one stage"):
+        plan.timeline("gpipe", stages_per_submesh=2)
+    with pytest.raises(UnknownNameError):
+        plan.timeline("2f2b")
+    with pytest.raises(ScheduleError, match="1 submeshes and B = 1; the plan has 4 and B = 16"):
+        plan.timeline(parse_csv("0F0,0B0"))
+
+
+def test_a_table_from_a_file_gives_the_timeline_of_the_schedule_it_came_from(plan: Plan) -> None:
+    for name in SCHEDULES:
+        table = plan.timeline(name)
+        again = plan_timeline(plan, parse_csv(write_csv(table.schedule)))
+        assert again.makespan_seconds == table.makespan_seconds
+
+
+def test_the_table_and_the_sentence_say_what_the_timeline_holds(plan: Plan) -> None:
+    timeline = plan.timeline("gpipe")
+    rows = submeshes_table(plan, timeline)
+    assert [row["microbatches_held"] for row in rows] == [16] * 4
+    parts = ("weight_bytes", "gradient_bytes", "optimizer_bytes", "activation_bytes", "workspace_bytes")
+    assert all(sum(row[p] for p in parts) == pytest.approx(row["peak_bytes"]) for row in rows)
+    assert sum(r["on_path_seconds"] for r in critical_table(timeline)) == pytest.approx(timeline.makespan_seconds)
+    sentence = timeline_sentence(plan, timeline)
+    assert ("does NOT fit" in sentence) == any(row["memory_fraction"] > 1 for row in rows)

@@ -1,0 +1,118 @@
+"""Stages with chosen or random strategies, and the sequential run that a program must equal."""
+
+from __future__ import annotations
+
+import random
+
+import torch
+
+from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.resharding import UNREACHABLE
+from alpa_explore.intra_op.layered_graph import assign_layers
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage_graph import slice_stages
+from alpa_explore.intra_op.stage_problem import build_stage_problem
+from alpa_explore.layering import cluster_operators
+from alpa_explore.models.catalog import build
+from alpa_explore.programs.decision import stage_decision
+from alpa_explore.programs.interpret import interpret
+from alpa_explore.programs.lower import lower
+from alpa_explore.programs.optimizer_step import PieceOptimizer
+from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.evaluate import evaluate, initial_values
+
+
+class Case:
+    """A model in float64 with B microbatches of its own."""
+
+    def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, **options):
+        torch.manual_seed(seed)
+        self.model, inputs = build(name, samples, device="cpu")
+        self.model.double()
+        inputs = tuple(t.double() if t.is_floating_point() else t for t in inputs)
+        self.graph = capture(self.model, inputs, **options)
+        self.num_layers = num_layers
+        layering = cluster_operators(self.graph, num_layers, delta=1.0)
+        self.layered = assign_layers(self.graph, layering.layer_of_forward)
+        self.stage = slice_stages(self.layered)
+        self.state = initial_values(self.graph, self.model, inputs)
+        self.microbatches = [
+            {t: self._other(self.state[t], m) for t in self.graph.inputs} for m in range(num_microbatches)
+        ]
+
+    def _other(self, value, number):
+        """Another microbatch: the same samples in another order, and shifted tokens."""
+        generator = torch.Generator().manual_seed(number)
+        moved = value[torch.randperm(len(value), generator=generator)]
+        if moved.is_floating_point():
+            return moved + 0.1 * torch.randn(moved.shape, generator=generator, dtype=moved.dtype)
+        return torch.roll(moved, number, dims=-1)
+
+    def problem(self, first, last, mesh_shape):
+        device = Cluster.parse("1x4:v100").device
+        mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
+        return build_stage_problem(self.stage(first, last), CostModel(device, mesh))
+
+    def program(self, stages, choose, schedule="1f1b"):
+        """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node."""
+        decisions, rank = [], 0
+        for (first, last), mesh in stages:
+            problem = self.problem(first, last, mesh)
+            count = torch.Size(mesh).numel()
+            decisions.append(stage_decision(problem, choose(problem), range(rank, rank + count)))
+            rank += count
+        return lower(decisions, build_schedule(schedule, len(stages), len(self.microbatches)))
+
+    def sequential(self, learning_rate=1e-3):
+        """(losses, mean gradients, updated parameters) of one process."""
+        runs = [evaluate(self.graph, {**self.state, **one}) for one in self.microbatches]
+        gradients, parameters = {}, {}
+        for place, parameter in enumerate(self.graph.parameters):
+            gradients[place] = sum(run[parameter.gradient] for run in runs) / len(runs)
+            weight = self.state[parameter.tensor]
+            kind = self.graph.operators[parameter.update].kind
+            parameters[place] = PieceOptimizer(kind, weight, learning_rate).step(gradients[place])
+        return [float(run[self.graph.loss]) for run in runs], gradients, parameters
+
+    def assert_equal(self, program):
+        made = interpret(program, self.state, self.microbatches)
+        losses, gradients, parameters = self.sequential()
+        torch.testing.assert_close(torch.tensor(made.losses), torch.tensor(losses))
+        assert set(made.gradients) == set(made.parameters) == set(gradients)
+        for place, parameter in enumerate(self.graph.parameters):
+            wanted = gradients[place]
+            # The catalogue's losses are float32 also in a float64 model: seven digits, of the largest entry.
+            error = float((made.gradients[place] - wanted).abs().max())
+            assert error <= 1e-6 * float(wanted.abs().max()), parameter.name
+            # Adam's first step goes as far for a small gradient as for a large one: rounding may turn it around there.
+            steady = wanted.abs() > 1e-4 * wanted.abs().max()
+            assert made.parameters[place].shape == parameters[place].shape
+            torch.testing.assert_close(
+                made.parameters[place][steady], parameters[place][steady], rtol=0, atol=1e-6, msg=parameter.name
+            )
+        return made
+
+
+def optimal(problem):
+    return solve(problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices
+
+
+def at_random(seed):
+    """A choice of random strategies: an edge that leads nowhere makes its reader, then its maker, choose again."""
+    draw = random.Random(seed)
+
+    def choose(problem):
+        sizes = [len(n.microbatch_seconds) for n in problem.nodes]
+        choices = [draw.randrange(size) for size in sizes]
+        for attempt in range(100_000):
+            bad = [e for e in problem.edges if e.seconds[choices[e.a], choices[e.b]] >= UNREACHABLE]
+            if not bad:
+                return tuple(choices)
+            edge = draw.choice(bad)
+            node = edge.b if attempt % 2 else edge.a
+            choices[node] = draw.randrange(sizes[node])
+        raise AssertionError("no legal choice was found")
+
+    return choose

@@ -1,0 +1,82 @@
+"""A program under the interpreter equals the sequential graph: loss, every gradient, every updated parameter."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.programs.cases import Case, at_random, optimal
+
+MODELS = ["mlp-tiny", "gpt-tiny", "moe-tiny", "wide-resnet-tiny"]
+ONE_STAGE = (0, 3)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mesh", [(), (2,), (2, 2)])
+def test_a_stage_with_its_best_strategies_equals_the_whole(model, mesh) -> None:
+    case = Case(model)
+    case.assert_equal(case.program([(ONE_STAGE, mesh)], optimal))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_stage_with_random_strategies_equals_the_whole(model, seed) -> None:
+    case = Case(model)
+    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], at_random(seed)))
+
+
+PIPELINES = {
+    "1+1": [((0, 1), ()), ((2, 3), ())],
+    "2+2": [((0, 1), (2,)), ((2, 3), (2,))],
+    "1+2+1": [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())],
+    "1+1+2+4": [((0, 0), ()), ((1, 1), ()), ((2, 2), (2,)), ((3, 3), (2, 2))],
+    "4+2": [((0, 2), (2, 2)), ((3, 3), (2,))],
+}
+"""Layers and logical mesh of each stage."""
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("stages", PIPELINES)
+def test_a_pipeline_of_any_submeshes_equals_the_whole(model, stages) -> None:
+    case = Case(model, num_microbatches=3)
+    case.assert_equal(case.program(PIPELINES[stages], optimal))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None:
+    case = Case(model, num_microbatches=2)
+    stages = list(PIPELINES.values())[1:][seed]
+    case.assert_equal(case.program(stages, at_random(seed)))
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "eager-1f1b"])
+@pytest.mark.parametrize("microbatches", [1, 5, 8])
+def test_any_schedule_and_number_of_microbatches_gives_the_same(schedule, microbatches) -> None:
+    case = Case("mlp-tiny", num_microbatches=microbatches)
+    case.assert_equal(case.program(PIPELINES["1+2+1"], optimal, schedule))
+
+
+@pytest.mark.parametrize("model", ["gpt-tiny", "moe-tiny"])
+def test_what_is_not_held_is_computed_again_and_gives_the_same(model) -> None:
+    held, again = (Case(model, num_microbatches=2, rematerialization=r) for r in (False, True))
+    assert again.layered.recomputed
+    stages = PIPELINES["2+2"]
+    most = [case.assert_equal(case.program(stages, optimal)).most_values for case in (held, again)]
+    assert most[1] < 0.8 * most[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "sgd_momentum"])
+def test_every_optimizer_steps_on_pieces_as_on_the_whole(optimizer) -> None:
+    case = Case("mlp-tiny", optimizer=optimizer)
+    case.assert_equal(case.program([(ONE_STAGE, (2, 2))], at_random(1)))
+
+
+def test_gpipe_holds_more_values_than_1f1b() -> None:
+    case = Case("mlp-tiny", num_microbatches=8)
+    one, all_ = (case.assert_equal(case.program(PIPELINES["1+1"], optimal, s)) for s in ("1f1b", "gpipe"))
+    assert one.most_values < all_.most_values
+
+
+def test_a_program_does_not_grow_with_microbatches() -> None:
+    counts = {Case("mlp-tiny", num_microbatches=b).program(PIPELINES["2+2"], optimal).instruction_count for b in (1, 8)}
+    assert len(counts) == 1

@@ -1,0 +1,180 @@
+"""The simulator against closed forms, against a second simulator, and against what a timeline must satisfy."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alpa_explore.errors import ScheduleError
+from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
+from alpa_explore.schedules.closed_form import closed_form
+from alpa_explore.schedules.memory import memory_curve
+from alpa_explore.schedules.simulate import simulate
+from alpa_explore.schedules.task import Action, Schedule, Task
+from alpa_explore.schedules.times import Links, StageTimes, own_links
+from tests.schedules.reference import reference_times
+
+SECONDS = st.integers(0, 8).map(lambda n: n / 4)
+"""Sums of these are exact."""
+
+
+def equal_times(count: int, forward=1.0, of_input=1.0, of_weight=1.0, send=0.0, **more: float) -> list[StageTimes]:
+    one = StageTimes(
+        forward_seconds=forward, backward_input_seconds=of_input, backward_weight_seconds=of_weight,
+        send_forward_seconds=send, send_backward_seconds=send, **more,
+    )  # fmt: skip
+    return [one] * count
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[Schedule, list[StageTimes]]:
+    """Any schedule of the catalogue, with stages of any times."""
+    name = draw(st.sampled_from(SCHEDULES))
+    submeshes = draw(st.integers(1, 5))
+    turns = draw(st.integers(1, 3)) if name == INTERLEAVED else None
+    microbatches = draw(st.integers(1, 4)) * (submeshes if turns else 1)
+    schedule = build_schedule(name, submeshes, microbatches, stages_per_submesh=turns)
+    times = [
+        StageTimes(
+            forward_seconds=draw(SECONDS), backward_input_seconds=draw(SECONDS), backward_weight_seconds=draw(SECONDS),
+            send_forward_seconds=draw(SECONDS), send_backward_seconds=draw(SECONDS),
+            update_seconds=draw(SECONDS), activation_bytes=draw(SECONDS),
+        )
+        for _ in range(schedule.num_stages)
+    ]  # fmt: skip
+    return schedule, times
+
+
+@given(pipelines())
+def test_every_task_starts_and_ends_when_the_second_simulator_says(pipeline) -> None:
+    schedule, times = pipeline
+    timeline = simulate(schedule, times)
+    wanted = reference_times(schedule, times)
+    found = {
+        timeline.schedule.task(i): (timeline.start_seconds[i], timeline.end_seconds[i])
+        for i in range(len(timeline.start_seconds))
+        if timeline.schedule.actions[i] != Action.UPDATE
+    }
+    assert found == wanted
+
+
+@given(pipelines())
+def test_the_critical_path_has_no_gap_and_takes_the_whole_makespan(pipeline) -> None:
+    timeline = simulate(*pipeline)
+    path = timeline.critical_path()
+    spans = [
+        (timeline.send_start_seconds[s.task], timeline.send_end_seconds[s.task])
+        if s.send
+        else (timeline.start_seconds[s.task], timeline.end_seconds[s.task])
+        for s in path
+    ]
+    assert spans[0][0] == 0.0
+    assert spans[-1][1] == timeline.makespan_seconds
+    assert all(end == start for (_, end), (start, _) in pairwise(spans))
+
+
+@given(pipelines())
+def test_all_activations_are_freed_and_none_twice(pipeline) -> None:
+    timeline = simulate(*pipeline)
+    for p in range(timeline.schedule.num_submeshes):
+        curve = memory_curve(timeline, p)
+        assert curve.held[-1] == curve.activation_bytes[-1] == 0.0
+        assert curve.held.min() >= 0.0
+        assert (np.diff(curve.seconds) >= 0.0).all()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("submeshes", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+@pytest.mark.parametrize("parts", [(1.0, 1.0, 1.0), (0.25, 0.5, 0.25), (3.0, 0.0, 0.0)])
+def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes, rounds, parts) -> None:
+    for microbatches in {submeshes * rounds, submeshes * rounds + (name != INTERLEAVED)}:
+        schedule = build_schedule(name, submeshes, microbatches)
+        times = equal_times(schedule.num_stages, *parts, update_seconds=0.5)
+        form = closed_form(schedule, times)
+        assert form.exact == (name != "zb-h1" or parts == (1.0, 1.0, 1.0))
+        updates = 0.5 * (schedule.num_stages // submeshes - 1)
+        if form.exact:
+            assert simulate(schedule, times).makespan_seconds == pytest.approx(form.seconds + updates, rel=1e-12)
+
+
+@given(st.integers(1, 6), st.integers(1, 12), st.data())
+def test_gpipe_with_any_times_and_sends_takes_what_its_closed_form_says(stages, microbatches, data) -> None:
+    times = [
+        StageTimes(
+            forward_seconds=data.draw(SECONDS), backward_input_seconds=data.draw(SECONDS), backward_weight_seconds=0.25,
+            send_forward_seconds=data.draw(SECONDS), send_backward_seconds=data.draw(SECONDS),
+        )
+        for _ in range(stages)
+    ]  # fmt: skip
+    schedule = build_schedule("gpipe", stages, microbatches)
+    form = closed_form(schedule, times)
+    assert form.exact
+    assert simulate(schedule, times).makespan_seconds == form.seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "send", "makespan", "held"),
+    [
+        ("1f1b", 0.0, 33, [4, 3, 2, 1]), ("gpipe", 0.0, 33, [8, 8, 8, 8]), ("eager-1f1b", 0.0, 33, [7, 5, 3, 1]),
+        ("1f1b", 0.5, 41, [4, 3, 2, 1]), ("gpipe", 0.5, 36, [8, 8, 8, 8]), ("eager-1f1b", 0.5, 36, [7, 5, 3, 1]),
+    ],
+)  # fmt: skip
+def test_four_stages_and_eight_microbatches_give_the_figures_that_were_worked_out_by_hand(
+    name, send, makespan, held
+) -> None:
+    timeline = simulate(build_schedule(name, 4, 8), equal_times(4, 1.0, 1.0, 1.0, send))
+    assert timeline.makespan_seconds == makespan
+    assert [memory_curve(timeline, p).held.max() for p in range(4)] == held
+
+
+def test_zero_bubble_waits_a_third_as_long_as_1f1b_and_holds_no_more_than_its_first_stage() -> None:
+    one, zero = (simulate(build_schedule(n, 4, 8), equal_times(4, activation_bytes=1.0)) for n in ("1f1b", "zb-h1"))
+    assert (one.makespan_seconds, zero.makespan_seconds) == (33, 27)
+    assert max(memory_curve(zero, p).peak_bytes for p in range(4)) == memory_curve(one, 0).peak_bytes == 4
+
+
+def test_a_send_takes_the_link_and_not_the_compute() -> None:
+    times = equal_times(2, 1.0, 1.0, 0.0, send=5.0)
+    timeline = simulate(build_schedule("gpipe", 2, 3), times)
+    assert timeline.start_seconds[:3].tolist() == [0, 1, 2]
+    assert timeline.send_start_seconds[:3].tolist() == [1, 6, 11]
+
+
+def test_sends_that_share_a_link_wait_for_each_other() -> None:
+    times, schedule = equal_times(3, 1.0, 1.0, 0.0, send=2.0), build_schedule("gpipe", 3, 2)
+    shared = Links(names=("all",), forward=(0, 0, -1), backward=(-1, 0, 0))
+    timeline = simulate(schedule, times, shared)
+    spans = zip(timeline.send_start_seconds, timeline.send_end_seconds, strict=True)
+    sends = sorted(s for s in spans if not math.isnan(s[0]))
+    assert len(sends) == 8
+    assert all(start >= end for (_, end), (start, _) in pairwise(sends))
+    assert timeline.makespan_seconds > simulate(schedule, times, own_links((0, 1, 2))).makespan_seconds
+
+
+def test_bubbles_add_up_to_what_is_not_busy() -> None:
+    timeline = simulate(build_schedule("1f1b", 4, 8), equal_times(4, update_seconds=1.0))
+    assert timeline.makespan_seconds == 34
+    assert timeline.busy_seconds.tolist() == [25] * 4
+    assert timeline.bubble_fraction == pytest.approx(9 / 34)
+
+
+def test_warm_up_ends_with_the_first_backward_and_cool_down_starts_behind_the_last_forward() -> None:
+    timeline = simulate(build_schedule("1f1b", 2, 3), equal_times(2, 1.0, 1.0, 0.0))
+    # Stage 0: F0 F1 – B0 F2 B1 – B2; stage 1: – F0 B0 F1 B1 F2 B2.
+    assert timeline.phases(0) == (3, 5)
+    assert timeline.phases(1) == (2, 6)
+
+
+def test_times_of_another_number_of_stages_are_refused() -> None:
+    with pytest.raises(ScheduleError, match="3 stages in the schedule, times of 2"):
+        simulate(build_schedule("1f1b", 3, 4), equal_times(2))
+
+
+def test_a_task_says_its_name_as_torch_does() -> None:
+    assert str(Task(Action.BACKWARD_INPUT, 12, 3)) == "12I3"
