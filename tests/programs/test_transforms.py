@@ -15,7 +15,7 @@ from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.spec import REPLICATE
 from tests.programs.cases import Case
 
-MODELS = ["mlp-tiny", "gpt-tiny", "moe-tiny", "wide-resnet-tiny"]
+MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny"))]
 WAYS = [("data",), ("zero",), ("tensor",), ("data", "tensor"), ("zero", "tensor"), ("data", "zero")]
 
 
