@@ -57,7 +57,7 @@ def _title(plan: Plan, rows: list[Row]) -> str:
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
     return (
         f"{fits} of the {len(rows)} pairs of a run of layers and a submesh fit in memory; the plan uses {framed} "
-        f"(latency of one microbatch at B = {b})."
+        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it."
     )
 
 

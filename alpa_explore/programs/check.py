@@ -28,11 +28,11 @@ def check(program: Program) -> None:
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
             _values(stage, rank, f"stage {number}, rank {rank}")
-    microbatch = [i for s in program.stages for a in (Action.FORWARD, Action.BACKWARD) for i in _of(s, a)]
+    microbatch = [i for s in program.stages for a in s.tasks if a is not Action.UPDATE for i in _of(s, a)]
     _messages(microbatch, "forward and backward tasks")
     _messages([i for s in program.stages for i in _of(s, Action.UPDATE)], "update tasks")
     for number, stage in enumerate(program.stages):
-        for action in (Action.FORWARD, Action.BACKWARD):
+        for action in [a for a in stage.tasks if a is not Action.UPDATE]:
             _meet(stage.tasks[action], f"stage {number}, {LETTERS[action]}", waiting_for_mail=False)
     together: dict[int, tuple[Instruction, ...]] = {}
     for stage in program.stages:
@@ -48,7 +48,8 @@ def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
 def _values(stage: StageProgram, rank: int, where: str) -> None:
     lasting = {one.value for one in stage.lasting[rank]}
     held: set[int] = set()
-    for action in (Action.FORWARD, Action.BACKWARD, Action.UPDATE):
+    before_update = list(stage.tasks)[-2]
+    for action in stage.tasks:
         for place, instruction in enumerate(stage.tasks[action][rank]):
             at = f"{where}, {LETTERS[action]} instruction {place} ({type(instruction).__name__})"
             missing = set(instruction.reads) - held - lasting
@@ -63,7 +64,7 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
             held |= set(instruction.writes) - lasting
         if action is Action.FORWARD and stage.loss is not None and stage.loss not in held:
             raise ProgramError("The loss is freed too early", found=f"value {stage.loss} in {where}", remedy=_REMEDY)
-        if action is not Action.FORWARD and held:
+        if action in (before_update, Action.UPDATE) and held:
             raise ProgramError(
                 "Values are never freed", found=f"{len(held)} after {LETTERS[action]} in {where}", remedy=_REMEDY
             )

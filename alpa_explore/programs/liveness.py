@@ -1,4 +1,4 @@
-"""Where a value is freed: behind its last use in a task, or in the backward task where that reads it."""
+"""Where a value is freed: behind its last use in the last task of the microbatch that reads it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from alpa_explore.schedules.task import Action
 def with_frees(
     tasks: Mapping[Action, Sequence[Instruction]], lasting: set[int], results: set[int]
 ) -> dict[Action, list[Instruction]]:
-    """The tasks of one rank with Free instructions. `results` of the forward task live until the backward task."""
-    needed = needed_before(tasks[Action.BACKWARD]) - lasting
-    kept = needed | (results - lasting)
-    found = {
-        Action.FORWARD: _freed(tasks[Action.FORWARD], lasting | kept),
-        Action.BACKWARD: _freed(tasks[Action.BACKWARD], lasting),
-        Action.UPDATE: _freed(tasks[Action.UPDATE], lasting),
-    }
-    unread = kept - needed
-    if unread:
-        found[Action.BACKWARD].insert(0, Free(values=tuple(sorted(unread))))
-    return found
+    """The tasks of one rank, in their order, with Free instructions. `results` of the first live until the second."""
+    *microbatch, update = tasks
+    found: dict[Action, list[Instruction]] = {update: _freed(tasks[update], lasting)}
+    needed: set[int] = set()
+    for action in reversed(microbatch):
+        kept = needed | (results - lasting if action is microbatch[0] else set())
+        found[action] = _freed(tasks[action], lasting | kept)
+        if kept - needed:
+            found[microbatch[1]].insert(0, Free(values=tuple(sorted(kept - needed))))
+        written = {value for one in tasks[action] for value in one.writes}
+        needed = (needed - written) | (needed_before(tasks[action]) - lasting)
+    return {action: found[action] for action in tasks}
 
 
 def needed_before(instructions: Sequence[Instruction]) -> set[int]:

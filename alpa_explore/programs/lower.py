@@ -2,7 +2,8 @@
 
 Forward task     load or receive what comes in, run the forward operators, send what later stages read
 Backward task    receive gradients, run again what rematerialisation does not hold, run the backward operators, send
-                 gradients back, add those of weights to their sums
+                 gradients back, add those of weights to their sums; in two halves where the schedule has them: first
+                 what other stages wait for, then the rest
 Update task      bring the sums where the optimizer state is, add what other stages summed for a shared weight, take the
                  step, store the weight
 
@@ -33,7 +34,8 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b
     """The program that runs a plan made in this process, or stages that were decided otherwise, under a schedule.
 
     A schedule's name means its table for the plan's B. ProgramError when the plan was read from a file, when the
-    schedule has other stages, or backward passes in two halves; UnknownNameError for a name that is none.
+    schedule has other stages, or some backward passes in two halves and some whole; UnknownNameError for a name that
+    is none.
     """
     decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
     if isinstance(schedule, str):
@@ -45,13 +47,14 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b
             found=f"{schedule.num_stages} in the schedule, {len(decisions)} in the plan",
             remedy="Make the schedule for this plan.",
         )
-    if set(schedule.actions.tolist()) - {Action.FORWARD, Action.BACKWARD}:
+    used = set(schedule.actions.tolist())
+    if {Action.BACKWARD, Action.BACKWARD_INPUT} <= used:
         raise ProgramError(
-            "A program runs whole backward passes", found=f"schedule {schedule.name}",
-            remedy="Choose 1f1b, eager-1f1b or gpipe.",
+            "A program runs all backward passes whole, or all in two halves", found=f"both in {schedule.name}",
+            remedy="Write the whole ones as an I with a W behind it.",
         )  # fmt: skip
     check_schedule(schedule)
-    lowering = _Lowering(decisions)
+    lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used)
     for stage in range(len(decisions)):
         lowering.forward(stage)
     for stage in reversed(range(len(decisions))):
@@ -66,11 +69,11 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b
 class _Lowering:
     """Stages are written one after the other; `home` says which of them makes a tensor."""
 
-    def __init__(self, decisions: Sequence[StageDecision]) -> None:
-        self.decisions = decisions
+    def __init__(self, decisions: Sequence[StageDecision], *, halves: bool) -> None:
+        self.decisions, self.halves = decisions, halves
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
-        self.writers = [StageWriter(decision) for decision in decisions]
+        self.writers = [StageWriter(decision, halves=halves) for decision in decisions]
         self.home = {
             tensor: stage
             for stage, decision in enumerate(decisions)
@@ -107,32 +110,51 @@ class _Lowering:
                 self._leave(stage, index)
 
     def backward(self, stage: int) -> None:
-        """Gradients that come in, recomputation layer by layer, the backward operators."""
+        """Gradients that come in, then the backward operators, in two halves where the schedule has them."""
         writer, decision = self.writers[stage], self.decisions[stage]
-        writer.action = Action.BACKWARD
-        self._come_in(stage, Action.BACKWARD)
+        operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
         for index in decision.stage.operators:
             if index in self.layered.recomputed:
                 again.setdefault(self.layered.layer_of[index], []).append(index)
+        writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
+        self._come_in(stage, writer.action)
+        if not self.halves:
+            self._backward_operators(stage, operators, again)
+            return
+        first = self._awaited(stage, operators)
+        self._backward_operators(stage, [i for i in operators if i in first], again)
+        writer.action = Action.BACKWARD_WEIGHT
+        self._backward_operators(stage, [i for i in operators if i not in first], again)
+
+    def _backward_operators(self, stage: int, operators: Sequence[int], again: dict[int, list[int]]) -> None:
+        """Operators, before the first of each layer what that layer computes again, behind them sums of gradients."""
+        writer, decision = self.writers[stage], self.decisions[stage]
         readers: dict[int, list[int]] = {}
         for position in decision.accumulators:
             for tensor in self.layered.contributions[position]:
                 readers.setdefault(tensor, []).append(position)
-        for index in decision.stage.operators:
-            operator = self.graph.operators[index]
-            if operator.phase is not Phase.BACKWARD:
-                continue
+        for index in operators:
             for repeated in again.pop(self.layered.layer_of[index], ()):
                 writer.operator(repeated)
             writer.operator(index)
             self._leave(stage, index)
-            for tensor in operator.outputs:
+            for tensor in self.graph.operators[index].outputs:
                 for position in readers.get(tensor, ()):
                     value, spec = writer.value_of[tensor]
                     summed = writer.reshard(value, tensor, spec, decision.accumulators[position])
                     for rank in decision.ranks:
                         writer.emit(rank, Accumulate(source=summed, target=self.sums[stage][position]))
+
+    def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
+        """The backward operators from which a path leads to something that another stage reads."""
+        elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
+        found: set[int] = set()
+        for index in reversed(operators):
+            for tensor in self.graph.operators[index].outputs:
+                if tensor in elsewhere or any(reader in found for reader in self.graph.readers.get(tensor, ())):
+                    found.add(index)
+        return found
 
     def update(self) -> None:
         """The optimizer steps of all stages; stages that share a weight exchange what they summed for it."""

@@ -33,7 +33,8 @@ class StageProgram:
 
     ranks: tuple[int, ...]
     tasks: Mapping[Action, Mapping[int, tuple[Instruction, ...]]] = field(repr=False)
-    """FORWARD, BACKWARD and UPDATE -> rank -> instructions."""
+    """In the order in which a microbatch meets them, the update last: action -> rank -> instructions. The backward task
+    is BACKWARD, or BACKWARD_INPUT and BACKWARD_WEIGHT."""
     lasting: Mapping[int, tuple[Lasting, ...]] = field(repr=False)
     """For each rank."""
     loss: int | None

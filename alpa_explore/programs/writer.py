@@ -29,13 +29,14 @@ from alpa_explore.sharding.spec import Spec, local_shape
 class StageWriter:
     """The instructions of one stage under construction."""
 
-    def __init__(self, decision: StageDecision) -> None:
+    def __init__(self, decision: StageDecision, *, halves: bool) -> None:
         self.decision = decision
         self.graph: TrainingGraph = decision.stage.layered.graph
         self.mesh = decision.mesh_shape
         self.devices = list(zip(decision.ranks, coordinates(self.mesh), strict=True))
+        backward = (Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT) if halves else (Action.BACKWARD,)
         self.tasks: dict[Action, dict[int, list[Instruction]]] = {
-            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, Action.BACKWARD, Action.UPDATE)
+            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, *backward, Action.UPDATE)
         }
         self.action = Action.FORWARD
         self.value_of: dict[int, tuple[int, Spec]] = {}

@@ -55,15 +55,21 @@ class Case:
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
         return build_stage_problem(self.stage(first, last), CostModel(device, mesh))
 
-    def program(self, stages, choose, schedule="1f1b"):
-        """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node."""
+    def program(self, stages, choose, schedule="1f1b", turns=1):
+        """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node.
+
+        With `turns` > 1 the stages are interleaved: stage k runs on the ranks of stage k mod P."""
         decisions, rank = [], 0
         for (first, last), mesh in stages:
             problem = self.problem(first, last, mesh)
             count = torch.Size(mesh).numel()
-            decisions.append(stage_decision(problem, choose(problem), range(rank, rank + count)))
+            own = range(rank, rank + count)
+            if len(decisions) >= len(stages) // turns:
+                own = decisions[len(decisions) - len(stages) // turns].ranks
+            decisions.append(stage_decision(problem, choose(problem), own))
             rank += count
-        return lower(decisions, build_schedule(schedule, len(stages), len(self.microbatches)))
+        more = {"stages_per_submesh": turns} if turns > 1 else {}
+        return lower(decisions, build_schedule(schedule, len(stages) // turns, len(self.microbatches), **more))
 
     def sequential(self, learning_rate=1e-3):
         """(losses, mean gradients, updated parameters) of one process."""

@@ -10,6 +10,7 @@ import alpa_explore as ax
 from alpa_explore.errors import ProgramError, ScheduleError
 from alpa_explore.plans.document import from_document, to_document
 from alpa_explore.programs.check import check
+from alpa_explore.programs.decision import stage_decision
 from alpa_explore.programs.instruction import Collective, Compute, Free, Receive, Send, Slice
 from alpa_explore.programs.interpret import interpret
 from alpa_explore.programs.lower import lower
@@ -129,8 +130,11 @@ def test_a_wrong_piece_shows_in_the_gradients_so_that_the_proof_can_fail(case: C
 
 
 def test_schedules_that_a_program_cannot_run_are_refused(case: Case) -> None:
-    with pytest.raises(ProgramError, match="whole backward passes"):
-        case.program(PIPELINES["1+1"], optimal, "zb-h1")
+    mixed = schedule_of("mixed", [build_schedule(n, 2, 2).order(p) for p, n in enumerate(("1f1b", "zb-h1"))], 2)
+    problems = [case.problem(*layers, ()) for layers in ((0, 1), (2, 3))]
+    decisions = [stage_decision(problem, optimal(problem), [r]) for r, problem in enumerate(problems)]
+    with pytest.raises(ProgramError, match="all in two halves"):
+        lower(decisions, mixed)
     three = Case("mlp-tiny", num_microbatches=3)
     program = three.program(PIPELINES["1+1"], optimal)
     with pytest.raises(ProgramError, match="2 given, B = 3"):

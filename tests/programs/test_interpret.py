@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from alpa_explore.programs.check import check
+from alpa_explore.programs.instruction import Compute, Send
+from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case, at_random, optimal
 
-MODELS = ["mlp-tiny", "gpt-tiny", "moe-tiny", "wide-resnet-tiny"]
+MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny"))]
 ONE_STAGE = (0, 3)
 
 
@@ -54,6 +57,30 @@ def test_a_pipeline_with_random_strategies_equals_the_whole(model, seed) -> None
 def test_any_schedule_and_number_of_microbatches_gives_the_same(schedule, microbatches) -> None:
     case = Case("mlp-tiny", num_microbatches=microbatches)
     case.assert_equal(case.program(PIPELINES["1+2+1"], optimal, schedule))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("rematerialization", [False, True])
+def test_a_backward_pass_in_two_halves_gives_the_same(model, rematerialization) -> None:
+    case = Case(model, num_microbatches=3, rematerialization=rematerialization)
+    program = case.program(PIPELINES["1+2+1"], optimal, "zb-h1")
+    check(program)
+    case.assert_equal(program)
+    middle = program.stages[1].tasks
+    works = [any(isinstance(i, Compute) for i in middle[a][1]) for a in list(middle)[1:3]]
+    # The backward pass of a convolution is one operator: all of it is awaited.
+    assert works == [True, model != "wide-resnet-tiny"]
+    assert not any(isinstance(i, Send) for i in middle[Action.BACKWARD_WEIGHT][1])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_interleaved_stages_on_the_same_ranks_give_the_same(model) -> None:
+    case = Case(model, num_microbatches=4)
+    stages = [((k, k), (2,)) for k in range(4)]
+    program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
+    assert program.ranks == (0, 1, 2, 3)
+    check(program)
+    case.assert_equal(program)
 
 
 @pytest.mark.parametrize("model", ["gpt-tiny", "moe-tiny"])

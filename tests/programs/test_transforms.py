@@ -1,0 +1,75 @@
+"""Data, ZeRO-like, tensor and pipeline parallelism and their products are plans, and each equals the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import Phase
+from alpa_explore.programs.check import check
+from alpa_explore.programs.decision import stage_decision
+from alpa_explore.programs.instruction import Collective
+from alpa_explore.programs.lower import lower
+from alpa_explore.programs.transforms import divided
+from alpa_explore.schedules.task import Action
+from alpa_explore.sharding.spec import REPLICATE
+from tests.programs.cases import Case
+
+MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny"))]
+WAYS = [("data",), ("zero",), ("tensor",), ("data", "tensor"), ("zero", "tensor"), ("data", "zero")]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kinds", WAYS, ids="·".join)
+@pytest.mark.parametrize("cuts", [0, 1], ids=["one stage", "two stages"])
+def test_each_way_and_each_product_equals_the_whole(model, kinds, cuts) -> None:
+    case = Case(model, num_microbatches=1 + cuts)
+    mesh = (2,) * len(kinds)
+    stages = [((0, 1), mesh), ((2, 3), mesh)] if cuts else [((0, 3), mesh)]
+    program = case.program(stages, lambda problem: divided(problem, kinds))
+    check(program)
+    case.assert_equal(program)
+
+
+def decided(model, kinds):
+    """The case, its decision for one stage, and the program of that."""
+    case, mesh = Case(model), (2,) * len(kinds)
+    problem = case.problem(0, 3, mesh)
+    decision = stage_decision(problem, divided(problem, kinds), range(2 ** len(kinds)))
+    return case, decision, lower([decision])
+
+
+def collectives(program, action):
+    return [i for i in program.stages[0].tasks[action][0] if isinstance(i, Collective)]
+
+
+def test_data_parallel_sums_only_gradients_and_each_device_sees_its_own_samples() -> None:
+    case, decision, program = decided("mlp-tiny", ("data",))
+    assert {decision.sources[t] for t in case.graph.inputs} == {(0,)}
+    assert set(decision.weights.values()) == {(REPLICATE,)}
+    summed = collectives(program, Action.BACKWARD) + collectives(program, Action.UPDATE)
+    assert len(summed) >= len(case.graph.parameters)
+    assert len(collectives(program, Action.FORWARD)) <= 2, "forward nothing is exchanged but the loss and its divisor"
+
+
+def test_zero_keeps_a_piece_of_the_state_on_each_device() -> None:
+    _, decision, _ = decided("mlp-tiny", ("zero",))
+    cut = [decision.updates[p].outputs[0] != (REPLICATE,) for p in decision.updates]
+    assert all(cut)
+
+
+def test_tensor_parallel_gives_every_device_all_samples_and_a_piece_of_the_large_weights() -> None:
+    case, decision, _ = decided("gpt-tiny", ("tensor",))
+    assert {decision.sources[t] for t in case.graph.inputs} == {(REPLICATE,)}
+    heavy = [o for o in case.graph.operators if o.kind == "aten.mm.default" and o.phase is Phase.FORWARD]
+    assert heavy
+    assert all(decision.strategies[o.index].work_share == 0.5 for o in heavy)
+
+
+def test_a_kind_that_is_none_is_refused() -> None:
+    case = Case("mlp-tiny")
+    problem = case.problem(0, 3, (2, 2))
+    with pytest.raises(OptionError, match="data for 2 axes"):
+        divided(problem, ("data",))
+    with pytest.raises(OptionError, match="rows"):
+        divided(problem, ("data", "rows"))
