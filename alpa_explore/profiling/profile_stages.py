@@ -51,7 +51,7 @@ def code_version() -> str:
     return digest.hexdigest()[:16]
 
 
-SMALL = 5_000
+SMALL = 1_500
 """Variables of Eq. 1 up to which Pareto sets may stay small enough for an exact frontier of (seconds, bytes)."""
 MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
