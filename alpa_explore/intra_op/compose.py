@@ -83,15 +83,12 @@ class Composer:
         if not self.chain.holds(first, last):
             return None
         pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
-        nodes = [p.problem.nodes[v] for p in pieces if p is not None for v in p.own]
-        if None in pieces:
+        whole = [p for p in pieces if p is not None]
+        if len(whole) < len(pieces):
             return None
-        workspace = self._peak(first, last, [p.least_bytes for p in pieces if p is not None])
+        workspace = self._peak(first, last, [p.least_bytes for p in whole])
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
-        return tuple(
-            sum(float((n.weight_bytes + held * n.activation_bytes).min()) for n in nodes) + held * constants + workspace
-            for held in counts
-        )
+        return tuple(sum(p.least_held(held) for p in whole) + held * constants + workspace for held in counts)
 
     def size(self, first: int, last: int) -> tuple[int, int]:
         """Variables and constraints of Eq. 1 for a composed range, those of its constants left out."""

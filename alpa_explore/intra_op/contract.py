@@ -203,7 +203,7 @@ def _kernel(parts: list[Floats], whole: tuple[int, ...]) -> Floats:
         starts.append(at.ravel())
         steps.append(strides[1])
         begin += parts[i].size if starts[1:] else 0
-    found = np.full((math.prod(outer), axes[-1]), np.inf)
+    found = np.empty((math.prod(outer), axes[-1]))
     contract_kernels.minimise(
         parts[order[0]].ravel(), starts[0], steps[0],
         np.concatenate([np.zeros(0), *(parts[i].ravel() for i in order[1:])]),

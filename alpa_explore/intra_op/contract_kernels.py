@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from alpa_explore.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import Floats
@@ -16,12 +18,13 @@ def minimise(
     count: int, found: Floats,
 ) -> None:  # fmt: skip
     """found[o, j] = min over k < `count` of large[large_starts[o] + k · large_step + j]
-                                             + Σ_q flat[starts[q, o] + k · steps[q] + (j where q < `moving`)].
-
-    `found` comes filled with inf.
+    + Σ_q flat[starts[q, o] + k · steps[q] + (j where q < `moving`)].
     """
     outer, width = found.shape
     for block in range(0, outer, BLOCK):
+        for o in range(block, min(block + BLOCK, outer)):
+            for j in range(width):
+                found[o, j] = np.inf
         for k in range(count):
             for o in range(block, min(block + BLOCK, outer)):
                 base = 0.0

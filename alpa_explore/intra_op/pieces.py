@@ -86,6 +86,18 @@ class Piece:
         """Bytes on one device of every output of every operator of the layer where each is as small as it can be."""
         return np.array([size.min() for _, size in self._outputs])
 
+    def least_held(self, microbatches: int) -> float:
+        """Bytes of weights and of the activations of so many microbatches that the layer holds at least."""
+        if microbatches not in self._least_held:
+            nodes = [self.problem.nodes[v] for v in self.own]
+            least = sum(float((n.weight_bytes + microbatches * n.activation_bytes).min()) for n in nodes)
+            self._least_held[microbatches] = least
+        return self._least_held[microbatches]
+
+    @cached_property
+    def _least_held(self) -> dict[int, float]:
+        return {}
+
     @cached_property
     def content(self) -> tuple[object, ...]:
         """Equal for pieces that have equal contractions."""
