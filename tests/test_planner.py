@@ -109,6 +109,16 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     assert near.costs.bounds, "stages that no plan wants need no proof"
 
 
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+def test_composed_ranges_give_the_plan_of_one_ilp_for_every_stage(name):
+    passes = set()
+    composed = tiny_plan(name, layers=2, cache=False, progress=lambda progress: passes.add(progress.pass_name))
+    each = tiny_plan(name, layers=2, cache=False, solver="ilp")
+    assert "composition" in passes
+    assert [(s.layers, s.submesh) for s in composed.stages] == [(s.layers, s.submesh) for s in each.stages]
+    assert composed.predicted.iteration_seconds == pytest.approx(each.predicted.iteration_seconds, rel=1e-9)
+
+
 def test_without_a_number_of_layers_there_are_as_many_as_can_be_balanced():
     def lopsided(width=8):
         # The head does most of the work: two balanced layers cannot be had at delta 0.5, let alone eight.
