@@ -161,18 +161,6 @@ def back_substitute(trail: Trail, choices: list[int]) -> None:
         choices[v] = int(total.argmin())
 
 
-def joined(tables: Sequence[tuple[Scope, Floats]]) -> tuple[Scope, Floats]:
-    """The sum of tables over all their nodes, axes in ascending order."""
-    scope = tuple(sorted({node for inner, _ in tables for node in inner}))
-    total: Floats = np.zeros((1,) * len(scope))
-    for inner, table in tables:
-        shape = [1] * len(scope)
-        for node, size in zip(inner, table.shape, strict=True):
-            shape[scope.index(node)] = size
-        total = total + table.reshape(shape)
-    return scope, total
-
-
 def without_forbidden(costs: Floats) -> Floats:
     """The costs with every forbidden entry as inf."""
     # Most tables hold none, and need no copy.

@@ -137,9 +137,26 @@ def slacks(flat: Flat, into_a: Floats, into_b: Floats, found: Floats) -> float:
 
 
 @compiled()
+def given_others(flat: Flat, choices: Ints, v: int, total: Floats) -> None:
+    """`total` gets what each strategy of node v costs beside the choices of the others."""
+    nodes, costs, tables, matrices, _rows, _columns, around, edge_at, is_a, other = flat
+    size = nodes[v + 1] - nodes[v]
+    total[:size] = costs[nodes[v] : nodes[v + 1]]
+    for q in range(around[v], around[v + 1]):
+        e, u = edge_at[q], other[q]
+        if is_a[q]:
+            far = nodes[u + 1] - nodes[u]
+            for i in range(size):
+                total[i] += matrices[tables[e] + i * far + choices[u]]
+        else:
+            for i in range(size):
+                total[i] += matrices[tables[e] + choices[u] * size + i]
+
+
+@compiled()
 def descend(flat: Flat, choices: Ints, rounds: int) -> None:
     """Let each node in turn take its best strategy given the others, until none moves; `choices` is changed."""
-    nodes, costs, tables, matrices, _rows, _columns, around, edge_at, is_a, other = flat
+    nodes, _costs, _tables, _matrices, _rows, _columns, around, _edge_at, _is_a, other = flat
     count = len(nodes) - 1
     largest = 1
     for v in range(count):
@@ -152,16 +169,7 @@ def descend(flat: Flat, choices: Ints, rounds: int) -> None:
             if not todo[v]:
                 continue
             size = nodes[v + 1] - nodes[v]
-            total[:size] = costs[nodes[v] : nodes[v + 1]]
-            for q in range(around[v], around[v + 1]):
-                e, u = edge_at[q], other[q]
-                if is_a[q]:
-                    far = nodes[u + 1] - nodes[u]
-                    for i in range(size):
-                        total[i] += matrices[tables[e] + i * far + choices[u]]
-                else:
-                    for i in range(size):
-                        total[i] += matrices[tables[e] + choices[u] * size + i]
+            given_others(flat, choices, v, total)
             best = 0
             for i in range(1, size):
                 if total[i] < total[best]:

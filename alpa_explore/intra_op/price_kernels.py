@@ -6,7 +6,7 @@ import numpy as np
 
 from alpa_explore.compiled import compiled
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.message_kernels import Flat
+from alpa_explore.intra_op.message_kernels import Flat, given_others
 from alpa_explore.intra_op.problem import Floats
 
 
@@ -20,7 +20,7 @@ def descend_within(
     `held` are the bytes at each time under `choices`; both are changed. Item i is alive at the times start[i]:end[i]
     and takes usage[first[i] + k]; the items of node v are item_at[items_of[v]:items_of[v + 1]].
     """
-    nodes, costs, tables, matrices, _rows, _columns, around, edge_at, is_a, other = flat
+    nodes = flat[0]
     count = len(nodes) - 1
     largest = 1
     for v in range(count):
@@ -32,16 +32,7 @@ def descend_within(
             size = nodes[v + 1] - nodes[v]
             if size == 1:
                 continue
-            total[:size] = costs[nodes[v] : nodes[v + 1]]
-            for q in range(around[v], around[v + 1]):
-                e, u = edge_at[q], other[q]
-                if is_a[q]:
-                    far = nodes[u + 1] - nodes[u]
-                    for i in range(size):
-                        total[i] += matrices[tables[e] + i * far + choices[u]]
-                else:
-                    for i in range(size):
-                        total[i] += matrices[tables[e] + choices[u] * size + i]
+            given_others(flat, choices, v, total)
             now = choices[v]
             over = False
             for q in range(items_of[v], items_of[v + 1]):

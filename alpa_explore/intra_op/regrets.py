@@ -18,7 +18,7 @@ import numpy as np
 
 from alpa_explore.intra_op.elimination import Limits, order_of
 from alpa_explore.intra_op.elimination_order import EliminationOrder
-from alpa_explore.intra_op.factor_graph import joined, without_forbidden
+from alpa_explore.intra_op.factor_graph import without_forbidden
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
 from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -79,7 +79,7 @@ def least_costs(problem: ShardingProblem, order: EliminationOrder) -> tuple[Floa
     """Least cost of the parts that have no more neighbours."""
     roots: list[float] = [0.0] * count
     for i in range(count):
-        scope, join = joined(tables[i])
+        scope, join = _join(tables[i])
         message = join.min(axis=0)
         messages.append((scope[1:], message))
         if scope[1:]:
@@ -93,7 +93,7 @@ def least_costs(problem: ShardingProblem, order: EliminationOrder) -> tuple[Floa
     for i in range(count - 1, -1, -1):
         if not messages[i][0]:
             rests[i] = np.asarray(loose - roots[i] if np.isfinite(loose) else np.inf)
-        scope, join = joined([*tables[i], (messages[i][0], rests[i])] if messages[i][0] else tables[i])
+        scope, join = _join([*tables[i], (messages[i][0], rests[i])] if messages[i][0] else tables[i])
         if not messages[i][0]:
             join = join + rests[i]
         found[order.nodes[i]] = join.min(axis=tuple(range(1, join.ndim)))
@@ -104,3 +104,15 @@ def least_costs(problem: ShardingProblem, order: EliminationOrder) -> tuple[Floa
             # Where the child cannot be completed the rest does not matter: its join is inf there too.
             rests[child] = np.where(np.isfinite(message), seen, 0.0) - np.where(np.isfinite(message), message, 0.0)
     return tuple(found)
+
+
+def _join(tables: Sequence[tuple[Scope, Floats]]) -> tuple[Scope, Floats]:
+    """The sum of tables over all their nodes, axes in ascending order."""
+    scope = tuple(sorted({node for inner, _ in tables for node in inner}))
+    total: Floats = np.zeros((1,) * len(scope))
+    for inner, table in tables:
+        shape = [1] * len(scope)
+        for node, size in zip(inner, table.shape, strict=True):
+            shape[scope.index(node)] = size
+        total = total + table.reshape(shape)
+    return scope, total

@@ -14,8 +14,32 @@ from alpa_explore.sharding.reshard import StepKind
 Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
+class _ReadsSource:
+    """What most instructions read: one value."""
+
+    __slots__ = ()
+    source: int
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Values that must be there."""
+        return (self.source,)
+
+
+class _WritesTarget:
+    """What most instructions write: one value."""
+
+    __slots__ = ()
+    target: int
+
+    @property
+    def writes(self) -> tuple[int, ...]:
+        """Values that are there afterwards."""
+        return (self.target,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(_WritesTarget):
     """The rank's box of an example input of this microbatch."""
 
     tensor: int
@@ -26,11 +50,6 @@ class Load:
     def reads(self) -> tuple[int, ...]:
         """Values that must be there."""
         return ()
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +72,7 @@ class Compute:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collective:
+class Collective(_ReadsSource, _WritesTarget):
     """All of `ranks` take part, in this order. `joined` is the dim along which pieces are put together, `cut` the one
     along which the result is divided; None where the kind has none."""
 
@@ -64,19 +83,9 @@ class Collective:
     joined: int | None = None
     cut: int | None = None
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
-        return (self.source,)
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
+class Slice(_ReadsSource, _WritesTarget):
     """Piece number `piece` of `pieces` along a dim; a copy of the whole value where there is one piece."""
 
     source: int
@@ -85,19 +94,9 @@ class Slice:
     piece: int
     pieces: int
 
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
-        return (self.source,)
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(_ReadsSource):
     """A box of a value, in its own coordinates, to another rank. It does not wait."""
 
     source: int
@@ -107,18 +106,13 @@ class Send:
     box: Box
 
     @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
-        return (self.source,)
-
-    @property
     def writes(self) -> tuple[int, ...]:
         """Values that are there afterwards."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Receive:
+class Receive(_WritesTarget):
     """A value put together from boxes that other ranks send. It waits for all of them."""
 
     target: int
@@ -133,14 +127,9 @@ class Receive:
         """Values that must be there."""
         return ()
 
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulate:
+class Accumulate(_WritesTarget):
     """`target` += `source`; a lasting value, zero at the start of an iteration."""
 
     source: int
@@ -151,14 +140,9 @@ class Accumulate:
         """Values that must be there."""
         return (self.source, self.target)
 
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Optimize:
+class Optimize(_WritesTarget):
     """One step of the optimizer on a piece of a weight; its state stays with the rank."""
 
     kind: str
@@ -177,28 +161,13 @@ class Optimize:
         """Values that must be there."""
         return (self.weight, self.gradient)
 
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class Store(_ReadsSource, _WritesTarget):
     """A lasting value takes another one's place: the weight that the next iteration reads."""
 
     source: int
     target: int
-
-    @property
-    def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
-        return (self.source,)
-
-    @property
-    def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
-        return (self.target,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

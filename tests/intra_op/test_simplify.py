@@ -121,3 +121,14 @@ def test_the_order_avoids_the_hub_of_a_wheel() -> None:
     order = order_of(problem_of([6] * 13, [*rim, *((12, i) for i in range(12))]))
     assert 12 not in order.nodes[:9]
     assert order.largest_table == 6**3
+
+
+def test_a_node_that_is_kept_keeps_strategies_that_are_dominated() -> None:
+    problem = problem_of([3, 3, 3, 3], complete(4))
+    matrices = [np.zeros_like(m) for m in problem.edge_costs]
+    costs = (np.array([0.0, 1.0, 2.0]), *problem.node_costs[1:])
+    dominated = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=tuple(matrices))
+    kept = simplify(dominated, dominance=True, keep=frozenset({0, 1}))
+    assert kept.nodes == (0, 1)
+    assert [len(c) for c in kept.core.node_costs] == [3, 3]
+    assert simplify(dominated, dominance=True).nodes == ()
