@@ -88,7 +88,8 @@ def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[t
     found, least = [], 0.0
     for point in sorted(points, key=lambda p: p.size):
         least = max(least, _net(point, launch), point.size / peak)
-        found.append((point.size, point.size / (peak * least)))
+        # At the peak the quotient may be one rounding above 1, which is no share.
+        found.append((point.size, min(1.0, point.size / (peak * least))))
     return tuple(found)
 
 

@@ -109,4 +109,11 @@ def test_a_curve_never_says_that_a_larger_product_is_quicker(seconds: list[float
     curve = matmul_curve(points, launch, peak)
     times = [flops / (peak * share) for flops, share in curve]
     assert all(b >= a * (1 - 1e-12) for a, b in pairwise(times))
-    assert all(0 < share <= 1 + 1e-12 for _, share in curve)
+    assert all(0 < share <= 1 for _, share in curve)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), min_size=1, max_size=10))
+def test_no_share_is_above_one_where_the_peak_is_the_best_rate_seen(seconds: list[float]) -> None:
+    points = [Point(size=2.0 * 64**3 * 8**i, seconds=s) for i, s in enumerate(seconds)]
+    peak = max(p.size / p.seconds for p in points)
+    assert all(0 < share <= 1 for _, share in matmul_curve(points, 0.0, peak))
