@@ -1,25 +1,29 @@
-"""The least costs of all ranges of layers, exactly, from one contraction of every distinct layer.
+"""The least costs of all ranges of layers, exactly, from one contraction of every distinct piece.
 
-With S_k the separator between layers k and k + 1 (`pieces`), and minima over everything inside a layer,
+Layers are chains of pieces (`pieces`). With S_k the separator between pieces k and k + 1, and minima over everything
+inside a piece,
 
-    A_i(S_i)              layer i that begins a stage        T_k(S_(k−1), S_k)    layer k inside one
-    Z_j(S_(j−1))          layer j that ends a stage
+    A_i(S_i)              piece i that begins a stage        T_k(S_(k−1), S_k)    piece k inside one
+    Z_j(S_(j−1))          piece j that ends a stage
 
-the least cost of layers i..j is a product in (min, +):  A_i ⊗ T_(i+1) ⊗ … ⊗ T_(j−1) ⊗ Z_j.  L layers take at most 4 L
-contractions, equal ones a single one, in place of L² / 2 solves. Layers that are too wide to contract, and ranges that
-are no chains, are left out: they are solved by themselves.
+the least cost of a range is a product in (min, +):  A_i ⊗ T_(i+1) ⊗ … ⊗ T_(j−1) ⊗ Z_j, worked out from either end as a
+vector times tables, in place of L² / 2 solves. Equal pieces are contracted once. Layers that are too wide to contract,
+and ranges that are no chains, are left out: they are solved by themselves.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
 
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op import contract_kernels
 from alpa_explore.intra_op.chain import CONSTANT, Chain
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.factor_graph import Ints
@@ -40,10 +44,10 @@ range by itself."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Composed:
-    """A best choice of one range: the choices of the nodes that each layer owns (`whole_choice` joins them)."""
+    """A best choice of one range: the choices of the nodes that each piece owns (`whole_choice` joins them)."""
 
     cost: float
-    layers: tuple[tuple[int, ...], ...]
+    pieces: tuple[tuple[int, ...], ...]
     totals: StageTotals
 
 
@@ -68,8 +72,12 @@ class Composer:
         if any(tables.of(k, before=True, after=True) is None for k in inside):
             return tuple({} for _ in prices)
         paths: dict[Range, _Paths] = {}
-        for first in sorted({first for first, _ in chains}):
-            self._from(first, {last for start, last in chains if start == first}, tables, paths)
+        # Ranges that begin with the same layer share their beginning, as those that end with the same share their end.
+        firsts, lasts = Counter(first for first, _ in chains), Counter(last for _, last in chains)
+        for first in firsts:
+            self._sweep(first, {r[1] for r in chains if r[0] == first and lasts[r[1]] <= firsts[first]}, tables, paths)
+        for last in lasts:
+            self._sweep(last, {r[0] for r in chains if r[1] == last and lasts[last] > firsts[r[0]]}, tables, paths)
         for found in paths.values():
             for i, part in enumerate(found.parts):
                 part.want(np.flatnonzero(found.costs < np.inf), found.states[:, i], found.states[:, i + 1])
@@ -80,48 +88,47 @@ class Composer:
 
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """What every choice of a range holds at least beside so many microbatches; None where it is no chain."""
-        if not self.chain.holds(first, last):
-            return None
-        pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
-        whole = [p for p in pieces if p is not None]
-        if len(whole) < len(pieces):
+        whole = self._pieces(first, last)
+        if whole is None:
             return None
         workspace = self._peak(first, last, [p.least_bytes for p in whole])
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(sum(p.least_held(held) for p in whole) + held * constants + workspace for held in counts)
 
     def size(self, first: int, last: int) -> tuple[int, int]:
-        """Variables and constraints of Eq. 1 for a composed range, those of its constants left out."""
-        pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
-        return (
-            sum(p.variables for p in pieces if p is not None), sum(p.constraints for p in pieces if p is not None)
-        )  # fmt: skip
+        """Variables and constraints of Eq. 1 for a range that is a chain, those of its constants left out."""
+        whole = self._pieces(first, last) or ()
+        return sum(p.variables for p in whole), sum(p.constraints for p in whole)
 
-    def _from(self, first: int, ends: Collection[int], tables: _Tables, paths: dict[Range, _Paths]) -> None:
-        """All ranges that begin with layer `first`, one layer more at a time."""
-        if first in ends and (alone := tables.of(first, before=False, after=False)) is not None:
-            nowhere = np.zeros((len(tables.prices), 2), dtype=np.int64)
-            paths[first, first] = _Paths(parts=(alone,), costs=alone.table[:, 0, 0], states=nowhere)
-        if max(ends) == first or (opened := tables.of(first, before=False, after=True)) is None:
-            return
-        each = np.arange(len(tables.prices))
-        reached, parts, back = opened.table[:, 0], [opened], list[Ints]()
-        for last in range(first + 1, max(ends) + 1):
-            if last in ends and (closed := tables.of(last, before=True, after=False)) is not None:
-                total = reached + closed.table[:, :, 0]
-                states = [np.zeros_like(each), total.argmin(axis=1)]
-                for arrows in reversed(back):
-                    states.append(arrows[each, states[-1]])
-                states.append(np.zeros_like(each))
-                paths[first, last] = _Paths(
-                    parts=(*parts, closed), costs=total.min(axis=1), states=np.stack(states[::-1], axis=1)
-                )
-            if last == max(ends) or (through := tables.of(last, before=True, after=True)) is None:
-                return
-            joined = reached[:, :, None] + through.table
-            back.append(joined.argmin(axis=1))
-            reached = joined.min(axis=1)
-            parts.append(through)
+    def _pieces(self, first: int, last: int) -> list[Piece] | None:
+        if not self.chain.holds(first, last):
+            return None
+        found: list[Piece] = []
+        for k in range(first, last + 1):
+            pieces = self.pieces.of(k, before=k > first, after=k < last)
+            if pieces is None:
+                return None
+            found += pieces
+        return found
+
+    def _sweep(self, start: int, ends: Collection[int], tables: _Tables, paths: dict[Range, _Paths]) -> None:
+        """All ranges with one end at layer `start` and the other in `ends`, one layer more at a time.
+
+        Those to the left of `start` are found from right to left, by the same steps on transposed tables.
+        """
+        for step in (1, -1):
+            farthest = max((end for end in ends if end * step > start * step), key=lambda end: end * step, default=None)
+            if step == 1 and start in ends and (alone := tables.of(start, before=False, after=False)) is not None:
+                paths[start, start] = _Way(len(tables.prices), step).to(alone).paths()
+            if farthest is None or (opened := tables.of(start, before=step < 0, after=step > 0)) is None:
+                continue
+            way = _Way(len(tables.prices), step).to(opened)
+            for layer in range(start + step, farthest + step, step):
+                if layer in ends and (closed := tables.of(layer, before=step > 0, after=step < 0)) is not None:
+                    paths[min(start, layer), max(start, layer)] = way.to(closed).paths()
+                if layer == farthest or (through := tables.of(layer, before=True, after=True)) is None:
+                    break
+                way = way.to(through)
 
     def _composed(self, layers: Range, found: _Paths, price: int) -> Composed:
         """The choice along the path of one price."""
@@ -133,7 +140,7 @@ class Composer:
         sums = np.sum([totals for _, totals, _ in filled], axis=0)
         return Composed(
             cost=float(found.costs[price]),
-            layers=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
+            pieces=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
             totals=StageTotals(
                 microbatch_seconds=float(sums[0]), iteration_seconds=float(sums[1]), weight_bytes=float(sums[2]),
                 activation_bytes=float(sums[3]) + sum(tensors[t].bytes for t in self._held_constants(*layers)),
@@ -155,23 +162,25 @@ class Composer:
         """Workspace of a range whose operators' outputs have these sizes, one array a layer."""
         stage = self.stage_of(first, last)
         if stage.structure_key not in self._workspaces:
-            self._workspaces[stage.structure_key] = _workspace(stage)
+            self._workspaces[stage.structure_key] = _workspace(self.chain, stage)
         starts, ends, outputs = self._workspaces[stage.structure_key]
         return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs])
 
 
-def whole_choice(chain: Chain, problem: StageProblem, layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The choice of every node of a stage, from those of `Composed.layers`."""
-    todo = {problem.stage.first + i: iter(own) for i, own in enumerate(layers)}
-    return tuple(
-        replicated_strategy(problem, v) if k == CONSTANT else next(todo[k]) for v, k in enumerate(chain.owners(problem))
-    )
+def whole_choice(chain: Chain, problem: StageProblem, pieces: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """The choice of every node of a stage, from those of `Composed.pieces`."""
+    places = chain.places(problem)
+    todo = iter(c for own in pieces for c in own)
+    found = [0] * len(places)
+    for v in sorted(range(len(places)), key=lambda v: (places[v], v)):
+        found[v] = replicated_strategy(problem, v) if places[v][0] == CONSTANT else next(todo)
+    return tuple(found)
 
 
-def _workspace(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-    """Start, end, and place among the outputs of all operators, layer after layer, of what lives for a while."""
+def _workspace(chain: Chain, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
+    """Start, end, and place among the outputs of all operators, piece after piece, of what lives for a while."""
     layered = stage.layered
-    order = sorted(stage.operators, key=lambda o: (layered.layer_of[o], o))
+    order = sorted(stage.operators, key=lambda o: (layered.layer_of[o], chain.block_of[o], o))
     starts = accumulate((len(layered.graph.operators[o].outputs) for o in order), initial=0)
     place = {
         tensor: start + i
@@ -197,8 +206,41 @@ class _Paths:
     """[prices, parts + 1]: at the left and the right of every part."""
 
 
+class _Way:
+    """The least cost from one end of a stage to every state of a separator, and the way back for each price."""
+
+    def __init__(self, prices: int, step: int) -> None:
+        self.step = step
+        """1 from left to right, −1 from right to left."""
+        self.reached: Floats = np.zeros((prices, 1))
+        self.parts: tuple[_Table, ...] = ()
+        self.arrows: tuple[Ints, ...] = ()
+
+    def to(self, layer: Sequence[_Table]) -> _Way:
+        """One layer more."""
+        longer = _Way(len(self.reached), self.step)
+        longer.reached, longer.parts, arrows = self.reached, (*self.parts, *layer[:: self.step]), list(self.arrows)
+        for part in layer[:: self.step]:
+            table = part.table if self.step > 0 else part.turned
+            reached = np.empty((len(table), table.shape[2]))
+            arrows.append(np.empty(reached.shape, dtype=np.int64))
+            contract_kernels.advance(longer.reached, table, reached, arrows[-1])
+            longer.reached = reached
+        longer.arrows = tuple(arrows)
+        return longer
+
+    def paths(self) -> _Paths:
+        """Of the range that ends here."""
+        each = np.arange(len(self.reached))
+        states = [np.zeros_like(each)]
+        for arrows in reversed(self.arrows):
+            states.append(arrows[each, states[-1]])
+        order = states[:: -self.step]
+        return _Paths(parts=self.parts[:: self.step], costs=self.reached[:, 0], states=np.stack(order, axis=1))
+
+
 Filled = tuple[tuple[int, ...], Floats, Floats]
-"""Choices of the layer's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
+"""Choices of the piece's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
 
 
 class _Table:
@@ -215,9 +257,14 @@ class _Table:
         at = tuple(rows[v][:, None] if v in rows else columns[v][None, :] for v in contraction.keep)
         every = np.arange(len(contraction.table))[:, None, None]
         table = np.where(agree, contraction.table[(every, *at)], np.inf)
-        self.table: Floats = np.broadcast_to(table, (prices, *agree.shape))
+        self.table: Floats = np.ascontiguousarray(np.broadcast_to(table, (prices, *agree.shape)))
         self._wanted: dict[tuple[int, int, int], int] = {}
         self._filled: list[Filled] = []
+
+    @cached_property
+    def turned(self) -> Floats:
+        """[prices, right, left]"""
+        return np.ascontiguousarray(self.table.transpose(0, 2, 1))
 
     def want(self, prices: Ints, left: Ints, right: Ints) -> None:
         """Say that `filled` will be asked for these prices, with left[price] and right[price]."""
@@ -225,7 +272,7 @@ class _Table:
             self._wanted.setdefault((p, int(left[p]), int(right[p])), len(self._wanted))
 
     def filled(self, price: int, left: int, right: int) -> Filled:
-        """The best choice of the layer between two states; all that are wanted are found at once."""
+        """The best choice of the piece between two states; all that are wanted are found at once."""
         if not self._filled:
             wanted = np.array(list(self._wanted))
             at = dict(zip(self.piece.left, self.left[:, wanted[:, 1]], strict=True))
@@ -245,23 +292,25 @@ def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
 
 
 class _Tables:
-    """Contracts pieces at some prices, those with equal costs once."""
+    """Contracts pieces at some prices, each once."""
 
     def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
         self.pieces, self.prices = pieces, prices
         self.limits = replace(LIMITS, joined_entries=joined_entries)
-        self._tables: dict[int, _Table | None] = {}
-        self._contractions: dict[object, Contraction | None] = {}
+        self._tables: dict[Piece, _Table | None] = {}
 
-    def of(self, layer: int, *, before: bool, after: bool) -> _Table | None:
-        """The table of a layer; None where it is too wide or no chain."""
-        piece = self.pieces.piece(layer, before=before, after=after)
-        if piece is None:
+    def of(self, layer: int, *, before: bool, after: bool) -> tuple[_Table, ...] | None:
+        """The tables of a layer, from left to right; None where it is too wide or no chain."""
+        pieces = self.pieces.of(layer, before=before, after=after)
+        if pieces is None:
             return None
-        if id(piece) not in self._tables:
-            if piece.content not in self._contractions:
-                keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
-                self._contractions[piece.content] = contract(piece.at(self.prices), keep, self.limits)
-            found = self._contractions[piece.content]
-            self._tables[id(piece)] = None if found is None else _Table(piece, found, len(self.prices))
-        return self._tables[id(piece)]
+        tables = [self._table(piece) for piece in pieces]
+        whole = tuple(table for table in tables if table is not None)
+        return whole if len(whole) == len(tables) else None
+
+    def _table(self, piece: Piece) -> _Table | None:
+        if piece not in self._tables:
+            keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
+            found = contract(piece.at(self.prices), keep, self.limits)
+            self._tables[piece] = None if found is None else _Table(piece, found, len(self.prices))
+        return self._tables[piece]

@@ -1,25 +1,26 @@
-"""One layer of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
+"""A layer of a chain on a mesh, cut out of its neighbours and into pieces: what `compose` puts together again.
 
-The cut between two layers is a *separator*: nodes through which all edges between them pass. A piece is a layer with
-the separators on its open sides; on a closed side it ends as a stage does (what comes from outside is a source, what
-leaves does so without a pending sum). Every node is paid for in the layer that owns it, every edge in one piece: an
-edge that leaves a node of the separator on its left belongs to the piece on its right.
+The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A piece is a run of
+blocks of a layer with the separators on its open sides; where the layer begins or ends a stage it ends as a stage does
+(what comes from outside is a source, what leaves does so without a pending sum). Every node is paid for in the piece
+that owns it, every edge in one piece: an edge that leaves a node of the separator on its left belongs to the piece on
+its right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.chain import CONSTANT, Chain
+from alpa_explore.intra_op.chain import CONSTANT, Chain, Place
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.liveness import Intervals
@@ -27,6 +28,10 @@ from alpa_explore.intra_op.problem import FORBIDDEN, Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
+
+CONSTANT_PART = -2
+MOST_STATES = 1024
+"""Of a separator inside a layer: beyond it the table between two of them is dearer than a contraction of both sides."""
 
 _KINDS = tuple(NodeKind)
 _NOTHING = Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
@@ -42,16 +47,16 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
-    """A layer and its separators as a problem of their own; nodes of other layers cost nothing here."""
+    """Blocks of a layer and their separators as a problem of their own; nodes of other pieces cost nothing here."""
 
     problem: StageProblem
     own: tuple[int, ...]
-    """Nodes of the layer, in their order in every stage that holds it."""
+    """Nodes of the blocks, block by block, and in a block in their order in every stage that holds it."""
     left: tuple[int, ...]
-    """Nodes of the separators; the layer may own some of them."""
+    """Nodes of the separators; the piece may own some of them."""
     right: tuple[int, ...]
     variables: int
-    """Of Eq. 1, that the layer adds to a stage; `constraints` likewise."""
+    """Of Eq. 1, that the piece adds to a stage; `constraints` likewise."""
     constraints: int
 
     def at(self, prices: Sequence[Price]) -> Priced:
@@ -83,11 +88,11 @@ class Piece:
 
     @cached_property
     def least_bytes(self) -> Floats:
-        """Bytes on one device of every output of every operator of the layer where each is as small as it can be."""
+        """Bytes on one device of every output of every operator of the piece where each is as small as it can be."""
         return np.array([size.min() for _, size in self._outputs])
 
     def least_held(self, microbatches: int) -> float:
-        """Bytes of weights and of the activations of so many microbatches that the layer holds at least."""
+        """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
         if microbatches not in self._least_held:
             nodes = [self.problem.nodes[v] for v in self.own]
             least = sum(float((n.weight_bytes + microbatches * n.activation_bytes).min()) for n in nodes)
@@ -100,14 +105,16 @@ class Piece:
 
     @cached_property
     def content(self) -> tuple[object, ...]:
-        """Equal for pieces that have equal contractions."""
+        """Equal for pieces that are equal in all that is asked of them."""
         digest = sha256()
         for n in self.problem.nodes:
             for part in _parts(n):
                 digest.update(part.tobytes())
+        for v, size in self._outputs:
+            digest.update(repr(v).encode() + size.tobytes())
         for e in self.problem.edges:
             digest.update(repr((e.a, e.b, e.each_iteration, e.times)).encode() + e.seconds.tobytes())
-        return digest.hexdigest(), self.left, self.right
+        return digest.hexdigest(), self.own, self.left, self.right
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
         """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
@@ -156,67 +163,125 @@ def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
 
 @dataclass(kw_only=True, eq=False)
 class Pieces:
-    """The pieces of one chain on the mesh of `model`; equal ones are made once."""
+    """The pieces of one chain on the mesh of `model`; those of equal layers are made once."""
 
     chain: Chain
     stage_of: Callable[[int, int], StageGraph]
     model: CostModel
 
     def __post_init__(self) -> None:
-        self._found: dict[tuple[str, int], Piece | None] = {}
+        self._found: dict[tuple[str, int], tuple[Piece, ...] | None] = {}
+        self._contents: dict[tuple[object, ...], Piece] = {}
 
-    def piece(self, layer: int, *, before: bool, after: bool) -> Piece | None:
-        """`layer` open to the layers before and after it or not; None where these are no chain."""
+    def of(self, layer: int, *, before: bool, after: bool) -> tuple[Piece, ...] | None:
+        """The pieces of `layer`, open to the layers before and after it or not, from left to right; None where these
+        are no chain. Equal pieces are one value."""
         first, last = layer - before, layer + after
         stage = self.stage_of(first, last)
         key = (stage.structure_key, layer - first)
         if key not in self._found:
-            self._found[key] = self._cut(layer, stage) if self.chain.holds(first, last) else None
+            cut = self._cut(layer, stage) if self.chain.holds(first, last) else None
+            self._found[key] = None if cut is None else tuple(self._contents.setdefault(p.content, p) for p in cut)
         return self._found[key]
 
-    def _cut(self, layer: int, stage: StageGraph) -> Piece | None:
+    def _cut(self, layer: int, stage: StageGraph) -> tuple[Piece, ...] | None:
         whole = build_stage_problem(stage, self.model)
-        owner = self.chain.owners(whole)
+        places = self.chain.places(whole)
+        owner = [k for k, _ in places]
         replicated = {v: _replicated(whole, v) for v, k in enumerate(owner) if k == CONSTANT}
         if None in replicated.values():
             return None
-        left = separator(whole, owner, layer - 1) if stage.first < layer else ()
-        right = separator(whole, owner, layer) if stage.last > layer else ()
-        own = [v for v, k in enumerate(owner) if k == layer]
-        inside = sorted({*own, *left, *right, *replicated})
-        place = {v: i for i, v in enumerate(inside)}
-        nodes = [whole.nodes[v] if owner[v] == layer else _unpaid(whole.nodes[v], v in replicated) for v in inside]
-        edges = []
-        variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
-        constraints = len(own)
-        for e in whole.edges:
-            low, high = sorted((e.a, e.b), key=lambda v: owner[v])
-            # A constant may be read in several layers: each reader pays for its own edge.
-            outer = owner[low] if owner[low] != CONSTANT else owner[high]
-            if owner[high] == outer == layer:
-                mine = True
-            elif (outer, owner[high]) == (layer - 1, layer):
-                mine = low in left
-            else:
-                mine = (outer, owner[high]) == (layer, layer + 1) and low not in right
-            if mine:
-                edges.append(_on_piece(e, place, replicated.get(e.a)))
+        outer = [separator(whole, owner, k) if stage.first <= k < stage.last else () for k in (layer - 1, layer)]
+        part, separators = _parts_of(whole, places, layer, outer)
+        found = []
+        for i, (left, right) in enumerate(pairwise(separators)):
+            own = sorted((v for v, j in enumerate(part) if j == i), key=lambda v: (places[v], v))
+            inside = sorted({*own, *left, *right, *replicated})
+            at = {v: n for n, v in enumerate(inside)}
+            nodes = [whole.nodes[v] if part[v] == i else _unpaid(whole.nodes[v], v in replicated) for v in inside]
+            edges = []
+            variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
+            constraints = len(own)
+            for e in whole.edges:
+                if not _belongs(e, part, i, left, right):
+                    continue
+                edges.append(_on_piece(e, at, replicated.get(e.a)))
                 variables += e.seconds.size
                 constraints += sum(e.seconds.shape)
-        return Piece(
-            problem=StageProblem(
-                stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges), intervals=_NOTHING,
-                warnings=whole.warnings,
+            found.append(
+                Piece(
+                    problem=StageProblem(
+                        stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges), intervals=_NOTHING,
+                        warnings=whole.warnings,
+                    ),
+                    own=tuple(at[v] for v in own), left=tuple(at[v] for v in left),
+                    right=tuple(at[v] for v in right), variables=variables, constraints=constraints,
+                )
+            )  # fmt: skip
+        return tuple(found)
+
+
+def _parts_of(
+    problem: StageProblem, places: Sequence[Place], layer: int, outer: Sequence[tuple[int, ...]]
+) -> tuple[list[int], list[tuple[int, ...]]]:
+    """For each node the part of `layer` that it is in (−1 before the layer, CONSTANT_PART for constants, the number of
+    parts behind it), and the separators from the left end of the layer to the right.
+
+    Blocks are parts, but for those that an edge passes over or whose separator has too many states.
+    """
+    blocks = 1 + max(block for k, block in places if k == layer)
+    part_of = list(range(blocks))
+
+    def parts() -> list[int]:
+        end = part_of[-1] + 1
+        return [
+            CONSTANT_PART if k == CONSTANT else part_of[block] if k == layer else (-1 if k < layer else end)
+            for k, block in places
+        ]
+
+    def join(low: int, high: int) -> None:
+        """Parts low..high become one."""
+        assert low < high, "neighbours of neighbours have no edge in a chain"
+        for block, part in enumerate(part_of):
+            part_of[block] = part if part <= low else max(low, part - (high - low))
+
+    while True:
+        found, end = parts(), part_of[-1] + 1
+        far = next(
+            (
+                (low, high) for e in problem.edges
+                if (low := min(found[e.a], found[e.b])) > CONSTANT_PART and (high := max(found[e.a], found[e.b])) >= low + 2
             ),
-            own=tuple(place[v] for v in own), left=tuple(place[v] for v in left),
-            right=tuple(place[v] for v in right), variables=variables, constraints=constraints,
+            None,
         )  # fmt: skip
+        if far is not None:
+            low, high = far
+            join(max(low, 0) if high == end else low + 1, min(high, end - 1))
+            continue
+        inner = [separator(problem, found, i) for i in range(end - 1)]
+        states = [prod(len(problem.nodes[v].microbatch_seconds) for v in nodes) for nodes in inner]
+        if max(states, default=0) <= MOST_STATES:
+            return found, [outer[0], *inner, outer[1]]
+        widest = states.index(max(states))
+        join(widest, widest + 1)
+
+
+def _belongs(edge: Edge, part: Sequence[int], i: int, left: Collection[int], right: Collection[int]) -> bool:
+    """Whether part i pays for an edge."""
+    low, high = sorted((edge.a, edge.b), key=lambda v: part[v])
+    # A constant may be read in several parts: each reader pays for its own edge.
+    outer = part[low] if part[low] > CONSTANT_PART else part[high]
+    if part[high] == outer == i:
+        return True
+    if (outer, part[high]) == (i - 1, i):
+        return low in left
+    return (outer, part[high]) == (i, i + 1) and low not in right
 
 
 def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[int, ...]:
     """Nodes that cover every edge between `layer` and the next, in an order that equal layers share.
 
-    Of each connected group of such edges it is the side with fewer combinations of strategies.
+    `owner` may count the parts of a layer instead. Of each connected group of such edges it is the side with fewer combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}

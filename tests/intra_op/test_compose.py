@@ -89,7 +89,7 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
             assert best is not None
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**price._asdict())
-            choices = whole_choice(chain, problem, best.layers)
+            choices = whole_choice(chain, problem, best.pieces)
             constant = CONSTANT in chain.owners(problem)
             if price.memory_price == 0.0 or not constant:
                 assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
