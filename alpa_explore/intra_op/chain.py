@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.liveness import workspace_intervals
+from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 
 CONSTANT = -1
@@ -43,6 +46,8 @@ class Chain:
     """For each of `graph.parameters` the layers that read it."""
     block_of: tuple[int, ...]
     """For each operator its block, counted in its layer."""
+    _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
+    """By structure; the same on every mesh."""
 
     def holds(self, first: int, last: int) -> bool:
         """True when layers first..last are a chain."""
@@ -64,6 +69,20 @@ class Chain:
             if a.kind is NodeKind.SOURCE and a.subject not in self.constants:
                 found[edge.a] = min(found[edge.a], found[edge.b])
         return tuple(found)
+
+    def workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
+        """Start, end, and place among the outputs of all operators, block after block, of what lives for a while."""
+        if stage.structure_key not in self._workspaces:
+            order = sorted(stage.operators, key=lambda o: (self.layered.layer_of[o], self.block_of[o], o))
+            made = [tensor for o in order for tensor in self.layered.graph.operators[o].outputs]
+            place = {tensor: i for i, tensor in enumerate(made)}
+            intervals = workspace_intervals(stage)
+            mine = [i for i, tensor in enumerate(intervals.tensors) if tensor in place]
+            self._workspaces[stage.structure_key] = (
+                intervals.starts[mine], intervals.ends[mine],
+                np.array([place[intervals.tensors[i]] for i in mine], dtype=np.int64),
+            )  # fmt: skip
+        return self._workspaces[stage.structure_key]
 
     def places(self, problem: StageProblem) -> tuple[Place, ...]:
         """For each node its layer, as `owners`, and there the first block that it touches."""

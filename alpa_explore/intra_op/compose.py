@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 
@@ -27,7 +26,6 @@ from alpa_explore.intra_op import contract_kernels
 from alpa_explore.intra_op.chain import CONSTANT, Chain
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.liveness import workspace_intervals
 from alpa_explore.intra_op.pieces import Piece, Pieces, Price, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
@@ -57,7 +55,6 @@ class Composer:
     def __init__(self, chain: Chain, stage_of: Callable[[int, int], StageGraph], model: CostModel) -> None:
         self.chain, self.stage_of = chain, stage_of
         self.pieces = Pieces(chain=chain, stage_of=stage_of, model=model)
-        self._workspaces: dict[str, tuple[Ints, Ints, Ints]] = {}
         self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def solve(self, ranges: Collection[Range], prices: Sequence[Price]) -> tuple[dict[Range, Composed | None], ...]:
@@ -161,9 +158,7 @@ class Composer:
     def _peak(self, first: int, last: int, local_bytes: Sequence[Floats]) -> float:
         """Workspace of a range whose operators' outputs have these sizes, one array a layer."""
         stage = self.stage_of(first, last)
-        if stage.structure_key not in self._workspaces:
-            self._workspaces[stage.structure_key] = _workspace(self.chain, stage)
-        starts, ends, outputs = self._workspaces[stage.structure_key]
+        starts, ends, outputs = self.chain.workspace(stage)
         return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs])
 
 
@@ -175,24 +170,6 @@ def whole_choice(chain: Chain, problem: StageProblem, pieces: Iterable[Sequence[
     for v in sorted(range(len(places)), key=lambda v: (places[v], v)):
         found[v] = replicated_strategy(problem, v) if places[v][0] == CONSTANT else next(todo)
     return tuple(found)
-
-
-def _workspace(chain: Chain, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-    """Start, end, and place among the outputs of all operators, piece after piece, of what lives for a while."""
-    layered = stage.layered
-    order = sorted(stage.operators, key=lambda o: (layered.layer_of[o], chain.block_of[o], o))
-    starts = accumulate((len(layered.graph.operators[o].outputs) for o in order), initial=0)
-    place = {
-        tensor: start + i
-        for o, start in zip(order, starts, strict=False)
-        for i, tensor in enumerate(layered.graph.operators[o].outputs)
-    }
-    intervals = workspace_intervals(stage)
-    mine = [i for i, tensor in enumerate(intervals.tensors) if tensor in place]
-    return (
-        intervals.starts[mine], intervals.ends[mine],
-        np.array([place[intervals.tensors[i]] for i in mine], dtype=np.int64),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,6 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain, Place
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.liveness import Intervals
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
@@ -34,7 +33,6 @@ MOST_STATES = 1024
 """Of a separator inside a layer: beyond it the table between two of them is dearer than a contraction of both sides."""
 
 _KINDS = tuple(NodeKind)
-_NOTHING = Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
 
 
 class Price(NamedTuple):
@@ -193,6 +191,10 @@ class Pieces:
             return None
         outer = [separator(whole, owner, k) if stage.first <= k < stage.last else () for k in (layer - 1, layer)]
         part, separators = _parts_of(whole, places, layer, outer)
+        edges_of: list[list[Edge]] = [[] for _ in separators]
+        for e in whole.edges:
+            if (payer := _payer(e, part, separators)) is not None:
+                edges_of[payer].append(e)
         found = []
         for i, (left, right) in enumerate(pairwise(separators)):
             own = sorted((v for v, j in enumerate(part) if j == i), key=lambda v: (places[v], v))
@@ -202,16 +204,14 @@ class Pieces:
             edges = []
             variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
             constraints = len(own)
-            for e in whole.edges:
-                if not _belongs(e, part, i, left, right):
-                    continue
+            for e in edges_of[i]:
                 edges.append(_on_piece(e, at, replicated.get(e.a)))
                 variables += e.seconds.size
                 constraints += sum(e.seconds.shape)
             found.append(
                 Piece(
                     problem=StageProblem(
-                        stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges), intervals=_NOTHING,
+                        stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges),
                         warnings=whole.warnings,
                     ),
                     own=tuple(at[v] for v in own), left=tuple(at[v] for v in left),
@@ -249,8 +249,8 @@ def _parts_of(
         found, end = parts(), part_of[-1] + 1
         far = next(
             (
-                (low, high) for e in problem.edges
-                if (low := min(found[e.a], found[e.b])) > CONSTANT_PART and (high := max(found[e.a], found[e.b])) >= low + 2
+                (low, high) for low, high in (sorted((found[e.a], found[e.b])) for e in problem.edges)
+                if low > CONSTANT_PART and high >= low + 2
             ),
             None,
         )  # fmt: skip
@@ -266,22 +266,21 @@ def _parts_of(
         join(widest, widest + 1)
 
 
-def _belongs(edge: Edge, part: Sequence[int], i: int, left: Collection[int], right: Collection[int]) -> bool:
-    """Whether part i pays for an edge."""
-    low, high = sorted((edge.a, edge.b), key=lambda v: part[v])
+def _payer(edge: Edge, part: Sequence[int], separators: Sequence[Collection[int]]) -> int | None:
+    """The part that pays for an edge; None where that is another layer's."""
+    low, high = (edge.a, edge.b) if part[edge.a] <= part[edge.b] else (edge.b, edge.a)
     # A constant may be read in several parts: each reader pays for its own edge.
-    outer = part[low] if part[low] > CONSTANT_PART else part[high]
-    if part[high] == outer == i:
-        return True
-    if (outer, part[high]) == (i - 1, i):
-        return low in left
-    return (outer, part[high]) == (i, i + 1) and low not in right
+    left, right = part[low] if part[low] > CONSTANT_PART else part[high], part[high]
+    leaves = left < right < len(separators) and low in separators[right]
+    payer = right if leaves else left
+    return payer if 0 <= payer < len(separators) - 1 else None
 
 
 def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[int, ...]:
     """Nodes that cover every edge between `layer` and the next, in an order that equal layers share.
 
-    `owner` may count the parts of a layer instead. Of each connected group of such edges it is the side with fewer combinations of strategies.
+    `owner` may count the parts of a layer instead. Of each connected group of such edges it is the side with fewer
+    combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
