@@ -64,3 +64,18 @@ def advance(reached: Floats, table: Floats, found: Floats, arrows: Ints) -> None
                 if total < found[p, j]:
                     found[p, j] = total
                     arrows[p, j] = i
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def multiply(one: Floats, other: Floats, found: Floats) -> None:
+    """found[p, i, j] = min over k of one[p, i, k] + other[p, k, j]."""
+    prices, states, others = other.shape
+    for p in range(prices):
+        for i in range(one.shape[1]):
+            for j in range(others):
+                found[p, i, j] = np.inf
+            for k in range(states):
+                base = one[p, i, k]
+                if base < np.inf:
+                    for j in range(others):
+                        found[p, i, j] = min(found[p, i, j], base + other[p, k, j])

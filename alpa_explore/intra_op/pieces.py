@@ -28,9 +28,14 @@ from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
 
+ALL_LAYERS = -1
+"""In place of a layer, in a key."""
 CONSTANT_PART = -2
 MOST_STATES = 1024
 """Of a separator inside a layer: beyond it the table between two of them is dearer than a contraction of both sides."""
+
+Separators = tuple[tuple[int, ...], tuple[int, ...]]
+"""At the left and the right end."""
 
 _KINDS = tuple(NodeKind)
 
@@ -53,6 +58,9 @@ class Piece:
     left: tuple[int, ...]
     """Nodes of the separators; the piece may own some of them."""
     right: tuple[int, ...]
+    ties: tuple[int, ...]
+    """Nodes that pieces far from each other share, in the order that all of them have; none where it has no edge to
+    them."""
     variables: int
     """Of Eq. 1, that the piece adds to a stage; `constraints` likewise."""
     constraints: int
@@ -112,7 +120,7 @@ class Piece:
             digest.update(repr(v).encode() + size.tobytes())
         for e in self.problem.edges:
             digest.update(repr((e.a, e.b, e.each_iteration, e.times)).encode() + e.seconds.tobytes())
-        return digest.hexdigest(), self.own, self.left, self.right
+        return digest.hexdigest(), self.own, self.left, self.right, self.ties
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
         """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
@@ -178,78 +186,122 @@ class Pieces:
         stage = self.stage_of(first, last)
         key = (stage.structure_key, layer - first)
         if key not in self._found:
-            cut = self._cut(layer, stage) if self.chain.holds(first, last) else None
+            cut = self._layer(layer, stage) if self.chain.holds(first, last) else None
             self._found[key] = None if cut is None else tuple(self._contents.setdefault(p.content, p) for p in cut)
         return self._found[key]
 
-    def _cut(self, layer: int, stage: StageGraph) -> tuple[Piece, ...] | None:
+    def tied(self, first: int, last: int) -> tuple[Piece, ...] | None:
+        """The pieces of layers first..last, which would be a chain but for weights that layers far from each other
+        read: these, and where their gradients are added up, are `Piece.ties`. None where more than that is shared."""
+        stage = self.stage_of(first, last)
+        key = (stage.structure_key, ALL_LAYERS)
+        if key not in self._found:
+            whole = build_stage_problem(stage, self.model)
+            places = self.chain.places(whole)
+            ties = _ties(whole, places)
+            blocks = sorted({place for place in places if place[0] != CONSTANT})
+            cut = None if ties is None else self._cut(whole, places, blocks, ((), ()), ties)
+            self._found[key] = None if cut is None else tuple(self._contents.setdefault(p.content, p) for p in cut)
+        return self._found[key]
+
+    def _layer(self, layer: int, stage: StageGraph) -> tuple[Piece, ...] | None:
         whole = build_stage_problem(stage, self.model)
         places = self.chain.places(whole)
         owner = [k for k, _ in places]
-        replicated = {v: _replicated(whole, v) for v, k in enumerate(owner) if k == CONSTANT}
+        before, after = (
+            separator(whole, owner, k) if stage.first <= k < stage.last else () for k in (layer - 1, layer)
+        )
+        return self._cut(whole, places, sorted({p for p in places if p[0] == layer}), (before, after), ())
+
+    def _cut(
+        self, whole: StageProblem, places: Sequence[Place], blocks: Sequence[Place], outer: Separators,
+        ties: tuple[int, ...],
+    ) -> tuple[Piece, ...] | None:  # fmt: skip
+        """The pieces of `blocks`, whose nodes are next to each other in the chain."""
+        replicated = {v: _replicated(whole, v) for v, (k, _) in enumerate(places) if k == CONSTANT}
         if None in replicated.values():
             return None
-        outer = [separator(whole, owner, k) if stage.first <= k < stage.last else () for k in (layer - 1, layer)]
-        part, separators = _parts_of(whole, places, layer, outer)
+        part, separators = _parts_of(whole, places, blocks, outer, ties)
         edges_of: list[list[Edge]] = [[] for _ in separators]
         for e in whole.edges:
-            if (payer := _payer(e, part, separators)) is not None:
+            if (payer := _payer(e, part, separators, ties)) is not None:
                 edges_of[payer].append(e)
         found = []
         for i, (left, right) in enumerate(pairwise(separators)):
             own = sorted((v for v, j in enumerate(part) if j == i), key=lambda v: (places[v], v))
-            inside = sorted({*own, *left, *right, *replicated})
+            touched = {v for e in edges_of[i] for v in (e.a, e.b)}
+            tied = ties if not touched.isdisjoint(ties) else ()
+            inside = sorted({*own, *left, *right, *tied, *(touched & replicated.keys())})
             at = {v: n for n, v in enumerate(inside)}
             nodes = [whole.nodes[v] if part[v] == i else _unpaid(whole.nodes[v], v in replicated) for v in inside]
-            edges = []
-            variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
-            constraints = len(own)
-            for e in edges_of[i]:
-                edges.append(_on_piece(e, at, replicated.get(e.a)))
-                variables += e.seconds.size
-                constraints += sum(e.seconds.shape)
+            edges = tuple(_on_piece(e, at, replicated.get(e.a)) for e in edges_of[i])
             found.append(
                 Piece(
                     problem=StageProblem(
-                        stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges),
-                        warnings=whole.warnings,
+                        stage=whole.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=whole.warnings
                     ),
                     own=tuple(at[v] for v in own), left=tuple(at[v] for v in left),
-                    right=tuple(at[v] for v in right), variables=variables, constraints=constraints,
+                    right=tuple(at[v] for v in right), ties=tuple(at[v] for v in tied),
+                    variables=sum(len(whole.nodes[v].microbatch_seconds) for v in own)
+                    + sum(e.seconds.size for e in edges),
+                    constraints=len(own) + sum(sum(e.seconds.shape) for e in edges),
                 )
             )  # fmt: skip
         return tuple(found)
 
 
+def _ties(problem: StageProblem, places: Sequence[Place]) -> tuple[int, ...] | None:
+    """Weights and accumulators with an edge to a layer that is no neighbour; None where an edge between other nodes
+    passes over a layer."""
+    found = set()
+    for e in problem.edges:
+        (a, _), (b, _) = places[e.a], places[e.b]
+        if CONSTANT in (a, b) or abs(a - b) < 2:
+            continue
+        tie = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
+        if tie is None:
+            return None
+        found.add(tie)
+    return tuple(sorted(found))
+
+
 def _parts_of(
-    problem: StageProblem, places: Sequence[Place], layer: int, outer: Sequence[tuple[int, ...]]
+    problem: StageProblem, places: Sequence[Place], blocks: Sequence[Place], outer: Separators, ties: Collection[int]
 ) -> tuple[list[int], list[tuple[int, ...]]]:
-    """For each node the part of `layer` that it is in (−1 before the layer, CONSTANT_PART for constants, the number of
-    parts behind it), and the separators from the left end of the layer to the right.
+    """For each node its part of `blocks` (−1 before them, CONSTANT_PART for constants, the number of parts behind
+    them), and the separators from the left end to the right.
 
     Blocks are parts, but for those that an edge passes over or whose separator has too many states.
     """
-    blocks = 1 + max(block for k, block in places if k == layer)
-    part_of = list(range(blocks))
+    part_of = {block: i for i, block in enumerate(blocks)}
 
     def parts() -> list[int]:
-        end = part_of[-1] + 1
+        end = part_of[blocks[-1]] + 1
         return [
-            CONSTANT_PART if k == CONSTANT else part_of[block] if k == layer else (-1 if k < layer else end)
-            for k, block in places
+            CONSTANT_PART if place[0] == CONSTANT else part_of.get(place, -1 if place < blocks[0] else end)
+            for place in places
         ]
 
     def join(low: int, high: int) -> None:
         """Parts low..high become one."""
         assert low < high, "neighbours of neighbours have no edge in a chain"
-        for block, part in enumerate(part_of):
+        for block, part in part_of.items():
             part_of[block] = part if part <= low else max(low, part - (high - low))
 
+    edges = [e for e in problem.edges if e.a not in ties and e.b not in ties]
+    if ties:
+        # What lies beyond the outermost of those that touch the ties goes with them: a table has one separator less.
+        found = parts()
+        touching = {found[v] for e in problem.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
+        for low, high in ((max(touching), len(blocks) - 1), (0, min(touching))):
+            if low < high:
+                join(low, high)
     while True:
-        found, end = parts(), part_of[-1] + 1
+        found = parts()
+        end = part_of[blocks[-1]] + 1
         far = next(
             (
-                (low, high) for low, high in (sorted((found[e.a], found[e.b])) for e in problem.edges)
+                (low, high) for low, high in (sorted((found[e.a], found[e.b])) for e in edges)
                 if low > CONSTANT_PART and high >= low + 2
             ),
             None,
@@ -258,7 +310,7 @@ def _parts_of(
             low, high = far
             join(max(low, 0) if high == end else low + 1, min(high, end - 1))
             continue
-        inner = [separator(problem, found, i) for i in range(end - 1)]
+        inner = [separator(problem, found, i, ties) for i in range(end - 1)]
         states = [prod(len(problem.nodes[v].microbatch_seconds) for v in nodes) for nodes in inner]
         if max(states, default=0) <= MOST_STATES:
             return found, [outer[0], *inner, outer[1]]
@@ -266,9 +318,11 @@ def _parts_of(
         join(widest, widest + 1)
 
 
-def _payer(edge: Edge, part: Sequence[int], separators: Sequence[Collection[int]]) -> int | None:
+def _payer(edge: Edge, part: Sequence[int], separators: Sequence[Collection[int]], ties: Collection[int]) -> int | None:
     """The part that pays for an edge; None where that is another layer's."""
     low, high = (edge.a, edge.b) if part[edge.a] <= part[edge.b] else (edge.b, edge.a)
+    if low in ties or high in ties:
+        return part[high if low in ties else low]
     # A constant may be read in several parts: each reader pays for its own edge.
     left, right = part[low] if part[low] > CONSTANT_PART else part[high], part[high]
     leaves = left < right < len(separators) and low in separators[right]
@@ -276,8 +330,9 @@ def _payer(edge: Edge, part: Sequence[int], separators: Sequence[Collection[int]
     return payer if 0 <= payer < len(separators) - 1 else None
 
 
-def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[int, ...]:
-    """Nodes that cover every edge between `layer` and the next, in an order that equal layers share.
+def separator(problem: StageProblem, owner: Sequence[int], layer: int, ties: Collection[int] = ()) -> tuple[int, ...]:
+    """Nodes that cover every edge between `layer` and the next, in an order that equal layers share; edges of `ties`
+    are not looked at.
 
     `owner` may count the parts of a layer instead. Of each connected group of such edges it is the side with fewer
     combinations of strategies.
@@ -285,7 +340,8 @@ def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
     for e in problem.edges:
-        if sorted((owner[e.a], owner[e.b])) != [layer, layer + 1]:
+        low, high = owner[e.a], owner[e.b]
+        if (low, high) not in ((layer, layer + 1), (layer + 1, layer)) or e.a in ties or e.b in ties:
             continue
         for v in (e.a, e.b):
             if v not in group:
