@@ -33,6 +33,10 @@ class CaptureError(AlpaExploreError):
     """A model that could not be turned into a training graph."""
 
 
+class BatchError(CaptureError):
+    """A training graph that does not say what it would be at another batch size."""
+
+
 class ClusterError(AlpaExploreError):
     """A cluster description that cannot be used."""
 
