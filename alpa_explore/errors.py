@@ -82,6 +82,18 @@ class InfeasiblePlanError(AlpaExploreError):
 
     exit_code = 1
 
+    def __init__(self, what: str, *, found: str, remedy: str, over_bytes: float | None = None) -> None:
+        super().__init__(what, found=found, remedy=remedy)
+        self.over_bytes = over_bytes
+        """By how much the nearest thing overflows a device; None where memory is not what is short."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_infeasible, (self.what, self.found, self.remedy, self.over_bytes))
+
+
+def _rebuild_infeasible(what: str, found: str, remedy: str, over_bytes: float | None) -> InfeasiblePlanError:
+    return InfeasiblePlanError(what, found=found, remedy=remedy, over_bytes=over_bytes)
+
 
 class CancelledError(AlpaExploreError):
     """The user cancelled the work; what was already solved is kept in the cache."""

@@ -40,7 +40,7 @@ from alpa_explore.layering import cluster_operators
 from alpa_explore.profiling.usable import usable_stages
 
 RUNS = {"gpt-1.3b": ("1x4:v100", 128, 6), "moe-2.4b": ("1x8:v100", 128, 8), "wide-resnet-1b": ("1x4:v100", 24, 8)}
-"""Model -> cluster, B and layers of the shows in the README of the benchmarks of single plans."""
+"""Model -> cluster, B and layers."""
 SAME = 1e-6
 """Relative: HiGHS takes an integer for one when it is 1e-6 from it."""
 
