@@ -81,6 +81,26 @@ def test_auto_with_the_microbatch_fixed_takes_the_least_b_that_is_within_a_perce
     assert again.microbatches
 
 
+def test_a_schedule_that_holds_all_microbatches_bounds_the_b_of_auto():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    gpipe = {"pipeline": ax.PipelineOptions(schedule="gpipe", num_stages=2)}
+    free = planned(graph, 16, **gpipe)
+    tight = tiny_cluster(int(free.predicted.peak_bytes_per_device))
+    with pytest.raises(InfeasiblePlanError):
+        planned(graph, COUNTS[-1], tight, **gpipe)
+    found = planned(graph, "auto", tight, **gpipe)
+    fitting = [t.num_microbatches for t in found.microbatches if t.iteration_seconds is not None]
+    assert found.options.num_microbatches in fitting
+    assert 16 in fitting
+    assert COUNTS[-1] not in fitting
+
+
+def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    with pytest.raises(InfeasiblePlanError, match=r"tried B = 1, 2, 16, 1024; closest is B = \d+: stage 0 of"):
+        planned(graph, "auto", tiny_cluster(memory_bytes=20_000))
+
+
 def test_more_microbatches_of_one_size_hold_more_up_to_the_depth_of_the_pipeline():
     plan = planned("gpt-tiny", 8, tiny_cluster(devices=4))
     rows = microbatches_table(plan)

@@ -106,21 +106,27 @@ def best_of_one_batch(global_batch: int, at: Callable[[int], Plan]) -> Plan:
 
 
 def best_of_one_size(at: Callable[[int], Plan]) -> Plan:
-    """The plan of the most samples a second over `COUNTS` of microbatches of one size; of nearly equal ones, the least
-    B. All are read from the stage costs of the largest B that fits; the best is then planned by itself."""
+    """The plan of `best_count` over `COUNTS` of microbatches of one size; `at` plans for a B.
+
+    All are read from the stage costs of the largest B that fits (more microbatches never hold less, so bisection finds
+    it); the best is then planned by itself. InfeasiblePlanError where none fits.
+    """
     failed: dict[int, InfeasiblePlanError] = {}
-    for count in reversed(COUNTS):
+    most: Plan | None = None
+    low, index, high = 0, len(COUNTS) - 1, len(COUNTS) - 1  # the largest first: it mostly fits
+    while low <= high:
         try:
-            most = at(count)
+            most, low = at(COUNTS[index]), index + 1
         except InfeasiblePlanError as error:
-            failed[count] = error
-            continue
-        found = known_microbatches(most)
-        best = best_count(found)
-        assert best is not None, "the plan itself is among them"
-        chosen = most if best == count else at(best)
-        return replace(chosen, microbatches=tuple(tried(chosen) if t.num_microbatches == best else t for t in found))
-    raise nothing_fits_at_any(failed)
+            failed[COUNTS[index]], high = error, index - 1
+        index = (low + high) // 2
+    if most is None:
+        raise nothing_fits_at_any(failed)
+    found = known_microbatches(most)
+    best = best_count(found)
+    assert best is not None, "the plan itself is among them"
+    chosen = most if best == most.options.num_microbatches else at(best)
+    return replace(chosen, microbatches=tuple(tried(chosen) if t.num_microbatches == best else t for t in found))
 
 
 def microbatches_table(plan: Plan) -> list[Row]:
