@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections import Counter
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +73,9 @@ def plan_row(name: str, layers: int | None = None) -> dict[str, Any]:
 
 
 def shapes(stages: list[tuple[tuple[int, int], tuple[int, ...]]]) -> str:
-    """'16 of 1x4 as 1x4': how many stages have which submesh, seen as which mesh."""
-    counted = Counter(f"{'x'.join(map(str, piece))} as {'x'.join(map(str, mesh))}" for piece, mesh in stages)
-    return ", ".join(f"{count} of {shape}" for shape, count in counted.items())
+    """'15 of 1x4 as 1x4, 1 of 1x4 as 2x2': from the first stage on, which submesh, seen as which mesh."""
+    named = (f"{'x'.join(map(str, piece))} as {'x'.join(map(str, mesh))}" for piece, mesh in stages)
+    return ", ".join(f"{len(list(run))} of {shape}" for shape, run in groupby(named))
 
 
 def show(name: str, row: dict[str, Any]) -> None:
