@@ -7,13 +7,12 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
@@ -24,9 +23,10 @@ from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.profile_stages import code_version, profile_stages
+from alpa_explore.profiling.profile_stages import code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
+from alpa_explore.profiling.versions import profile_versions, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def plan(
     model: TrainingGraph | str, cluster: Cluster | str, *, num_microbatches: int, delta: float = 0.5,
     num_layers: int | None = None, solver: str = "auto", boundaries: Sequence[str] = (),
-    rematerialization: bool | None = None, precision: str | None = None, scheduler: Any = None,
+    rematerialization: bool | str | None = None, precision: str | None = None, scheduler: Any = None,
     cache: bool = True, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
     pipeline: PipelineOptions | None = None,
 ) -> Plan:  # fmt: skip
@@ -43,18 +43,22 @@ def plan(
 
     `model` is a captured graph (one microbatch) or a catalogue name (its microbatch is global batch /
     `num_microbatches`). `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or a dask Client say
-    where solves run. `pipeline`: constraints, schedule and more, the paper's unless given. Raises InfeasiblePlanError
-    when nothing fits in memory; OptionError, UnknownNameError,
-    ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is set.
+    where solves run. `rematerialization` holds less and computes again: True or False for all layers, 'auto' where a
+    stage needs it, None as the model says. `pipeline`: constraints, schedule and more, the paper's unless given. Raises
+    InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError and
+    CaptureError for input at fault; CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
-    check_options(pipeline, cluster)
+    check_options(pipeline, cluster, num_microbatches=num_microbatches)
+    terms = pipeline.terms(num_microbatches)
+    versions_of(rematerialization, 1)
     clock = _Clock()
     with clock("capture"):
-        graph = resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+        whole = rematerialization if isinstance(rematerialization, bool) else None
+        graph = resolve(model, num_microbatches, rematerialization=whole, precision=precision)
     with clock("layering"):
         if boundaries:
             layering = manual_layers(graph, tuple(boundaries))
@@ -62,31 +66,37 @@ def plan(
             layering = cluster_operators(graph, num_layers, delta=delta)
         else:
             layering = default_layering(graph, delta)
-        layered = assign_layers(graph, layering.layer_of_forward)
+        layered = [
+            assign_layers(graph, layering.layer_of_forward, layers)
+            for layers in versions_of(rematerialization, len(layering.layers))
+        ]
         check_options(pipeline, cluster, len(layering.layers))
 
     def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
         stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
-        return [((first, end - 1, piece), len(stages) - i) for i, (first, end, piece) in enumerate(stages)]
+        places = range(len(stages), 0, -1)
+        return [
+            ((first, end - 1, piece), terms.held(place, len(stages)))
+            for place, (first, end, piece) in zip(places, stages, strict=True)
+        ]
 
     with clock("sharding"), ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler))
-        profile = profile_stages(
+        profile = profile_versions(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
             store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
             chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
-            held_at=partial(_held, pipeline.schedule, num_microbatches),
+            held_at=terms.held,
             layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
-        raise nothing_fits(
-            profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization, options=pipeline
-        )
+        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline)
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
         boundaries=tuple(boundaries), pipeline=pipeline,
+        rematerialization=rematerialization if isinstance(rematerialization, str) else "",
     )  # fmt: skip
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
@@ -108,14 +118,9 @@ def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: Pipelin
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, options.num_microbatches)
     if not best.feasible:
         raise nothing_fits(
-            plan.costs, plan.cluster, options.num_microbatches, rematerialization=plan.model.rematerialization,
-            options=options.pipeline,
+            plan.costs, plan.cluster, options.num_microbatches, options=options.pipeline
         )  # fmt: skip
     return choose_stages(replace(plan, options=options), best)
-
-
-def _held(schedule: str, num_microbatches: int, place: int) -> int:
-    return microbatches_held(schedule, place, num_microbatches)
 
 
 def resolve(

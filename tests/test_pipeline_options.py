@@ -32,6 +32,8 @@ def plan():
     [
         {"num_stages": 2}, {"cuts": (1,), "num_stages": 2}, {"num_stages": 2, "stage_submeshes": ((-1, 1, 1),)},
         {"communication": True}, {"schedule": "gpipe", "num_stages": 3}, {"imbalance_tolerance": 1.0},
+        {"schedule": "interleaved-1f1b", "num_stages": 2}, {"schedule": "zb-h1"},
+        {"tied_weights": True, "num_stages": 3},
     ],
 )  # fmt: skip
 def test_planning_and_replanning_with_an_option_agree_and_the_file_keeps_it(plan, options, tmp_path):

@@ -59,8 +59,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     ):
         from_end = len(pipeline.stages) - index
         key, asked = (first, end - 1, shape), plan.options.pipeline
-        candidate, held = chosen_candidate(costs, asked, key, from_end, b)
-        receive = receive_seconds(costs, plan.cluster, key) if asked.communication else 0.0
+        candidate, held = chosen_candidate(costs, asked, key, from_end, len(pieces), b)
+        receive = receive_seconds(costs, plan.cluster, asked, key)
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
         if plan.details is not None:
@@ -84,6 +84,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 solution_key=candidate.solution_key,
                 operators=operators,
                 receive_seconds=receive,
+                rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
             )
         )
     total = pipeline.total_seconds
@@ -95,7 +96,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
             iteration_seconds=total, t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
             bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * total)),
-            peak_bytes_per_device=max(s.peak_bytes for s in stages),
+            peak_bytes_per_device=max(s.peak_bytes for s in stages), tied_seconds=pipeline.once_seconds,
         ),
         t_max_sweep=pipeline.sweep,
     )  # fmt: skip

@@ -13,6 +13,7 @@ from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.profiling.stage_costs import StageCosts
 
 if TYPE_CHECKING:
+    from alpa_explore.inter_op.schedule_terms import ScheduleTerms
     from alpa_explore.plans.stage_details import StageDetails
     from alpa_explore.schedules.task import Schedule
     from alpa_explore.schedules.timeline import Timeline
@@ -29,6 +30,8 @@ class PlanOptions:
     boundaries: tuple[str, ...] = ()
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    rematerialization: str = ""
+    """'auto' where each stage chose which of its layers are rematerialised; empty where the model says it for all."""
     baseline: str = ""
     """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""
 
@@ -125,6 +128,8 @@ class PlanStage:
     operators: Sequence[PlanOperator]
     """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, where a
     stage's choice of strategies is not in the file."""
+    rematerialized: tuple[int, ...] = ()
+    """Its layers that hold only what enters them and run their forward operators again."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
 
@@ -144,6 +149,8 @@ class Predicted:
     bubble_fraction: float
     """Share of the iteration in which the average stage waits: 1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
+    tied_seconds: float = 0.0
+    """Of the iteration: sums of tied weights between stages; 0 unless they are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +183,11 @@ class Plan:
     warnings: tuple[str, ...] = ()
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The problems and choices behind the stages; None for a plan that was read from a file."""
+
+    @property
+    def terms(self) -> ScheduleTerms:
+        """What the schedule that was planned for means."""
+        return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
 
     @property
     def samples_per_second(self) -> float:

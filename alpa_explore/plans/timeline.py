@@ -169,10 +169,11 @@ def _layer_shares(plan: Plan) -> list[_Shares]:
                 found = sums[o.layer, part]
                 found[0] += o.compute_seconds
                 found[1] += o.communication_seconds
+    repeated = {layer for stage in plan.stages for layer in stage.rematerialized}
     return [
         _Shares(
             forward=(sums[i, "forward"][0], sums[i, "forward"][1]), of_input=(sums[i, "input"][0], sums[i, "input"][1]),
-            of_weight=(sums[i, "weight"][0], sums[i, "weight"][1]), repeated=plan.model.rematerialization,
+            of_weight=(sums[i, "weight"][0], sums[i, "weight"][1]), repeated=i in repeated,
         )
         for i in range(len(plan.layers))
     ]  # fmt: skip
