@@ -6,9 +6,10 @@ stays exact.
 - A resharding between two operators hides behind either of them (an all-gather behind the product that reads its
   result, a reduce-scatter behind the one that makes it). What an operator computes in a microbatch is shared out
   equally among everything that comes to it or leaves it: no second of computing hides two seconds of collectives.
-- The sum of a weight's gradient hides behind the backward pass of the last microbatch: behind that of the layers that
-  make the gradient, shared out among their weights by size. How their operators are divided is not known at that edge:
-  the least seconds of each are counted, so that any choice takes as long at least.
+- The sum of a weight's gradient hides behind the backward pass of the last microbatch: behind that of the layer that
+  makes the gradient, shared out among its weights by size. How its operators are divided is not known at that edge: the
+  least seconds of each are counted, so that any choice takes as long at least. The sum for a weight of several layers
+  has to wait for all of them: nothing of it is hidden.
 
 A strategy with a collective inside its operator hides nothing, and nothing of it is hidden. The coefficients are the
 device's: `collective_overlap` and `gradient_overlap`, 0 in the paper.
@@ -50,9 +51,11 @@ class Overlap:
         coefficient = self.model.device.gradient_overlap
         if not coefficient:
             return seconds
-        size = self._bytes(position)
-        room = sum(self._backward_seconds(k) * size / self._bytes_of_layer[k] for k in self._layers_of(position))
-        return _exposed(seconds, np.array(room), coefficient)
+        layer = self._layer_of(position)
+        if layer is None:
+            return seconds
+        share = self._bytes(position) / self._bytes_of_layer[layer]
+        return _exposed(seconds, np.array(self._backward_seconds(layer) * share), coefficient)
 
     def _room(self, operator: int) -> Floats:
         """Of each strategy the seconds of a microbatch that each edge of the operator can hide behind."""
@@ -80,18 +83,18 @@ class Overlap:
             and (self.graph.operators[o].phase is Phase.BACKWARD or o in self.layered.recomputed)
         )
 
-    def _layers_of(self, position: int) -> frozenset[int]:
-        """Layers of the stage that make a part of a parameter's gradient."""
+    def _layer_of(self, position: int) -> int | None:
+        """The layer that makes a parameter's gradient; None where it is several."""
         makers = (self.graph.tensors[t].producer for t in self.layered.contributions[position])
         layers = {self.layered.layer_of[p] for p in makers if p is not None}
-        return frozenset(k for k in layers if self.stage.first <= k <= self.stage.last)
+        return layers.pop() if len(layers) == 1 else None
 
     @cached_property
     def _bytes_of_layer(self) -> dict[int, int]:
-        """Of each layer the bytes of the parameters whose gradients it makes."""
+        """Of each layer the bytes of the parameters whose gradients it makes alone."""
         found: dict[int, int] = {}
         for position in self.stage.parameters:
-            for layer in self._layers_of(position):
+            if (layer := self._layer_of(position)) is not None:
                 found[layer] = found.get(layer, 0) + self._bytes(position)
         return found
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
-from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
+from alpa_explore.sharding.spec import PARTIAL, Spec
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -97,8 +98,12 @@ class StageProblem:
     model: CostModel
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
-    intervals: Intervals
     warnings: tuple[str, ...]
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """When what the stage's operators make is alive."""
+        return workspace_intervals(self.stage)
 
     def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
         """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes)."""
@@ -194,7 +199,7 @@ def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
         builder.add_update(position)
     return StageProblem(
         stage=stage, model=model, nodes=tuple(builder.nodes), edges=tuple(builder.edges),
-        intervals=workspace_intervals(stage), warnings=tuple(dict.fromkeys(builder.warnings)),
+        warnings=tuple(dict.fromkeys(builder.warnings)),
     )  # fmt: skip
 
 
@@ -230,7 +235,7 @@ class _Builder:
 
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.maker[tensor]
-        seconds = self.model.reshard(self.graph.tensors[tensor]).seconds[np.ix_(specs, targets)]
+        seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
         ends = [self.nodes[v] for v in (a, b)]
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
@@ -252,10 +257,7 @@ class _Builder:
 
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
-        table = self.model.reshard(self.graph.tensors[tensor])
-        keep = [i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec]
-        share = [local_share(table.specs[i], self.model.mesh.shape) for i in keep]
-        return np.array(keep, dtype=np.int64), np.array(share) * self.graph.tensors[tensor].bytes
+        return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)

@@ -50,11 +50,11 @@ class Point:
     """A choice, its totals, and how it was found."""
 
     choices: tuple[int, ...]
-    """Of every node of the stage; empty where `layers` has them."""
+    """Of every node of the stage; empty where `pieces` has them."""
     totals: StageTotals
     found: Found = field(default=Found.UNKNOWN, compare=False)
-    layers: tuple[tuple[int, ...], ...] = ()
-    """Of a composed range (`intra_op.compose`): the choices of the nodes that each layer owns."""
+    pieces: tuple[tuple[int, ...], ...] = ()
+    """Of a composed range (`intra_op.compose`): the choices of the nodes that each piece owns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ class _Candidates:
     def _of(self, stage: _Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, Point] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
-            choice = (point.choices, point.layers)
+            choice = (point.choices, point.pieces)
             points[choice] = stronger(points.get(choice, point), point)
         found = []
         for number, point in enumerate(points.values()):
@@ -247,10 +247,10 @@ class _Choices(Mapping[str, tuple[int, ...]]):
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
         point, stage = self._points[name]
-        if not point.layers:
+        if not point.pieces:
             return point.choices
         first, last, _ = stage.cell
-        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.layers)
+        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.pieces)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._points)

@@ -73,9 +73,9 @@ def hidden(problem, choices, shares):
                 least[layered.layer_of[o]] = least.get(layered.layer_of[o], 0.0) + min(each)
     makes = {
         p: {layered.layer_of[graph.tensors[t].producer] for t in layered.contributions[p]}
-        & set(range(problem.stage.first, problem.stage.last + 1))
         for p in problem.stage.parameters
     }
+    makes = {p: layers if len(layers) == 1 else set() for p, layers in makes.items()}  # a tied one waits for all
     size = {p: graph.tensors[graph.parameters[p].tensor].bytes for p in makes}
     total = [0.0, 0.0]
     for edge in problem.edges:
@@ -146,7 +146,7 @@ def test_what_hides_decides_which_sharding_is_chosen_and_the_choice_is_the_best_
 
 def test_composed_ranges_hide_what_whole_stages_hide(layered):
     chain, stages, model = chain_of(layered), slice_stages(layered), priced(SOME, (1, 2))
-    ranges = [r for r in ((0, 0), (0, 1), (1, 2), (1, 1)) if chain.holds(*r)]
+    ranges = [(0, 0), (0, 1), (1, 2), (1, 1), (0, 2)]  # the last has the tied weight at both ends
     price = Price(0.25, 0.0, 1)
     (composed,) = Composer(chain, stages, model).solve(ranges, [price])
     assert composed
