@@ -221,8 +221,9 @@ class Plan:
 
         save_plan(self, path)
 
-    def timeline(self, schedule: str | Schedule = "1f1b", *, stages_per_submesh: int | None = None) -> Timeline:
-        """One iteration, simulated task by task; raises as `plans.timeline.plan_timeline` does."""
+    def timeline(self, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None) -> Timeline:
+        """One iteration, simulated task by task, under the plan's own schedule or another; raises as
+        `plans.timeline.plan_timeline` does."""
         from alpa_explore.plans.timeline import plan_timeline  # the simulator takes longer to load than a plan
 
         return plan_timeline(self, schedule, stages_per_submesh=stages_per_submesh)
