@@ -34,10 +34,8 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     for name, key, color, shape in (
         ("Σt: one microbatch through all stages", "sum_latency_seconds", OKABE_ITO[1], "/"),
         ("(B−1)·t_max: the others behind it", "waiting_seconds", OKABE_ITO[0], ""),
-        ("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x"),
+        *([("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x")] if any(p.tied_seconds for p in plans) else []),
     ):
-        if key == "tied_seconds" and not any(row[key] for row in rows):
-            continue
         figure.add_trace(
             go.Bar(
                 y=names, x=[row[key] / scale for row in rows], orientation="h", name=name,

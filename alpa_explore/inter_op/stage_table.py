@@ -54,7 +54,7 @@ def best_pipeline(
     layers = costs.num_layers
     check_options(options, cluster, layers, num_microbatches)
     terms = schedule_terms(costs, options, num_microbatches)
-    once = tied_seconds(costs, cluster) if options.tied_weights else None
+    once = once_seconds(costs, cluster, options)
 
     def best(asked: PipelineOptions) -> PipelineResult:
         table = stage_table(costs, cluster, asked, num_microbatches, bound=bound)
@@ -95,11 +95,12 @@ def stage_table(
     return table[..., :depth]
 
 
-def tied_seconds(costs: StageCosts, cluster: Cluster) -> Floats:
-    """What layers k..i-1 as a stage pay once an iteration for weights that earlier stages read too, [L, L + 1]."""
+def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) -> Floats:
+    """What layers k..i-1 as a stage pay once an iteration for weights that earlier stages read too, [L, L + 1]; 0 where
+    that is not counted."""
     link = cluster.inside_node if cluster.nodes == 1 else cluster.between_nodes
     found = np.zeros((costs.num_layers, costs.num_layers + 1))
-    for readers, gradient_bytes in costs.tied_weights:
+    for readers, gradient_bytes in costs.tied_weights if options.tied_weights else ():
         seconds = collective_seconds(StepKind.ALL_REDUCE, gradient_bytes, 2, link.bandwidth, link.latency_seconds)
         for first, last in _ranges(costs.num_layers):
             if min(readers) < first and any(first <= layer <= last for layer in readers):

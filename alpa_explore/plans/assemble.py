@@ -9,7 +9,7 @@ from typing import overload
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import chosen_candidate, receive_seconds
+from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds, receive_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -54,6 +54,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     pieces = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
     known = {(s.layers, s.logical_mesh, s.solution_key): s.operators for s in plan.stages}
     stages = []
+    tied = once_seconds(costs, plan.cluster, plan.options.pipeline)
     for index, ((first, end, shape), devices) in enumerate(
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
@@ -84,6 +85,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 solution_key=candidate.solution_key,
                 operators=operators,
                 receive_seconds=receive,
+                tied_seconds=float(tied[first, end]),
                 rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
             )
         )
@@ -96,7 +98,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
             iteration_seconds=total, t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
             bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * total)),
-            peak_bytes_per_device=max(s.peak_bytes for s in stages), tied_seconds=pipeline.once_seconds,
+            peak_bytes_per_device=max(s.peak_bytes for s in stages),
         ),
         t_max_sweep=pipeline.sweep,
     )  # fmt: skip

@@ -132,6 +132,8 @@ class PlanStage:
     """Its layers that hold only what enters them and run their forward operators again."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    tied_seconds: float = 0.0
+    """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
 
     @property
     def peak_bytes(self) -> float:
@@ -149,8 +151,6 @@ class Predicted:
     bubble_fraction: float
     """Share of the iteration in which the average stage waits: 1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
-    tied_seconds: float = 0.0
-    """Of the iteration: sums of tied weights between stages; 0 unless they are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +188,11 @@ class Plan:
     def terms(self) -> ScheduleTerms:
         """What the schedule that was planned for means."""
         return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+
+    @property
+    def tied_seconds(self) -> float:
+        """Of the iteration: sums of tied weights between stages."""
+        return sum(s.tied_seconds for s in self.stages)
 
     @property
     def samples_per_second(self) -> float:

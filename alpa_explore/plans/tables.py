@@ -115,13 +115,14 @@ def stage_costs_table(plan: Plan) -> list[Row]:
 
 def comparison_table(plans: Sequence[Plan]) -> list[Row]:
     """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+    tied = any(plan.tied_seconds for plan in plans)
     return [
         {
             "plan": plan.options.baseline or "automatic", "iteration_seconds": plan.predicted.iteration_seconds,
             "times_first": plan.predicted.iteration_seconds / plans[0].predicted.iteration_seconds,
             "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
-            "tied_seconds": plan.predicted.tied_seconds,
             "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
+            **({"tied_seconds": plan.tied_seconds} if tied else {}),
             "stages": len(plan.stages), "peak_bytes": plan.predicted.peak_bytes_per_device,
             "bubble_fraction": plan.predicted.bubble_fraction,
         }
@@ -173,7 +174,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,
             "sum_latency_seconds": p.sum_latency_seconds, "bubble_fraction": p.bubble_fraction,
-            "peak_bytes_per_device": p.peak_bytes_per_device, "tied_seconds": p.tied_seconds,
+            "peak_bytes_per_device": p.peak_bytes_per_device, "tied_seconds": plan.tied_seconds,
             "samples_per_second": plan.samples_per_second,
             "tokens_per_second": plan.tokens_per_second,
             "flops_per_second_per_device": plan.flops_per_second_per_device,

@@ -137,6 +137,19 @@ def rematerialized_sentence(plan: Plan) -> str:
     )
 
 
+def tied_sentences(plan: Plan) -> Sequence[str]:
+    """Which stages sum gradients with others, where that is counted."""
+    found = []
+    for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
+        stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
+        if len(stages) > 1:
+            among = ", ".join(map(str, stages))
+            found.append(
+                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
+            )
+    return found
+
+
 def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
     """(name, value, where it comes from with the numbers put in) of the figures at the top of every report."""
     p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
@@ -165,8 +178,8 @@ def iteration_sum(plan: Plan) -> str:
     numbers = (
         f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
     )
-    if p.tied_seconds:
-        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(p.tied_seconds)}"
+    if plan.tied_seconds:
+        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
     return f"{symbols} = {numbers}"
 
 
@@ -194,6 +207,7 @@ def plan_report(plan: Plan) -> str:
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
         *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
         f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "

@@ -139,7 +139,8 @@ class _Costs:
 
 def _whole(stage: PlanStage) -> _Costs:
     return _Costs(
-        microbatch_seconds=stage.microbatch_seconds, iteration_seconds=stage.iteration_seconds,
+        microbatch_seconds=stage.microbatch_seconds,
+        iteration_seconds=stage.iteration_seconds + stage.tied_seconds,
         weight_bytes=stage.weight_bytes, activation_bytes=stage.activation_bytes,
         workspace_bytes=stage.workspace_bytes,
     )  # fmt: skip

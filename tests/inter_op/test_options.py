@@ -170,20 +170,23 @@ def test_no_schedule_holds_more_than_there_are_or_less_than_one():
             assert ScheduleTerms(schedule="1f1b", num_microbatches=b).held(place, depth) <= held <= b
 
 
+def interleaved(turns, b):
+    """The schedule for brute force: groups of microbatches are full, and every submesh has layers for each turn."""
+    return {
+        "held": lambda place, depth: math.ceil(min(2 * (place - 1) + (turns - 1) * depth + 1, turns * b) / turns),
+        "allowed": lambda stages: b % len(stages) == 0
+        and (len(stages) == 1 or all(last - first + 1 >= turns for first, last, _ in stages)),
+        "bubble": turns,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("turns", [2, 3])
 def test_an_interleaved_schedule_has_a_smaller_bubble_and_holds_runs_of_its_stages(turns):
-    def held(place, depth, b):
-        return math.ceil(min(2 * (place - 1) + (turns - 1) * depth + 1, turns * b) / turns)
-
     check(
         lambda *_: PipelineOptions(schedule="interleaved-1f1b", stages_per_submesh=turns),
-        lambda _options, _costs, _cluster, b: {
-            "held": lambda place, depth: held(place, depth, b), "bubble": turns,
-            "allowed": lambda stages: b % len(stages) == 0
-            and (len(stages) == 1 or all(last - first + 1 >= turns for first, last, _ in stages)),
-        },
+        lambda _options, _costs, _cluster, b: interleaved(turns, b),
         seeds=range(120),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(("recomputes", "bubble"), [(False, 3), (True, 2)])
@@ -297,7 +300,8 @@ def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_itera
     assert changed > 5
 
 
-def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links():
+@pytest.mark.parametrize("turns", [1, 2])
+def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links_each_time_a_microbatch_comes(turns):
     def extra(costs, cluster, stage):
         first, last, shape = stage
         directions = int(first > 0) + int(last < costs.num_layers - 1)
@@ -309,11 +313,13 @@ def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links():
         else:
             rate = cluster.between_nodes.bandwidth * devices / cluster.devices_per_node
             wait = cluster.between_nodes.latency_seconds
-        return directions * wait + costs.received_bytes[first, last] / rate
+        return turns * (directions * wait + costs.received_bytes[first, last] / rate)
 
     check(
-        lambda *_: PipelineOptions(communication=True),
-        lambda _options, costs, cluster, _b: {"extra": lambda stage: extra(costs, cluster, stage)},
+        lambda *_: PipelineOptions(communication=True, schedule="interleaved-1f1b" if turns > 1 else "1f1b"),
+        lambda _options, costs, cluster, b: (
+            {"extra": lambda stage: extra(costs, cluster, stage)} | (interleaved(turns, b) if turns > 1 else {})
+        ),
         seeds=range(100),
     )
 
