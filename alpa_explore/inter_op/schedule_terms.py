@@ -15,7 +15,7 @@ zb-h1              3 or 2    min(P, B)                           P ≤ B
 Interleaved: a stage of the plan is what one submesh runs, v stages of the schedule. Their layers are taken to cost what
 as many neighbouring layers do; of P = 1 there is nothing to interleave. ZB-H1: the bubble is (P − 1)·(f + i − w), where
 forward f, backward to the input i and backward to the weight w share t as in matrix products: a third each; with the
-forward pass run again before i, a quarter, a half and a quarter.
+forward pass run again before i, in some layers or all, a quarter, a half and a quarter.
 """
 
 from __future__ import annotations
