@@ -28,38 +28,56 @@ def profile_versions(
     versions: Sequence[LayeredGraph], cluster: Cluster, *, chosen: Chosen, store: Store | None, **asked: Any
 ) -> StageProfile:
     """The stage costs of all `versions` of one layering together; everything else as `profile_stages` has it."""
-    kept = store if len(versions) == 1 else _Kept(store)
-    done: dict[int, StageProfile] = {}
+    rematerialized, tied = tuple(v.rematerialized for v in versions), tied_weights(versions[0])
+
+    def complete(costs: StageCosts) -> StageCosts:
+        return replace(costs, versions=rematerialized, tied_weights=tied)
+
+    def wanted(costs: StageCosts) -> Any:
+        return chosen(complete(costs))
+
+    if len(versions) == 1:
+        profile = profile_stages(versions[0], cluster, chosen=wanted, store=store, **asked)
+    else:
+        profile = _several(versions, cluster, chosen=wanted, store=_Kept(store), **asked)
+    return replace(profile, costs=complete(profile.costs))
+
+
+def _several(
+    versions: Sequence[LayeredGraph], cluster: Cluster, *, chosen: Chosen, store: Store, **asked: Any
+) -> StageProfile:
+    profiles: dict[int, StageProfile] = {}
+    parts: dict[int, StageCosts] = {}
+    """The costs of each version, its candidates named."""
     todo, known = list(range(len(versions))), (-1, -1)
     while todo:
         for number in todo:
 
             def wanted(costs: StageCosts, number: int = number) -> Any:
-                return chosen(_together(versions, {n: p.costs for n, p in done.items()} | {number: costs}))
+                return chosen(_together(parts | {number: _named(costs, number)}))
 
-            again = profile_stages(versions[number], cluster, chosen=wanted, store=kept, **asked)
-            first = done.get(number, again)
-            done[number] = replace(again, cached_solves=first.cached_solves)
-        costs = _together(versions, {n: p.costs for n, p in done.items()})
-        best = chosen(costs) if len(versions) > 1 else ()
-        todo = [n for n, p in done.items() if any(held in p.costs.bounds.get(cell, ()) for cell, held in best)]
+            again = profile_stages(versions[number], cluster, chosen=wanted, store=store, **asked)
+            first = profiles.get(number, again)
+            profiles[number] = replace(again, cached_solves=first.cached_solves)
+            parts[number] = _named(again.costs, number)
+        costs = _together(parts)
+        best = chosen(costs)
+        todo = [n for n, part in parts.items() if any(held in part.bounds.get(cell, ()) for cell, held in best)]
         # Versions that were asked again and learned nothing have no more to say: they ran out of time.
         before, known = known, (sum(map(len, costs.candidates.values())), sum(map(len, costs.bounds.values())))
         if known == before:
             break
-    profiles = [done[n] for n in range(len(versions))]
-    if len(versions) == 1:
-        return replace(profiles[0], costs=costs)
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         return profiles[version].problem_of(first, last, mesh)
 
+    found = [profiles[n] for n in range(len(versions))]
     return StageProfile(
-        costs=costs, choices=_Choices([p.choices for p in profiles]), problem_of=problem_of,
-        solves=sum(p.solves for p in profiles), distinct_solves=sum(p.distinct_solves for p in profiles),
-        cached_solves=sum(p.cached_solves for p in profiles), variables=sum(p.variables for p in profiles),
-        constraints=sum(p.constraints for p in profiles),
-        warnings=tuple(dict.fromkeys(w for p in profiles for w in p.warnings)),
+        costs=costs, choices=_Choices([p.choices for p in found]), problem_of=problem_of,
+        solves=sum(p.solves for p in found), distinct_solves=sum(p.distinct_solves for p in found),
+        cached_solves=sum(p.cached_solves for p in found), variables=sum(p.variables for p in found),
+        constraints=sum(p.constraints for p in found),
+        warnings=tuple(dict.fromkeys(w for p in found for w in p.warnings)),
     )  # fmt: skip
 
 
@@ -90,24 +108,28 @@ def tied_weights(layered: LayeredGraph) -> tuple[tuple[tuple[int, ...], float], 
     return tuple(found)
 
 
-def _together(versions: Sequence[LayeredGraph], parts: Mapping[int, StageCosts]) -> StageCosts:
-    """The costs of several versions as one, with what is known of the layering."""
-    some = next(iter(parts.values()))
-    candidates: dict[RangeKey, tuple[StageCandidate, ...]] = dict(some.candidates)
-    bounds: dict[RangeKey, Mapping[int, float]] = dict(some.bounds)
-    if len(versions) > 1:
-        candidates, bounds = {}, {}
-        for number, costs in sorted(parts.items()):
-            for cell, found in costs.candidates.items():
-                named = (replace(c, version=number, solution_key=f"{number}:{c.solution_key}") for c in found)
-                candidates[cell] = (*candidates.get(cell, ()), *named)
-            for cell, least in costs.bounds.items():
-                here = dict(bounds.get(cell, {}))
-                bounds[cell] = here | {held: min(t, here.get(held, t)) for held, t in least.items()}
+def _named(costs: StageCosts, number: int) -> StageCosts:
+    """The costs of one version, whose candidates say that they are of it."""
     return replace(
-        some, candidates=candidates, bounds=bounds, versions=tuple(v.rematerialized for v in versions),
-        tied_weights=tied_weights(versions[0]),
-    )  # fmt: skip
+        costs,
+        candidates={
+            cell: tuple(replace(c, version=number, solution_key=f"{number}:{c.solution_key}") for c in found)
+            for cell, found in costs.candidates.items()
+        },
+    )
+
+
+def _together(parts: Mapping[int, StageCosts]) -> StageCosts:
+    """The costs of several versions as one."""
+    candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
+    bounds: dict[RangeKey, dict[int, float]] = {}
+    for _, costs in sorted(parts.items()):
+        for cell, found in costs.candidates.items():
+            candidates[cell] = candidates.get(cell, ()) + found
+        for cell, least in costs.bounds.items():
+            here = bounds.setdefault(cell, {})
+            here |= {held: min(seconds, here.get(held, seconds)) for held, seconds in least.items()}
+    return replace(next(iter(parts.values())), candidates=candidates, bounds=bounds)
 
 
 class _Kept:
