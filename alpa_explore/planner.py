@@ -7,13 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
@@ -25,9 +24,10 @@ from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.profile_stages import code_version, profile_stages
+from alpa_explore.profiling.profile_stages import code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
+from alpa_explore.profiling.versions import profile_versions, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def plan(
     model: TrainingGraph | Batches | str, cluster: Cluster | str, *, num_microbatches: int | Literal["auto"],
     global_batch: int | None = None, delta: float = 0.5, num_layers: int | None = None, solver: str = "auto",
-    boundaries: Sequence[str] = (), rematerialization: bool | None = None, precision: str | None = None,
+    boundaries: Sequence[str] = (), rematerialization: bool | str | None = None, precision: str | None = None,
     scheduler: Any = None, cache: bool = True, progress: ProgressCallback | None = None,
     cancel: threading.Event | None = None, pipeline: PipelineOptions | None = None,
 ) -> Plan:  # fmt: skip
@@ -48,51 +48,62 @@ def plan(
     (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
     the B of the most samples a second: with a global batch of all its divisors, which is the least T; else of
     microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
-    a dask Client say where solves run. `pipeline`: constraints, schedule and more, the paper's unless given. Raises
-    InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError and
-    CaptureError for input at fault; CancelledError when `cancel` is set.
+    a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
+    'auto' where a stage needs it, None as the model says. `pipeline`: constraints, schedule and more, the paper's
+    unless given.
+
+    Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError
+    and CaptureError for input at fault; CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
-    check_options(pipeline, cluster)
-    common: dict[str, Any] = {
-        "delta": delta, "num_layers": num_layers, "solver": solver, "boundaries": tuple(boundaries),
-        "scheduler": scheduler, "cache": cache, "cancel": cancel, "pipeline": pipeline,
-    }  # fmt: skip
+    check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
+    versions_of(rematerialization, 1)
+    whole = rematerialization if isinstance(rematerialization, bool) else None
     if num_microbatches == "auto" and isinstance(model, str):
         global_batch = entry(model).global_batch if global_batch is None else global_batch
-        model = catalogue_batches(model, rematerialization=rematerialization, precision=precision)
+        model = catalogue_batches(model, rematerialization=whole, precision=precision)
 
-    def at(count: int, progress: ProgressCallback | None) -> Plan:
-        def captured() -> TrainingGraph:
-            return resolve(
-                model, count, rematerialization=rematerialization, precision=precision, global_batch=global_batch
-            )
-
-        return _planned(captured, cluster, num_microbatches=count, progress=progress, **common)
-
-    if num_microbatches != "auto":
-        return at(num_microbatches, progress)
-    if global_batch is None:
-        return best_of_one_size(lambda count: at(count, _named(progress, count)))
-    if isinstance(model, TrainingGraph):
+    if num_microbatches == "auto" and global_batch is not None and isinstance(model, TrainingGraph):
         raise OptionError(
             "The microbatch of a captured graph is fixed", found=f"global_batch={global_batch} with a graph and B auto",
             remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or leave out global_batch.",
         )  # fmt: skip
-    return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
+
+    with ExitStack() as stack:
+        executor = stack.enter_context(Executor(scheduler))
+        store = stack.enter_context(SolveCache(code_version=code_version())) if cache else None
+
+        def at(count: int, progress: ProgressCallback | None) -> Plan:
+            def captured() -> TrainingGraph:
+                return resolve(model, count, rematerialization=whole, precision=precision, global_batch=global_batch)
+
+            return _planned(
+                captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
+                boundaries=tuple(boundaries), executor=executor, store=store, progress=progress, cancel=cancel,
+                pipeline=pipeline, rematerialization=rematerialization,
+            )  # fmt: skip
+
+        if num_microbatches != "auto":
+            return at(num_microbatches, progress)
+        if global_batch is None:
+            return best_of_one_size(lambda count: at(count, _named(progress, count)))
+        return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
 
 
 def _planned(
     captured: Callable[[], TrainingGraph], cluster: Cluster, *, num_microbatches: int, delta: float,
-    num_layers: int | None, solver: str, boundaries: tuple[str, ...], scheduler: Any, cache: bool,
+    num_layers: int | None, solver: str, boundaries: tuple[str, ...], executor: Executor, store: SolveCache | None,
     progress: ProgressCallback | None, cancel: threading.Event | None, pipeline: PipelineOptions,
+    rematerialization: bool | str | None,
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
+    check_options(pipeline, cluster, num_microbatches=num_microbatches)
+    terms = pipeline.terms(num_microbatches)
     clock = _Clock()
-    with clock("capture"):
+    with clock("capture"), executor.soon():
         graph = captured()
     with clock("layering"):
         if boundaries:
@@ -101,31 +112,34 @@ def _planned(
             layering = cluster_operators(graph, num_layers, delta=delta)
         else:
             layering = default_layering(graph, delta)
-        layered = assign_layers(graph, layering.layer_of_forward)
+        layered = [
+            assign_layers(graph, layering.layer_of_forward, layers)
+            for layers in versions_of(rematerialization, len(layering.layers))
+        ]
         check_options(pipeline, cluster, len(layering.layers))
 
     def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
         stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
-        return [((first, end - 1, piece), len(stages) - i) for i, (first, end, piece) in enumerate(stages)]
+        places = range(len(stages), 0, -1)
+        return [
+            ((first, end - 1, piece), terms.held(place, len(stages)))
+            for place, (first, end, piece) in zip(places, stages, strict=True)
+        ]
 
-    with clock("sharding"), ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler))
-        profile = profile_stages(
+    with clock("sharding"):
+        profile = profile_versions(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
-            chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
-            held_at=partial(_held, pipeline.schedule, num_microbatches),
-            layer_flops=tuple(layer.flops for layer in layering.layers),
+            store=store, chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
+            held_at=terms.held, layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
-        raise nothing_fits(
-            profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization, options=pipeline
-        )
+        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline)
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
         boundaries=boundaries, pipeline=pipeline,
+        rematerialization=rematerialization if isinstance(rematerialization, str) else "",
     )  # fmt: skip
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
@@ -151,13 +165,9 @@ def replan(
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
         raise nothing_fits(
-            plan.costs, plan.cluster, asked, rematerialization=plan.model.rematerialization, options=options.pipeline
-        )
+            plan.costs, plan.cluster, asked, options=options.pipeline
+        )  # fmt: skip
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
-
-
-def _held(schedule: str, num_microbatches: int, place: int) -> int:
-    return microbatches_held(schedule, place, num_microbatches)
 
 
 def resolve(

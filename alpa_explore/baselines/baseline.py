@@ -33,6 +33,7 @@ from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.versions import tied_weights
 
 
 def baseline(
@@ -136,6 +137,7 @@ class _Pricer:
             num_layers=layers, submeshes=(way.submesh,), device_memory_bytes=self.cluster.device.memory_bytes,
             candidates=candidates, layer_flops=self.layer_flops,
             received_bytes={r: float(self.stage_of(*r).received_bytes) for r in way.ranges},
+            versions=(self.layered.rematerialized,), tied_weights=tied_weights(self.layered),
         )  # fmt: skip
 
     def _solved(

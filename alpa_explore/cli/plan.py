@@ -26,6 +26,9 @@ _EPILOG = """example:
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
 
 
+_REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
+
+
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
@@ -57,15 +60,35 @@ def add(commands: Any) -> None:
         "--stage-submesh", action="append", default=[], metavar="STAGE=NxM",
         help="a stage must have this submesh; −1 is the last stage",
     )  # fmt: skip
-    beyond("--schedule", default="1f1b", metavar="NAME", help="1f1b, 1f1b-overlap or gpipe: what a stage holds")
+    beyond(
+        "--schedule", default="1f1b", metavar="NAME",
+        help="1f1b, 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: what a stage holds, and how large the bubble is",
+    )  # fmt: skip
+    beyond(
+        "--stages-per-submesh", type=int, default=2, metavar="V",
+        help="for interleaved-1f1b: how often a microbatch comes through a submesh (default: 2)",
+    )  # fmt: skip
+    beyond("--tied-weights", action="store_true", help="count the sums of weights that several stages use")
     beyond("--communication", action="store_true", help="count what stages wait for from each other")
     beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
     beyond(
         "--imbalance", type=float, metavar="X",
         help="share by which a stage's FLOPs may differ from what its share of the devices would do",
     )  # fmt: skip
+    beyond(
+        "--collective-overlap", type=float, metavar="X",
+        help="share of collectives that hides behind the operators beside them, of what can: 0 (default) to 1",
+    )  # fmt: skip
+    beyond(
+        "--gradient-overlap", type=float, metavar="X",
+        help="the same of the sums of gradients behind the backward pass",
+    )  # fmt: skip
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
-    argument("--no-remat", action="store_true", help="hold all activations instead of computing them again")
+    beyond(
+        "--remat", choices=("all", "none", "auto"),
+        help="compute activations again in all layers, in none, or where a stage needs it (default: as the model)",
+    )  # fmt: skip
+    argument("--no-remat", action="store_true", help="the same as --remat none")
     argument(
         "--scheduler", metavar="WHERE",
         help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
@@ -94,7 +117,8 @@ def run(options: argparse.Namespace) -> int:
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
-    cluster = Cluster.parse(options.cluster)
+    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with _stoppable() as cancel, ProgressLine(sys.stderr) as line:
         line.say(f"planning {known.name} on {cluster}, {sizes}")
         from alpa_explore import planner
@@ -102,10 +126,9 @@ def run(options: argparse.Namespace) -> int:
         try:
             plan = planner.plan(
                 known.name, cluster, num_microbatches=microbatches, global_batch=batch, delta=options.delta,
-                num_layers=options.layers,
-                solver=options.solver, rematerialization=False if options.no_remat else None,
-                precision=options.precision, scheduler=options.scheduler, cache=not options.no_cache, progress=line,
-                cancel=cancel, pipeline=pipeline,
+                num_layers=options.layers, solver=options.solver, precision=options.precision,
+                scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
+                pipeline=pipeline, rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
@@ -145,7 +168,8 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
     return PipelineOptions(
         cuts=tuple(options.cut), num_stages=options.stages, stage_submeshes=tuple(pinned),
         communication=options.communication, schedule=options.schedule, submesh_space=options.submeshes,
-        imbalance_tolerance=options.imbalance,
+        imbalance_tolerance=options.imbalance, stages_per_submesh=options.stages_per_submesh,
+        tied_weights=options.tied_weights,
     )  # fmt: skip
 
 

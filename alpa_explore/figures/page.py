@@ -156,6 +156,8 @@ def _sections(plan: Plan) -> list[_Section]:
 def _head_html(plan: Plan) -> str:
     options, model = plan.options, plan.model
     remat = "rematerialisation at layer boundaries" if model.rematerialization else "no rematerialisation"
+    if plan.options.rematerialization:
+        remat = "rematerialisation where memory is short"
     settings = (
         f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {remat}; B = "
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "

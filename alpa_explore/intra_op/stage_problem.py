@@ -8,8 +8,9 @@ Nodes, in this order:
 - an *update* for every parameter: the optimizer step, whose spec is that of the optimizer state.
 
 Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
-runs again), accumulator → update → weight once an iteration. A tensor that leaves the stage pays for its pending sum
-at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update, accumulator, weight.
+runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
+that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
+accumulator, weight.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.sharding.spec import PARTIAL, Spec
@@ -62,7 +64,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Edge:
-    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b]."""
+    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b], without what hides
+    behind computing."""
 
     a: int
     b: int
@@ -210,6 +213,7 @@ class _Builder:
         self.warnings: list[str] = []
         self.maker: dict[int, tuple[int, Ints]] = {}
         self.held = set(stage.held)
+        self.overlap = Overlap(stage, model)
 
     def add_node(
         self, kind: NodeKind, subject: int, microbatch: Floats, iteration: Floats | None = None,
@@ -232,6 +236,12 @@ class _Builder:
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.maker[tensor]
         seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
+        ends = [self.nodes[v] for v in (a, b)]
+        if not each_iteration:
+            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
+            seconds = self.overlap.beside(seconds, operators, times)
+        elif ends[0].kind is NodeKind.ACCUMULATOR:
+            seconds = self.overlap.behind_backward(seconds, ends[0].subject)
         self.edges.append(
             Edge(
                 a=a,

@@ -9,7 +9,7 @@ from typing import overload
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import chosen_candidate, receive_seconds
+from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds, receive_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -54,13 +54,14 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     pieces = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
     known = {(s.layers, s.logical_mesh, s.solution_key): s.operators for s in plan.stages}
     stages = []
+    tied = once_seconds(costs, plan.cluster, plan.options.pipeline)
     for index, ((first, end, shape), devices) in enumerate(
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
         from_end = len(pipeline.stages) - index
         key, asked = (first, end - 1, shape), plan.options.pipeline
-        candidate, held = chosen_candidate(costs, asked, key, from_end, b)
-        receive = receive_seconds(costs, plan.cluster, key) if asked.communication else 0.0
+        candidate, held = chosen_candidate(costs, asked, key, from_end, len(pieces), b)
+        receive = receive_seconds(costs, plan.cluster, asked, key)
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
         if plan.details is not None:
@@ -84,6 +85,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 solution_key=candidate.solution_key,
                 operators=operators,
                 receive_seconds=receive,
+                tied_seconds=float(tied[first, end]),
+                rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
             )
         )
     total = pipeline.total_seconds

@@ -56,10 +56,7 @@ def known_microbatches(plan: Plan, counts: Sequence[int] = COUNTS) -> tuple[Trie
             here = replace(plan, options=replace(plan.options, num_microbatches=b))
             found.append(tried(plan if b == own else choose_stages(here, pipeline)))
         else:
-            error = nothing_fits(
-                plan.costs, plan.cluster, b, rematerialization=plan.model.rematerialization,
-                options=plan.options.pipeline,
-            )  # fmt: skip
+            error = nothing_fits(plan.costs, plan.cluster, b, options=plan.options.pipeline)
             found.append(no_plan(b, plan.model.samples, error))
     return tuple(found)
 

@@ -13,6 +13,7 @@ from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.profiling.stage_costs import StageCosts
 
 if TYPE_CHECKING:
+    from alpa_explore.inter_op.schedule_terms import ScheduleTerms
     from alpa_explore.plans.stage_details import StageDetails
     from alpa_explore.schedules.task import Schedule
     from alpa_explore.schedules.timeline import Timeline
@@ -29,6 +30,8 @@ class PlanOptions:
     boundaries: tuple[str, ...] = ()
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    rematerialization: str = ""
+    """'auto' where each stage chose which of its layers are rematerialised; empty where the model says it for all."""
     baseline: str = ""
     """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""
 
@@ -125,8 +128,12 @@ class PlanStage:
     operators: Sequence[PlanOperator]
     """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, where a
     stage's choice of strategies is not in the file."""
+    rematerialized: tuple[int, ...] = ()
+    """Its layers that hold only what enters them and run their forward operators again."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    tied_seconds: float = 0.0
+    """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
 
     @property
     def peak_bytes(self) -> float:
@@ -211,6 +218,16 @@ class Plan:
     """The problems and choices behind the stages; None for a plan that was read from a file."""
 
     @property
+    def terms(self) -> ScheduleTerms:
+        """What the schedule that was planned for means."""
+        return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+
+    @property
+    def tied_seconds(self) -> float:
+        """Of the iteration: sums of tied weights between stages."""
+        return sum(s.tied_seconds for s in self.stages)
+
+    @property
     def samples_per_second(self) -> float:
         """Training samples (sequences, images) a second."""
         return self.model.samples * self.options.num_microbatches / self.predicted.iteration_seconds
@@ -242,8 +259,9 @@ class Plan:
 
         save_plan(self, path)
 
-    def timeline(self, schedule: str | Schedule = "1f1b", *, stages_per_submesh: int | None = None) -> Timeline:
-        """One iteration, simulated task by task; raises as `plans.timeline.plan_timeline` does."""
+    def timeline(self, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None) -> Timeline:
+        """One iteration, simulated task by task, under the plan's own schedule or another; raises as
+        `plans.timeline.plan_timeline` does."""
         from alpa_explore.plans.timeline import plan_timeline  # the simulator takes longer to load than a plan
 
         return plan_timeline(self, schedule, stages_per_submesh=stages_per_submesh)

@@ -134,7 +134,7 @@ class _Opened:
             )  # fmt: skip
         self.plan, self.stage = plan, plan.stages[stage]
         candidate = _candidate(plan, self.stage)
-        self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh)
+        self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
         self.choices = plan.details.choices[candidate.solution_key]
         self.inverse_b = 1.0 / plan.options.num_microbatches
         self.sharding_problem = self.problem.at(

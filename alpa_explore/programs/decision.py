@@ -97,6 +97,6 @@ def plan_decisions(plan: Plan) -> tuple[StageDecision, ...]:
             c for found in plan.costs.candidates.values() for c in found if c.solution_key == stage.solution_key
             and c.logical_mesh.shape == stage.logical_mesh
         )  # fmt: skip
-        problem = plan.details.problem(stage.layers, candidate.logical_mesh)
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
         decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
     return tuple(decisions)

@@ -115,7 +115,7 @@ class _Lowering:
         operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
         for index in decision.stage.operators:
-            if index in self.layered.recomputed:
+            if index in decision.stage.layered.recomputed:
                 again.setdefault(self.layered.layer_of[index], []).append(index)
         writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
         self._come_in(stage, writer.action)
