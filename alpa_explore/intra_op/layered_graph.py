@@ -32,6 +32,8 @@ class LayeredGraph:
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
+    coarse: LayeredGraph | None = None
+    """The layering of which these layers are blocks, where they are (`chain`): what goes by layers goes by its."""
 
 
 def assign_layers(

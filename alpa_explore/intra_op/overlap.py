@@ -31,11 +31,12 @@ Floats = NDArray[np.float64]
 
 
 class Overlap:
-    """What hides in one stage on one mesh. Figures depend on the layers of an edge alone, not on the other layers."""
+    """What hides in a stage on one mesh. Figures depend on the layers of an edge, not on the rest of the stage."""
 
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
-        self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
+        self.layered, self.graph, self.model = stage.layered.coarse or stage.layered, stage.layered.graph, model
         self._rooms: dict[int, Floats] = {}
+        self._backward: dict[int, float] = {}
 
     def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
         """What is left of an edge [strategies of a, strategies of b] that is paid `times` a microbatch; `operators` are
@@ -76,12 +77,14 @@ class Overlap:
 
     def _backward_seconds(self, layer: int) -> float:
         """Least seconds of a layer's backward pass, with what it computes again."""
-        return sum(
-            float(self._computing(o).min())
-            for o in self.stage.operators
-            if self.layered.layer_of[o] == layer
-            and (self.graph.operators[o].phase is Phase.BACKWARD or o in self.layered.recomputed)
-        )
+        if layer not in self._backward:
+            self._backward[layer] = sum(
+                float(self._computing(o.index).min())
+                for o in self.graph.operators
+                if self.layered.layer_of[o.index] == layer
+                and (o.phase is Phase.BACKWARD or o.index in self.layered.recomputed)
+            )
+        return self._backward[layer]
 
     def _layer_of(self, position: int) -> int | None:
         """The layer that makes a parameter's gradient; None where it is several."""
@@ -93,7 +96,7 @@ class Overlap:
     def _bytes_of_layer(self) -> dict[int, int]:
         """Of each layer the bytes of the parameters whose gradients it makes alone."""
         found: dict[int, int] = {}
-        for position in self.stage.parameters:
+        for position in range(len(self.graph.parameters)):
             if (layer := self._layer_of(position)) is not None:
                 found[layer] = found.get(layer, 0) + self._bytes(position)
         return found
