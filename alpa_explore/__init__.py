@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.files import load_plan as load_plan
     from alpa_explore.plans.frontier import frontier as frontier
     from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
     from alpa_explore.sharding.coverage import coverage as coverage
@@ -43,6 +44,7 @@ _HOME = {
     "load_plan": "alpa_explore.plans.files",
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",
+    "rebuild": "alpa_explore.plans.rebuild",
     "replan": "alpa_explore.planner",
     "what_if": "alpa_explore.plans.what_if",
 }

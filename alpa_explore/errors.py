@@ -69,6 +69,10 @@ class PlanFileError(AlpaExploreError):
     """A plan file that is damaged, too new, or not a plan."""
 
 
+class RecipeError(AlpaExploreError):
+    """A model that cannot be made again from the recipe that its plan keeps."""
+
+
 class MissingPackageError(AlpaExploreError):
     """An optional package is not installed; the remedy is the pip command."""
 
