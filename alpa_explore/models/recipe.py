@@ -41,17 +41,25 @@ def follow(
 
     RecipeError where there is no recipe, where it may not be followed, or where it leads to no model.
     """
+    checked = check_recipe(recipe, allow_import=allow_import)
+    if checked in names():
+        model, inputs = build(checked, samples, device=device, seed=seed)
+        return Made(
+            model=model, example_inputs=inputs,
+            microbatch=lambda number: build_inputs(checked, samples, seed + number + 1),
+        )  # fmt: skip
+    return _imported(checked, seed)
+
+
+def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
+    """The recipe, where it may be followed; RecipeError. Nothing is imported or made."""
     if recipe is None:
         raise RecipeError(
             "The model cannot be made again", found="a plan without a recipe: its model was made in a notebook",
             remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
         )  # fmt: skip
     if recipe in names():
-        model, inputs = build(recipe, samples, device=device, seed=seed)
-        return Made(
-            model=model, example_inputs=inputs,
-            microbatch=lambda number: build_inputs(recipe, samples, seed + number + 1),
-        )  # fmt: skip
+        return recipe
     if not IMPORT_PATH.fullmatch(recipe):
         raise RecipeError(
             "The model cannot be made again", found=f"recipe {recipe!r:.80} is no model of the catalogue",
@@ -62,7 +70,7 @@ def follow(
             "The recipe of the plan runs code, which you have not allowed", found=f"recipe {recipe!r:.80}",
             remedy="Look at that function; where you trust it, give --allow-import (in Python allow_import=True).",
         )  # fmt: skip
-    return _imported(recipe, seed)
+    return recipe
 
 
 def build_inputs(name: str, samples: int, seed: int) -> tuple[torch.Tensor, ...]:

@@ -84,12 +84,6 @@ class RankExecutor:
                 self.memory.add(value)
                 self.lasting[number, one.value] = value
 
-    def tasks(self) -> tuple[Task, ...]:
-        """An iteration, in order; the updates are its end."""
-        schedule = self.program.schedule
-        submesh = schedule.submesh_of_stage[self.stages[0]]
-        return (*schedule.order(submesh), *(Task(Action.UPDATE, stage, 0) for stage in self.stages))
-
     def begin(self, step: int) -> None:
         """Sums of gradients are zero again."""
         self._step = step

@@ -61,7 +61,7 @@ def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -
 
     def iteration(rank: RankExecutor) -> Waiting:
         rank.begin(0)
-        for task in rank.tasks():
+        for task in rank.program.order(rank.rank):
             yield from rank.run(task, microbatches.__getitem__)
 
     active = {one.rank: iteration(one) for one in ranks}
