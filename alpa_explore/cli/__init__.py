@@ -22,12 +22,14 @@ from alpa_explore.cli import (
     compare_solvers,
     coverage,
     lab,
+    launch,
     models,
     plan,
     predict,
     show,
     simulate,
     solve,
+    verify,
 )
 from alpa_explore.cli.output import complain
 from alpa_explore.errors import AlpaExploreError
@@ -36,7 +38,8 @@ INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab
+    plan, show, simulate, launch, verify, baselines, predict, coverage, solve, compare_solvers, models, clusters,
+    calibrate, lab,
 )  # fmt: skip
 
 

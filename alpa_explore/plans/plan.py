@@ -101,6 +101,19 @@ class PlanOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTensor:
+    """A tensor that no operator of the stage makes, or that outlives a microbatch, and the spec chosen for it.
+
+    Together with the operators these are all that was decided for a stage.
+    """
+
+    name: str
+    role: str
+    """'source': it comes from outside; 'weight': as it is stored; 'accumulator': the sum of its gradients."""
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStage:
     """A run of layers on one submesh."""
 
@@ -127,6 +140,8 @@ class PlanStage:
     stage's choice of strategies is not in the file."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    tensors: Sequence[PlanTensor] = ()
+    """Sources, weights and accumulators; empty in a file of an earlier version."""
 
     @property
     def peak_bytes(self) -> float:

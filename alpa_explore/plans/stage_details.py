@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.intra_op.stage_problem import StageProblem
-from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.plans.describe import describe_stage, describe_tensors
+from alpa_explore.plans.plan import PlanOperator, PlanTensor
 from alpa_explore.profiling.stage_costs import StageCandidate
 
 Range = tuple[int, int]
@@ -38,3 +38,8 @@ class StageDetails:
             problem = self.problem(layers, candidate.logical_mesh)
             self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
         return self._operators[key]
+
+    def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
+        """What the choice of `candidate` says of sources, weights and accumulators."""
+        problem = self.problem(layers, candidate.logical_mesh)
+        return describe_tensors(problem, self.choices[candidate.solution_key])

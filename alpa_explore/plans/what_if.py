@@ -130,7 +130,7 @@ class _Opened:
         if plan.details is None:
             raise OptionError(
                 "This plan was read from a file", found="a plan without the problems behind its stages",
-                remedy="Plan again with the same model and options: its solves are kept, so that is quick.",
+                remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
             )  # fmt: skip
         self.plan, self.stage = plan, plan.stages[stage]
         candidate = _candidate(plan, self.stage)

@@ -31,11 +31,11 @@ from alpa_explore.sharding.spec import Spec
 
 
 def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b") -> Program:
-    """The program that runs a plan made in this process, or stages that were decided otherwise, under a schedule.
+    """The program that runs a plan, or stages that were decided otherwise, under a schedule.
 
-    A schedule's name means its table for the plan's B. ProgramError when the plan was read from a file, when the
-    schedule has other stages, or some backward passes in two halves and some whole; UnknownNameError for a name that
-    is none.
+    A schedule's name means its table for the plan's B. A plan from a file is rebuilt (`plans.rebuild`, which raises).
+    ProgramError when the schedule has other stages, or some backward passes in two halves and some whole;
+    UnknownNameError for a name that is none.
     """
     decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
     if isinstance(schedule, str):

@@ -1,9 +1,9 @@
 """Which drafts a training step needs, in which phase each runs, and which forward operator each backward one follows.
 
 A backward operator carries the sequence number of the forward operator that autograd differentiated. Sums of gradients
-do not: a sum follows the producer of the tensor whose gradient it is, a sum of some of a tensor's gradients the earliest
-operator that made one of them, and the sum of a parameter's gradients over its uses (tied weights) belongs to the
-update. So in whatever layers the forward operators are, gradients only flow from later layers to earlier ones.
+do not: the whole sum follows the producer of the tensor whose gradient it is, a sum of some of its gradients the
+earliest operator that made one of them, and the sum of a parameter's gradients over its uses (tied weights) belongs to
+the update. So wherever forward operators are cut into layers, gradients flow from later layers to earlier ones.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The whole set: four models, plans of every kind on 1 to 4 stages of unequal submeshes, B from 1 to 8, random plans."""
+"""The whole set: four models, plans of every kind on 1 to 4 stages, unequal submeshes, B of 1 to 8, and random plans."""
 
 from __future__ import annotations
 
