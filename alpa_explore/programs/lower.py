@@ -188,16 +188,17 @@ class _Lowering:
     def _step(self, stage: int, position: int, gradient: int) -> None:
         writer, decision = self.writers[stage], self.decisions[stage]
         parameter, strategy = self.graph.parameters[position], decision.updates[position]
-        total = gradient
-        for other in self._owners(position):
-            if other != stage:
-                sent = self.decisions[other].updates[position].inputs[1]
-                more = writer.receive(
-                    self.writers[other], parameter.gradient, sent, strategy.inputs[1],
-                    self._message(parameter.gradient, stage),
-                )  # fmt: skip
-                for rank in decision.ranks:
-                    writer.emit(rank, Accumulate(source=more, target=total))
+        parts = [
+            gradient if owner == stage else writer.receive(
+                self.writers[owner], parameter.gradient, self.decisions[owner].updates[position].inputs[1],
+                strategy.inputs[1], self._message(parameter.gradient, stage),
+            )
+            for owner in self._owners(position)
+        ]  # fmt: skip
+        total, *more = parts  # in the same order on all stages: copies of a weight stay equal to the last bit
+        for part in more:
+            for rank in decision.ranks:
+                writer.emit(rank, Accumulate(source=part, target=total))
         weight = writer.reshard(parameter.tensor, parameter.tensor, decision.weights[position], strategy.inputs[0])
         update = self.graph.operators[parameter.update]
         (updated,) = update.outputs
