@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -89,6 +90,8 @@ class Agent:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
+        except BaseException:  # the process ends here, whatever it was
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -26,6 +26,7 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.programs.program import Lasting
+from alpa_explore.runtime.checkpoint import save_weights
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.reports import Alive, Reporter
 from alpa_explore.runtime.transport import TIMEOUT, ProcessTransport
@@ -167,6 +168,13 @@ class _Worker:
                     yield number, one
 
     def _finish(self) -> None:
+        if self.job.options.save:
+            tensors, first = self.job.program.graph.tensors, self.job.first_stage
+            pieces = [
+                (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
+                for number, one in self._stored() if first[one.tensor] == number
+            ]  # fmt: skip
+            save_weights(pieces, self.folder / "weights")
         tasks = {
             str(task): {
                 "seconds": list(own.seconds), "collective_seconds": list(own.collective_seconds),
