@@ -16,6 +16,7 @@ from alpa_explore.programs.instruction import (
     Box,
     Collective,
     Compute,
+    Count,
     Free,
     Instruction,
     Load,
@@ -29,6 +30,7 @@ from alpa_explore.programs.optimizer_step import PieceOptimizer
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Action, Task
 from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.targets import counted_losses, mean_count
 
 Values: TypeAlias = Mapping[int, torch.Tensor]
 """Tensor of the graph -> its whole value."""
@@ -69,6 +71,8 @@ class RankExecutor:
         """(stage, parameter)."""
         self.losses: dict[int, float] = {}
         """Of this iteration, by microbatch; empty where the loss is made elsewhere."""
+        self.counts: dict[int, torch.Tensor] = {}
+        """Of this iteration: place of a mean loss -> what each microbatch divides by."""
         self.gradients: list[tuple[int, Box, torch.Tensor]] = []
         """(parameter, box, mean over microbatches) of this iteration."""
         self.now: tuple[Task, Instruction] | None = None
@@ -88,6 +92,7 @@ class RankExecutor:
         """Sums of gradients are zero again."""
         self._step = step
         self.losses.clear()
+        self.counts.clear()
         self.gradients.clear()
         for number in self.stages:
             for one in self.program.stages[number].lasting[self.rank]:
@@ -129,6 +134,12 @@ class RankExecutor:
                 write(
                     instruction.target, cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
                 )
+            case Count():
+                if instruction.loss not in self.counts:
+                    counted = counted_losses(self.program.graph)[instruction.loss]
+                    mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
+                    self.counts[instruction.loss] = mean.to(self.device)
+                write(instruction.target, self.counts[instruction.loss])
             case Compute():
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))

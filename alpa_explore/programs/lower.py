@@ -28,6 +28,7 @@ from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.check import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
+from alpa_explore.tracing.targets import counted_losses
 
 
 def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b") -> Program:
@@ -73,7 +74,8 @@ class _Lowering:
         self.decisions, self.halves = decisions, halves
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
-        self.writers = [StageWriter(decision, halves=halves) for decision in decisions]
+        counted = counted_losses(self.graph)
+        self.writers = [StageWriter(decision, counted=counted, halves=halves) for decision in decisions]
         self.home = {
             tensor: stage
             for stage, decision in enumerate(decisions)

@@ -30,8 +30,9 @@ from alpa_explore.programs.optimizer_step import PieceOptimizer
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.reports import StepReader
-from alpa_explore.sharding.rules.creation import RANDOM
+from alpa_explore.tracing.aten import draws
 from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.targets import with_counts
 
 NOTHING = 1e-4
 """Share of the largest gradient below which a parameter's gradient has no scale of its own."""
@@ -137,7 +138,7 @@ class _OneProcess:
     def _gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
         """(mean loss, mean gradient of every parameter)."""
         loss, sums = 0.0, dict[int, torch.Tensor]()
-        for microbatch in microbatches:
+        for microbatch in with_counts(self.graph, microbatches):
             known = evaluate(self.graph, {**self.state, **microbatch})
             loss += float(known[self.graph.loss]) / len(microbatches)
             for place, parameter in enumerate(self.graph.parameters):
@@ -177,7 +178,7 @@ def _whole(shape: torch.Size, pieces: list[tuple[Box, torch.Tensor]]) -> torch.T
 
 
 def _check_determined(graph: TrainingGraph) -> None:
-    drawing = [o for o in graph.operators if o.kind in RANDOM]
+    drawing = [o for o in graph.operators if draws(o.kind)]
     if drawing:
         raise OptionError(
             "A model that draws random numbers cannot be compared with one process",

@@ -14,6 +14,7 @@ from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.example import flatten_example
 from alpa_explore.tracing.fake_model import attribute_named
 from alpa_explore.tracing.losses import Loss
+from alpa_explore.tracing.targets import LOSSES, run_counted
 
 
 def initial_values(
@@ -75,10 +76,13 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.T
 
 @torch.no_grad()
 def evaluate(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Every tensor of the graph but the updated parameters: forward, backward and the sums of gradients, in order."""
+    """Every tensor of the graph but the updated parameters: forward, backward and the sums of gradients, in order. A
+    mean loss divides by the count that `targets.with_counts` has put among the values, where it has."""
     known = dict(values)
     device = next(iter(known.values())).device
     for operator in graph.operators:
-        if not operator.kind.startswith("optimizer."):
+        if operator.kind in LOSSES and operator.outputs[1] in values:
+            known.update(zip(operator.outputs, run_counted(operator, known), strict=True))
+        elif not operator.kind.startswith("optimizer."):
             known.update(zip(operator.outputs, run_operator(operator, known, device), strict=True))
     return known

@@ -24,6 +24,7 @@ from alpa_explore.programs.optimizer_step import PieceOptimizer
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
+from alpa_explore.tracing.targets import with_counts
 from tests.programs.models import build_any
 
 
@@ -81,7 +82,7 @@ class Case:
 
     def sequential(self, learning_rate=1e-3):
         """(losses, mean gradients, updated parameters) of one process."""
-        runs = [evaluate(self.graph, {**self.state, **one}) for one in self.microbatches]
+        runs = [evaluate(self.graph, {**self.state, **one}) for one in with_counts(self.graph, self.microbatches)]
         gradients, parameters = {}, {}
         for place, parameter in enumerate(self.graph.parameters):
             gradients[place] = sum(run[parameter.gradient] for run in runs) / len(runs)

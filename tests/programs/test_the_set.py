@@ -1,4 +1,4 @@
-"""The whole set: four models, plans of every kind on 1 to 4 stages, unequal submeshes, B of 1 to 8, and random plans."""
+"""The whole set: four models, 1 to 4 stages on unequal submeshes, plans of every kind and random ones, B of 1 to 8."""
 
 from __future__ import annotations
 
