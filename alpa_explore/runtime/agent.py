@@ -63,7 +63,7 @@ class Agent:
                     time.sleep(SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **self._why()}
-                if (stuck := self._stuck()) is not None:
+                if (stuck := self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
                 if _asked_to_stop(POLL_SECONDS):
                     return {"state": STOPPED}
@@ -124,7 +124,8 @@ class Agent:
             "Look at its log.",
         )  # fmt: skip
 
-    def _stuck(self) -> dict[str, Any] | None:
+    def stuck(self) -> dict[str, Any] | None:
+        """The failure, where a rank gives no sign of life or all of them stand still."""
         now, total = time.monotonic(), 0
         known: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:

@@ -190,13 +190,14 @@ class _Worker:
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
-    """An instruction in a few words: an operator with what it makes."""
-    if not isinstance(instruction, Compute):
-        return type(instruction).__name__.lower()
+    """An instruction in a few words, with what it makes where that is a tensor of the graph."""
     tensors = job.program.graph.tensors
-    made = [tensors[t] for t in instruction.operator.outputs if t < len(tensors)]
-    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype} (whole)" for t in made)
-    return f"{instruction.operator.kind} {instruction.operator.name}" + (f" that makes {shapes}" if shapes else "")
+    made = [tensors[t] for t in instruction.writes if t < len(tensors)]
+    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in made)
+    name = type(instruction).__name__.lower()
+    if isinstance(instruction, Compute):
+        name = f"{instruction.operator.kind} {instruction.operator.name}"
+    return f"{name} that makes {shapes}" if shapes else name
 
 
 def _told(error: Exception, rank: int, at: str) -> AlpaExploreError:
