@@ -29,7 +29,7 @@ from alpa_explore.programs.program import Program
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.local import LocalRanks, check_devices
 from alpa_explore.runtime.measured import write_measured
-from alpa_explore.runtime.reports import StepReport, log_tail, steps
+from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
 from alpa_explore.runtime.training import Data, OwnModel, training
 
 RUNS = Path("alpa-runs")
@@ -87,6 +87,7 @@ class Run:
     def __init__(self, folder: Path, ranks: tuple[int, ...], total: int) -> None:
         self.folder, self.ranks = folder, ranks
         self._total = total
+        self._steps = StepReader(folder, ranks)
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
         self._stop = threading.Event()
@@ -96,7 +97,7 @@ class Run:
     def progress(self) -> RunProgress:
         """Steps, losses and seconds until now."""
         state = self._state
-        return RunProgress(state=state, steps=steps(self.folder, self.ranks), total=self._total)
+        return RunProgress(state=state, steps=self._steps(), total=self._total)
 
     def stop(self) -> None:
         """Ask the run to end; its ranks are gone within seconds."""
@@ -116,7 +117,7 @@ class Run:
         if self._error is not None:
             raise self._error
         return RunResult(
-            steps=steps(self.folder, self.ranks), folder=self.folder, stopped=self._state == "stopped"
+            steps=self._steps(), folder=self.folder, stopped=self._state == "stopped"
         )  # fmt: skip
 
     def _watch(self, prepare: Callable[[], object], start: Callable[[], Ranks]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.runtime.reports import steps
+from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.task import LETTERS, Action
 from alpa_explore.schedules.timeline import Timeline
 
@@ -81,7 +81,7 @@ def write_measured(folder: Path) -> Measured:
     found = Measured(
         model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
         predicted_iteration_seconds=timeline.makespan_seconds,
-        measured_iteration_seconds=_settled([s.seconds for s in steps(folder, tuple(run["ranks"]))]),
+        measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(
             MeasuredRank(

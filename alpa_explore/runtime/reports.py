@@ -85,20 +85,39 @@ def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
-def steps(folder: Path, ranks: tuple[int, ...]) -> tuple[StepReport, ...]:
-    """The iterations that all ranks have finished."""
-    found: dict[int, list[dict[str, Any]]] = {}
-    for rank in ranks:
-        for event in events(folder, rank):
-            if event["event"] == "step":
-                found.setdefault(event["step"], []).append(event)
-    return tuple(
-        StepReport(
-            step=step, loss=next((e["loss"] for e in own if e["loss"] is not None), math.nan),
-            seconds=max(e["seconds"] for e in own),
-        )
-        for step, own in sorted(found.items()) if len(own) == len(ranks)
-    )  # fmt: skip
+class StepReader:
+    """The iterations that all ranks have finished; each call reads only what is new."""
+
+    def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
+        self._paths = [folder / f"rank-{rank}.jsonl" for rank in ranks]
+        self._read = [0] * len(ranks)
+        self._half: dict[int, list[dict[str, Any]]] = {}
+        self._done: list[StepReport] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> tuple[StepReport, ...]:
+        """All of them until now, in order."""
+        with self._lock:
+            for place, path in enumerate(self._paths):
+                for event in self._new(place, path):
+                    if event["event"] == "step":
+                        self._half.setdefault(event["step"], []).append(event)
+            while len(own := self._half.get(len(self._done), ())) == len(self._paths):
+                loss = next((e["loss"] for e in own if e["loss"] is not None), math.nan)
+                seconds = max(e["seconds"] for e in own)
+                del self._half[len(self._done)]
+                self._done.append(StepReport(step=len(self._done), loss=loss, seconds=seconds))
+            return tuple(self._done)
+
+    def _new(self, place: int, path: Path) -> Iterator[dict[str, Any]]:
+        if not path.exists():
+            return
+        with path.open("rb") as stream:
+            stream.seek(self._read[place])
+            text = stream.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read[place] += len(whole)
+        yield from map(json.loads, whole.splitlines())
 
 
 def log_tail(folder: Path, rank: int, lines: int = 12) -> str:

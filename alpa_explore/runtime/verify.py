@@ -27,9 +27,9 @@ from alpa_explore.programs.decision import plan_decisions
 from alpa_explore.programs.execute import Values, cut
 from alpa_explore.programs.instruction import Box
 from alpa_explore.programs.optimizer_step import PieceOptimizer
-from alpa_explore.runtime import reports
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.reports import StepReader
 from alpa_explore.tracing.aten import draws
 from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
@@ -104,7 +104,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     one = _OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
     found: list[Difference] = []
-    for report in reports.steps(folder, ranks):
+    for report in StepReader(folder, ranks)():
         recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
         microbatches = [job.batches(report.step * count + m) for m in range(count)]
         found += one.step(report.step, microbatches, report.loss, recorded)

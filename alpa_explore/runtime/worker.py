@@ -12,6 +12,7 @@ import os
 import sys
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,9 @@ from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.reports import Alive, Reporter
 from alpa_explore.runtime.transport import TIMEOUT, ProcessTransport
 from alpa_explore.schedules.task import Task
+
+MEASURED_STEPS = 100
+"""The last ones, whose times are kept."""
 
 
 def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
@@ -64,13 +68,17 @@ class _Status:
         )  # fmt: skip
 
 
+def _last() -> deque[float]:
+    return deque(maxlen=MEASURED_STEPS)
+
+
 @dataclass(slots=True)
 class _Measured:
-    """Seconds of the runs of one task, one for each step."""
+    """Seconds of the runs of one task, one for each of the last steps."""
 
-    seconds: list[float] = field(default_factory=list)
-    collective_seconds: list[float] = field(default_factory=list)
-    receive_seconds: list[float] = field(default_factory=list)
+    seconds: deque[float] = field(default_factory=_last)
+    collective_seconds: deque[float] = field(default_factory=_last)
+    receive_seconds: deque[float] = field(default_factory=_last)
 
 
 class _Worker:
@@ -161,8 +169,8 @@ class _Worker:
     def _finish(self) -> None:
         tasks = {
             str(task): {
-                "seconds": own.seconds, "collective_seconds": own.collective_seconds,
-                "receive_seconds": own.receive_seconds,
+                "seconds": list(own.seconds), "collective_seconds": list(own.collective_seconds),
+                "receive_seconds": list(own.receive_seconds),
             }
             for task, own in self.measured.items()
         }  # fmt: skip
