@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -62,7 +63,7 @@ class Agent:
                     time.sleep(SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **self._why()}
-                if (stuck := self._stuck()) is not None:
+                if (stuck := self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
                 if _asked_to_stop(POLL_SECONDS):
                     return {"state": STOPPED}
@@ -89,6 +90,8 @@ class Agent:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
+        except BaseException:  # the process ends here, whatever it was
+            traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -121,7 +124,8 @@ class Agent:
             "Look at its log.",
         )  # fmt: skip
 
-    def _stuck(self) -> dict[str, Any] | None:
+    def stuck(self) -> dict[str, Any] | None:
+        """The failure, where a rank gives no sign of life or all of them stand still."""
         now, total = time.monotonic(), 0
         known: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:

@@ -68,6 +68,8 @@ class RankJob:
     """All (sender, receiver)."""
     inbox: Mapping[int, Outbox] = field(repr=False)
     """Sender -> what it sends to this rank."""
+    first_stage: Mapping[int, int] = field(repr=False)
+    """Weight or buffer -> the first stage that holds it, which saves it."""
     batches: Batches = field(repr=False)
     options: RunOptions
 
@@ -83,11 +85,15 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
         if isinstance(instruction, Send) and instruction.to != rank:
             box = outboxes.setdefault((rank, instruction.to), {})
             box[task] = (*box.get(task, ()), instruction.message)
+    first_stage: dict[int, int] = {}
+    for number, stage in enumerate(program.stages):
+        for one in stage.lasting[stage.ranks[0]]:
+            first_stage.setdefault(one.tensor, number)
     for rank in program.ranks:
         job = RankJob(
             program=program.of_rank(rank), ranks=program.ranks, groups=tuple(groups), pairs=tuple(sorted(outboxes)),
             inbox={source: box for (source, to), box in outboxes.items() if to == rank}, batches=batches,
-            options=options,
+            options=options, first_stage=first_stage,
         )  # fmt: skip
         (home / f"rank-{rank}.pickle").write_bytes(cloudpickle.dumps(job))
 

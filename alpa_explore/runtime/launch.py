@@ -93,6 +93,10 @@ class Run:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def __repr__(self) -> str:
+        done = self.progress
+        return f"<Run {done.state}, {len(done.steps)} of {done.total} steps, in {self.folder}>"
+
     @property
     def progress(self) -> RunProgress:
         """Steps, losses and seconds until now."""

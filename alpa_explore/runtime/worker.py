@@ -26,6 +26,7 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.programs.program import Lasting
+from alpa_explore.runtime.checkpoint import save_weights
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.reports import Alive, Reporter
 from alpa_explore.runtime.transport import TIMEOUT, ProcessTransport
@@ -167,6 +168,13 @@ class _Worker:
                     yield number, one
 
     def _finish(self) -> None:
+        if self.job.options.save:
+            tensors, first = self.job.program.graph.tensors, self.job.first_stage
+            pieces = [
+                (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
+                for number, one in self._stored() if first[one.tensor] == number
+            ]  # fmt: skip
+            save_weights(pieces, self.folder / "weights")
         tasks = {
             str(task): {
                 "seconds": list(own.seconds), "collective_seconds": list(own.collective_seconds),
@@ -182,13 +190,14 @@ class _Worker:
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
-    """An instruction in a few words: an operator with what it makes."""
-    if not isinstance(instruction, Compute):
-        return type(instruction).__name__.lower()
+    """An instruction in a few words, with what it makes where that is a tensor of the graph."""
     tensors = job.program.graph.tensors
-    made = [tensors[t] for t in instruction.operator.outputs if t < len(tensors)]
-    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype} (whole)" for t in made)
-    return f"{instruction.operator.kind} {instruction.operator.name}" + (f" that makes {shapes}" if shapes else "")
+    made = [tensors[t] for t in instruction.writes if t < len(tensors)]
+    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in made)
+    name = type(instruction).__name__.lower()
+    if isinstance(instruction, Compute):
+        name = f"{instruction.operator.kind} {instruction.operator.name}"
+    return f"{name} that makes {shapes}" if shapes else name
 
 
 def _told(error: Exception, rank: int, at: str) -> AlpaExploreError:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -10,10 +12,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
+import torch
 
+import alpa_explore as ax
 from alpa_explore.errors import OptionError, RecipeError, RunError, UnknownNameError
-from alpa_explore.runtime import local
+from alpa_explore.runtime import agent, local
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.local import environment
 from tests.runtime.plans import gone_within, processes_of, small_plan
@@ -90,14 +95,31 @@ def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, t
     assert gone_within(tmp_path, 1)
 
 
-@pytest.mark.distributed
-def test_a_rank_that_hangs_ends_the_run(plan, tmp_path) -> None:
-    run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
-    under_way(tmp_path)
-    ranks_of(tmp_path)[0].send_signal(signal.SIGSTOP)
-    with pytest.raises(RunError, match="hangs: no sign of life"):
-        run.result(2 * SECONDS)
-    assert gone_within(tmp_path, 1)
+def test_a_rank_without_a_sign_of_life_is_said_to_hang(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(agent, "FROZEN_SECONDS", 0.2)
+    (tmp_path / "run.json").write_text(json.dumps({"options": {"stall_seconds": 60}}))
+    watch = agent.Agent(tmp_path, 0, 2, "")
+
+    def seen(rank, instructions, **where):
+        said = json.dumps({"instructions": instructions, "doing": "task 0F0", "waits_for": "", **where})
+        (tmp_path / f"rank-{rank}.alive").write_text(said)
+
+    seen(0, 1)
+    seen(1, 1)
+    assert watch.stuck() is None
+    time.sleep(0.3)
+    seen(0, 2)
+    found = watch.stuck()
+    assert (found["rank"], found["what"]) == (1, "Rank 1 hangs")
+    seen(1, 1)
+    assert watch.stuck() is None
+    watch.stall_seconds = 0.1
+    time.sleep(0.15)
+    seen(0, 2, waits_for="a message of rank 1")
+    seen(1, 1)
+    found = watch.stuck()
+    assert (found["rank"], found["what"]) == (1, "The ranks make no progress")
+    assert "rank 0 waits for a message of rank 1" in found["found"]
 
 
 @pytest.mark.distributed
@@ -132,19 +154,48 @@ def test_a_run_can_be_stopped_at_any_time(plan, tmp_path) -> None:
 
 
 @pytest.mark.distributed
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
-def test_when_the_command_is_ended_its_ranks_end_too(plan, tmp_path, ending) -> None:
+def test_when_the_agent_is_killed_its_ranks_end_too(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
+    under_way(tmp_path)
+    (leader,) = set(processes_of(tmp_path)) - set(ranks_of(tmp_path))
+    leader.kill()
+    with pytest.raises(RunError, match="The agent of the run ended"):
+        run.result(SECONDS)
+    assert gone_within(tmp_path, 1)
+
+
+@pytest.mark.distributed
+def test_memory_that_runs_out_is_told_with_the_tensor_and_its_size(tmp_path) -> None:
+    model, inputs = torch.nn.Linear(8, 2**21), (torch.zeros(16, 8), torch.zeros(16, 2**21))
+    plan = ax.plan(ax.capture(model, inputs, "mse"), "1x1:cpu", num_microbatches=1, num_layers=1)
+
+    def data(_number):
+        used = psutil.Process().memory_info().vms
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, used + 2**24))
+        return inputs
+
+    run = launch(plan, folder=tmp_path, steps=1, model=model, loss="mse", data=data, device="cpu")
+    with pytest.raises(
+        RunError, match=r"Rank 0 has no memory left: task 0F0, load that makes target of \[16, 2097152\]"
+    ):
+        run.result(60)
+    assert "tried to allocate 134217728 bytes" in run.folder.joinpath("rank-0.log").read_text()
+
+
+@pytest.mark.distributed
+def test_ctrl_c_ends_the_ranks_and_the_command_says_so(plan, tmp_path) -> None:
     plan.save(tmp_path / "a.plan.json")
     folder = tmp_path / "run"
     words = ["launch", str(tmp_path / "a.plan.json"), "--steps", str(FOR_EVER), "--device", "cpu", "--folder", folder]
     command = subprocess.Popen(
-        [sys.executable, "-m", "alpa_explore.cli", *words], env=environment(), stdout=subprocess.DEVNULL,
+        [sys.executable, "-m", "alpa_explore.cli", *words], env=environment(), stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    under_way(folder)
-    command.send_signal(ending)
+    first = json.loads(command.stdout.readline())
+    assert first["step"] == 0
+    assert first["loss"] > 0
+    command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=SECONDS)
-    assert gone_within(folder, 5)
-    if ending is signal.SIGINT:
-        assert command.returncode == 130
-        assert "stopped" in said
+    assert gone_within(folder, 1)
+    assert command.returncode == 130
+    assert "stopped" in said
