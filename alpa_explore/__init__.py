@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
+    from alpa_explore.programs.interpret import interpret as interpret
+    from alpa_explore.programs.lower import lower as lower
     from alpa_explore.runtime.launch import launch as launch
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.sharding.coverage import coverage as coverage
@@ -43,8 +45,10 @@ _HOME = {
     "capture": "alpa_explore.tracing.capture",
     "coverage": "alpa_explore.sharding.coverage",
     "frontier": "alpa_explore.plans.frontier",
+    "interpret": "alpa_explore.programs.interpret",
     "launch": "alpa_explore.runtime.launch",
     "load_plan": "alpa_explore.plans.files",
+    "lower": "alpa_explore.programs.lower",
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",
     "rebuild": "alpa_explore.plans.rebuild",

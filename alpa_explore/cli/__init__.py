@@ -26,6 +26,7 @@ from alpa_explore.cli import (
     models,
     plan,
     predict,
+    program,
     show,
     simulate,
     solve,
@@ -38,8 +39,8 @@ INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, launch, verify, baselines, predict, coverage, solve, compare_solvers, models, clusters,
-    calibrate, lab,
+    plan, show, simulate, program, launch, verify, baselines, predict, coverage, solve, compare_solvers, models,
+    clusters, calibrate, lab,
 )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class RankExecutor:
         stage = self.program.stages[task.stage]
         for instruction in stage.tasks[task.action][self.rank]:
             self.now = task, instruction
-            yield from self._one(task, instruction, load)
+            yield from self.one(task, instruction, load)
             self.instructions_done += 1
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
@@ -113,7 +113,8 @@ class RankExecutor:
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
-    def _one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
+    def one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
+        """One instruction of a task."""
         values = self.held.setdefault((task.stage, task.microbatch), {})
 
         def read(value: int) -> torch.Tensor:
@@ -139,7 +140,7 @@ class RankExecutor:
                     counted = counted_losses(self.program.graph)[instruction.loss]
                     mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
                     self.counts[instruction.loss] = mean.to(self.device)
-                write(instruction.target, self.counts[instruction.loss])
+                write(instruction.target, self.counts[instruction.loss].clone())
             case Compute():
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
@@ -203,8 +204,8 @@ class Memory:
     def add(self, tensor: torch.Tensor) -> None:
         """A value more."""
         storage = tensor.untyped_storage()
-        count = self._count.get(storage.data_ptr(), 0)
-        self._count[storage.data_ptr()] = count + 1
+        count = self._count.get(storage._cdata, 0)
+        self._count[storage._cdata] = count + 1
         if not count:
             self.now_bytes += storage.nbytes()
             self.peak_bytes = max(self.peak_bytes, self.now_bytes)
@@ -217,9 +218,9 @@ class Memory:
     def drop(self, tensor: torch.Tensor) -> None:
         """A value less."""
         storage = tensor.untyped_storage()
-        self._count[storage.data_ptr()] -= 1
-        if not self._count[storage.data_ptr()]:
-            del self._count[storage.data_ptr()]
+        self._count[storage._cdata] -= 1
+        if not self._count[storage._cdata]:
+            del self._count[storage._cdata]
             self.now_bytes -= storage.nbytes()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -17,6 +18,9 @@ from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Task
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.tracing.evaluate import initial_weights, input_values
+from alpa_explore.tracing.example import microbatch_tensors
+from alpa_explore.tracing.losses import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,14 +35,19 @@ class Outcome:
     """The weights after the optimizer's step, whole."""
     most_values: int
     """The largest number of values of microbatches that one rank held at once."""
+    peak_bytes: dict[int, int]
+    """What each rank held at most: its values, without what its optimizer keeps."""
 
 
 def interpret(
-    program: Program, state: Values, microbatches: Sequence[Values], *, learning_rate: float = 1e-3, seed: int = 0
-) -> Outcome:
-    """Run one iteration. `state` holds parameters and buffers, each of `microbatches` its inputs, by tensor index.
+    program: Program, state: Values | torch.nn.Module, microbatches: Sequence[Any], *, loss: Loss = None,
+    learning_rate: float = 1e-3, seed: int = 0,
+) -> Outcome:  # fmt: skip
+    """Run one iteration of a program, all of its ranks in this process.
 
-    ProgramError when ranks wait for each other, or when copies of a weight or gradient differ between ranks.
+    `state` is the model, whose weights stay as they are, and `microbatches` are inputs as those of the capture, with
+    its `loss`; or both are values by tensor of the graph. ProgramError when ranks wait for each other, or when copies
+    of a weight or gradient differ between ranks.
     """
     if len(microbatches) != program.schedule.num_microbatches:
         raise ProgramError(
@@ -46,6 +55,9 @@ def interpret(
             found=f"{len(microbatches)} given, B = {program.schedule.num_microbatches}",
             remedy="Give as many as the schedule has.",
         )
+    if isinstance(state, torch.nn.Module):
+        graph, state = program.graph, initial_weights(program.graph, state)
+        microbatches = [input_values(graph, microbatch_tensors(one, loss)) for one in microbatches]
     office = _Office()
     ranks = [
         RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
@@ -143,6 +155,7 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
         losses=tuple(losses[m] for m in range(program.schedule.num_microbatches)),
         gradients=whole(gradients, "gradient"), parameters=whole(parameters, "parameter"),
         most_values=max(rank.most_values for rank in ranks),
+        peak_bytes={rank.rank: rank.memory.peak_bytes for rank in ranks},
     )  # fmt: skip
 
 
@@ -162,7 +175,7 @@ def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torc
         return total
     assert one.kind is StepKind.REDUCE_SCATTER
     assert one.cut is not None
-    return torch.chunk(total, len(pieces), one.cut)[place].contiguous()
+    return torch.chunk(total, len(pieces), one.cut)[place].clone(memory_format=torch.contiguous_format)
 
 
 def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name: str) -> torch.Tensor:
