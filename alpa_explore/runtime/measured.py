@@ -55,7 +55,7 @@ class MeasuredRank:
     stage: int
     predicted_peak_bytes: float
     measured_peak_bytes: float
-    """On a CPU of the values that the program holds; on a GPU as torch counts it."""
+    """On a CPU of the values that the program holds and its optimizer state; on a GPU as torch counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

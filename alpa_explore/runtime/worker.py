@@ -182,7 +182,7 @@ class _Worker:
             }
             for task, own in self.measured.items()
         }  # fmt: skip
-        peak = self.executor.memory.peak_bytes
+        peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()
         (self.folder / f"rank-{self.rank}.measured.json").write_text(json.dumps({"peak_bytes": peak, "tasks": tasks}))
