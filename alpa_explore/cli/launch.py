@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
     argument = parser.add_argument
     run_arguments(parser, steps=10)
     argument("--target", default="local", metavar="WHERE", help="local: processes on this machine (default)")
-    argument("--save", action="store_true", help="write the trained weights into the folder of the run")
+    argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument("--folder", metavar="DIR", help="where the run keeps its logs (default: a new one in ./alpa-runs)")
     argument(
         "--stall-seconds", type=float, default=60.0, metavar="S",

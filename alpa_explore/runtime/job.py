@@ -9,7 +9,6 @@
     rank-0.jsonl        what rank 0 reports: a line a step, and its end
     rank-0.alive        what rank 0 does now
     measured.json       measured beside predicted times, when the run is over
-    weights/            trained weights, where they were asked for
 
 When the run is over job/ is removed.
 A job is pickled, because it may hold a function of the user's session. It is written and read by one user in one run,
@@ -48,8 +47,8 @@ class RunOptions:
     """Of weights and data of a catalogue model, and of whatever operators draw."""
     device: str = "cpu"
     """'cpu' (gloo) or 'cuda' (NCCL, a GPU a rank)."""
-    save: bool = False
-    """Write the trained weights into the folder."""
+    save: str | None = None
+    """The folder into which the trained weights are written."""
     record: bool = False
     """Write every gradient and updated weight of every step into the folder: what `verify` compares."""
     stall_seconds: float = 60.0

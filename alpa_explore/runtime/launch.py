@@ -200,17 +200,18 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
 
 def request_of(
     plan: Plan, target: str = "local", *, steps: int = 10, learning_rate: float = 1e-3, seed: int = 0,
-    schedule: str | Schedule = "1f1b", device: str | None = None, save: bool = False, record: bool = False,
-    stall_seconds: float = 60.0, model: torch.nn.Module | None = None, example_inputs: Any = None, loss: Any = None,
-    data: Data | None = None, graph: TrainingGraph | None = None, allow_import: bool = False,
+    schedule: str | Schedule = "1f1b", device: str | None = None, save: str | os.PathLike[str] | None = None,
+    record: bool = False, stall_seconds: float = 60.0, model: torch.nn.Module | None = None,
+    example_inputs: Any = None, loss: Any = None, data: Data | None = None, graph: TrainingGraph | None = None,
+    allow_import: bool = False,
 ) -> Request:  # fmt: skip
     """What a run is to be, where it can be.
 
     Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
     captured, with `data`: microbatches, or a function number -> microbatch. With `example_inputs` alone, data are made
     up from them. `schedule` is a name or a table. `graph` is needed for a plan from a file without a recipe. `save`
-    writes the trained weights into the folder of the run, `record` every gradient. UnknownNameError, OptionError (too
-    few devices: how many are missing) and RecipeError.
+    is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the folder of the run.
+    UnknownNameError, OptionError (too few devices: how many are missing) and RecipeError.
     """
     if target not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(target), remedy=nearest_names(target, TARGETS))
@@ -231,8 +232,8 @@ def request_of(
         plan=plan, target=target, schedule=schedule, graph=graph, allow_import=allow_import,
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
-            steps=steps, learning_rate=learning_rate, seed=seed, device=device, save=save, record=record,
-            stall_seconds=stall_seconds,
+            steps=steps, learning_rate=learning_rate, seed=seed, device=device, record=record,
+            stall_seconds=stall_seconds, save=None if save is None else str(_empty(save, "weights", make=False)),
         ),
     )  # fmt: skip
 
@@ -281,18 +282,23 @@ def make_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
         taken = [p.name for p in RUNS.iterdir()] if RUNS.is_dir() else []
         same = sum(1 for other in taken if other.startswith(stem))
         folder = RUNS / (f"{stem}-{same + 1}" if same else stem)
+    return _empty(folder, "a run", make=True)
+
+
+def _empty(folder: str | os.PathLike[str], what: str, *, make: bool) -> Path:
+    """A folder that is empty, or not there yet."""
     home = Path(folder).absolute()
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        if any(home.iterdir()):
+        if make:
+            home.mkdir(parents=True, exist_ok=True)
+        if home.exists() and any(home.iterdir()):
             raise OptionError(
-                "The folder of a run must be empty",
-                found=str(home),
+                f"The folder of {what} must be empty", found=str(home),
                 remedy="Name another one, or remove what is there.",
-            )
+            )  # fmt: skip
     except OSError as error:
         raise OptionError(
-            "The folder of the run cannot be made", found=f"{home}: {error.strerror or error}",
+            f"The folder of {what} cannot be used", found=f"{home}: {error.strerror or error}",
             remedy="Name a folder in which you may write.",
         ) from error  # fmt: skip
     return home

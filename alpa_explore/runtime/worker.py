@@ -168,13 +168,13 @@ class _Worker:
                     yield number, one
 
     def _finish(self) -> None:
-        if self.job.options.save:
+        if self.job.options.save is not None:
             tensors, first = self.job.program.graph.tensors, self.job.first_stage
             pieces = [
                 (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
                 for number, one in self._stored() if first[one.tensor] == number
             ]  # fmt: skip
-            save_weights(pieces, self.folder / "weights")
+            save_weights(pieces, Path(self.job.options.save))
         tasks = {
             str(task): {
                 "seconds": list(own.seconds), "collective_seconds": list(own.collective_seconds),

@@ -67,6 +67,8 @@ def test_what_cannot_be_run_is_refused_at_once(plan, tmp_path) -> None:
     (tmp_path / "taken" / "file").touch()
     with pytest.raises(OptionError, match="must be empty"):
         launch(plan, folder=tmp_path / "taken")
+    with pytest.raises(OptionError, match="folder of weights must be empty"):
+        launch(plan, folder=tmp_path / "run", save=tmp_path / "taken")
     assert not (tmp_path / "run").exists()
 
 
