@@ -13,6 +13,7 @@ from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
     from alpa_explore.runtime.launch import Run
+    from alpa_explore.schedules.task import Schedule
 
 _EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run
 keeps the log of every rank, and measured.json with what was measured beside what was predicted.
@@ -49,7 +50,10 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
-    argument("--schedule", default="1f1b", metavar="NAME", help="1f1b (default), gpipe, eager-1f1b or zb-h1")
+    argument(
+        "--schedule", default="1f1b", metavar="NAME",
+        help="1f1b (default), gpipe, eager-1f1b, zb-h1, or a .csv file in torch's form",
+    )  # fmt: skip
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument("--learning-rate", type=float, default=1e-3, metavar="X", help="of the optimizer (default: 0.001)")
     argument("--seed", type=int, default=0, metavar="N", help="of weights and data of a catalogue model (default: 0)")
@@ -57,6 +61,14 @@ def run_arguments(parser: Any, *, steps: int) -> None:
         "--allow-import", action="store_true",
         help="follow a recipe package.module:function of the plan file, which runs that code",
     )  # fmt: skip
+
+
+def asked_schedule(options: argparse.Namespace) -> str | Schedule:
+    """By name, or read from a file."""
+    from alpa_explore.schedules.csv_file import read_csv
+
+    name: str = options.schedule
+    return read_csv(name) if name.endswith(".csv") else name
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     plan = load_plan(options.file)
     asked = {
         "steps": options.steps, "learning_rate": options.learning_rate, "seed": options.seed,
-        "schedule": options.schedule, "device": options.device, "save": options.save,
+        "schedule": asked_schedule(options), "device": options.device, "save": options.save,
         "stall_seconds": options.stall_seconds, "allow_import": options.allow_import,
     }  # fmt: skip
     if options.dry_run:

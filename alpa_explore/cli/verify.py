@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from alpa_explore.cli.launch import run_arguments
+from alpa_explore.cli.launch import asked_schedule, run_arguments
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.plans.text import render_table
 
@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     plan = load_plan(options.file)
     found = verify(
-        plan, steps=options.steps, tolerance=options.tolerance, schedule=options.schedule, device=options.device,
+        plan, steps=options.steps, tolerance=options.tolerance, schedule=asked_schedule(options), device=options.device,
         learning_rate=options.learning_rate, seed=options.seed, allow_import=options.allow_import,
     )  # fmt: skip
     kinds = ("loss", "gradient", "weight")

@@ -170,10 +170,13 @@ class RankExecutor:
                 gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
                 self.gradients.append((instruction.parameter, instruction.box, gradient))
                 own = (task.stage, instruction.parameter)
-                if own not in self.optimizers:
+                first = own not in self.optimizers
+                if first:
                     weight = read(instruction.weight)
                     self.optimizers[own] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
                 write(instruction.target, self.optimizers[own].step(gradient))
+                if first:
+                    self.memory.keep(self.optimizers[own].state_bytes)
             case Store():
                 write(instruction.target, read(instruction.source))
             case Free():
@@ -206,6 +209,11 @@ class Memory:
         if not count:
             self.now_bytes += storage.nbytes()
             self.peak_bytes = max(self.peak_bytes, self.now_bytes)
+
+    def keep(self, size: int) -> None:
+        """So many bytes more, for good."""
+        self.now_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.now_bytes)
 
     def drop(self, tensor: torch.Tensor) -> None:
         """A value less."""

@@ -87,6 +87,7 @@ class Agent:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a killed rank has said it all
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)

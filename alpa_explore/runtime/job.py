@@ -2,6 +2,7 @@
 
     run.json            what is run: ranks, steps, options (for people and for `compare-run`)
     plan.json           the plan
+    schedule.csv        the order of its tasks
     job/rank-0.pickle   the instructions of rank 0 and where its microbatches come from; only the user may read job/
     job/initial.pt      weights and buffers to begin with, whole; ranks map it and cut their boxes out
     rank-0.log          what rank 0 printed
@@ -10,6 +11,7 @@
     measured.json       measured beside predicted times, when the run is over
     weights/            trained weights, where they were asked for
 
+When the run is over job/ is removed.
 A job is pickled, because it may hold a function of the user's session. It is written and read by one user in one run,
 and is no file to hand on: that is the plan.
 """

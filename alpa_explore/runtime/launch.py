@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from alpa_explore.runtime.local import LocalRanks, check_devices
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
 from alpa_explore.runtime.training import Data, OwnModel, training
+from alpa_explore.schedules.csv_file import write_csv
+from alpa_explore.schedules.task import Schedule
 
 RUNS = Path("alpa-runs")
 """Folders of runs that were given none, in the current folder."""
@@ -84,9 +87,9 @@ class RunResult:
 class Run:
     """The handle of a run; all of its methods return at once but `result`."""
 
-    def __init__(self, folder: Path, ranks: tuple[int, ...], total: int) -> None:
+    def __init__(self, folder: Path, ranks: tuple[int, ...], total: int, *, keep_job: bool) -> None:
         self.folder, self.ranks = folder, ranks
-        self._total = total
+        self._total, self._keep_job = total, keep_job
         self._steps = StepReader(folder, ranks)
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
@@ -161,6 +164,8 @@ class Run:
             )  # fmt: skip
         if outcome["state"] == "done":
             write_measured(self.folder)
+        if not self._keep_job:
+            shutil.rmtree(self.folder / "job", ignore_errors=True)
         return str(outcome["state"])
 
 
@@ -170,7 +175,7 @@ class Request:
 
     plan: Plan
     target: str
-    schedule: str
+    schedule: str | Schedule
     options: RunOptions
     own: OwnModel | None = None
     graph: TrainingGraph | None = None
@@ -187,14 +192,15 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
     request = request_of(plan, target, **asked)
     home = make_folder(folder, plan.model.name)
     ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
-    run = Run(home, ranks, request.options.steps)
+    # What was recorded is compared with what the ranks were given.
+    run = Run(home, ranks, request.options.steps, keep_job=request.options.record)
     run._watch(lambda: prepare(request, home), lambda: TARGETS[target].start(home, len(ranks)))
     return run
 
 
 def request_of(
     plan: Plan, target: str = "local", *, steps: int = 10, learning_rate: float = 1e-3, seed: int = 0,
-    schedule: str = "1f1b", device: str | None = None, save: bool = False, record: bool = False,
+    schedule: str | Schedule = "1f1b", device: str | None = None, save: bool = False, record: bool = False,
     stall_seconds: float = 60.0, model: torch.nn.Module | None = None, example_inputs: Any = None, loss: Any = None,
     data: Data | None = None, graph: TrainingGraph | None = None, allow_import: bool = False,
 ) -> Request:  # fmt: skip
@@ -202,9 +208,9 @@ def request_of(
 
     Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
     captured, with `data`: microbatches, or a function number -> microbatch. With `example_inputs` alone, data are made
-    up from them. `graph` is needed for a plan from a file without a recipe. `save` writes the trained weights into the
-    folder of the run, `record` every gradient. UnknownNameError, OptionError (too few devices: how many are missing)
-    and RecipeError.
+    up from them. `schedule` is a name or a table. `graph` is needed for a plan from a file without a recipe. `save`
+    writes the trained weights into the folder of the run, `record` every gradient. UnknownNameError, OptionError (too
+    few devices: how many are missing) and RecipeError.
     """
     if target not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(target), remedy=nearest_names(target, TARGETS))
@@ -246,11 +252,12 @@ def prepare(request: Request, folder: Path) -> Program:
     )  # fmt: skip
     save_plan(plan, folder / "plan.json")
     write_jobs(folder, program, options, state, batches)
+    (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
     (folder / "run.json").write_text(json.dumps(_document(request, program), indent=1), encoding="utf-8")
     return program
 
 
-def _program(plan: Plan, schedule: str) -> Program:
+def _program(plan: Plan, schedule: str | Schedule) -> Program:
     program = lower(plan, schedule)
     check(program)
     return program
@@ -260,7 +267,7 @@ def _document(request: Request, program: Program) -> dict[str, Any]:
     plan = request.plan
     return {
         "format": "alpa_explore.run", "version": 1, "model": plan.model.name, "target": request.target,
-        "schedule": request.schedule, "num_microbatches": plan.options.num_microbatches,
+        "schedule": program.schedule.name, "num_microbatches": plan.options.num_microbatches,
         "samples_per_microbatch": plan.model.samples, "ranks": program.ranks,
         "stages": [stage.ranks for stage in program.stages], "instructions": program.instruction_count,
         "predicted_iteration_seconds": plan.predicted.iteration_seconds, "options": asdict(request.options),

@@ -18,6 +18,7 @@ from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.reports import StepReader
+from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.task import LETTERS, Action
 from alpa_explore.schedules.timeline import Timeline
 
@@ -77,7 +78,7 @@ def write_measured(folder: Path) -> Measured:
     written = {
         rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
     }
-    timeline = plan.timeline(run["schedule"])
+    timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     found = Measured(
         model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
         predicted_iteration_seconds=timeline.makespan_seconds,

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
@@ -86,7 +86,11 @@ def verify(
     plan = rebuild(plan, graph, allow_import=allow_import)
     _check_determined(plan_decisions(plan)[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
-    run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)
+    try:
+        run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)
+    except AlpaExploreError:
+        folder.rmdir()
+        raise
     try:
         run.result()
     except BaseException:  # Ctrl-C, too, leaves no process behind
