@@ -7,6 +7,8 @@ those before it. The sender would have sent them anyway, so nobody waits for mor
 
 from __future__ import annotations
 
+import queue
+import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -22,6 +24,7 @@ from alpa_explore.sharding.reshard import StepKind
 
 _Letter = tuple[int, int, bool]
 """Message, microbatch, whether of an update task."""
+ASK_SECONDS = 1e-3
 TIMEOUT = timedelta(days=1)
 """Of torch's own watch: the agent's is quicker and says more."""
 
@@ -46,7 +49,7 @@ class ProcessTransport:
         self._receives = receives(job.program, rank)
         self._expected: dict[int, Iterator[_Letter]] = {}
         self._kept: dict[tuple[int, _Letter], torch.Tensor] = {}
-        self._sent: list[tuple[dist.Work, torch.Tensor]] = []
+        self._sent = _Outbox(asks=nccl)
         self._counts: dict[tuple[int, int], int] = {}
 
     def begin(self) -> None:
@@ -55,9 +58,9 @@ class ProcessTransport:
 
     def finish(self) -> None:
         """The iteration is over: all that was sent has left."""
-        for work, _ in self._sent:
-            self._wait("a rank that takes what was sent", work)
-        self._sent.clear()
+        self.waits_for = "ranks that take what was sent"
+        self._sent.empty()
+        self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
     def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
@@ -104,8 +107,7 @@ class ProcessTransport:
         pair = (self.rank, one.to)
         work = dist.isend(piece, self._place[one.to], group=self._pairs[pair], tag=self._tag(pair))
         assert work is not None, "both ranks are in the group"
-        self._sent = [(w, p) for w, p in self._sent if not w.is_completed()]
-        self._sent.append((work, piece))
+        self._sent.put(work, piece)
 
     def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
         """What `source` sent; what it sent before is taken in and kept."""
@@ -140,6 +142,43 @@ class ProcessTransport:
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
                 yield _letter(message, task)
+
+
+class _Outbox:
+    """Keeps what is being sent until it has left: a piece of an early microbatch need not stay for the whole iteration.
+
+    A thread looks after it. Gloo says that a send is done only to one who waits for it; waiting for NCCL would hold up
+    the stream in which the rank computes, so there it is asked.
+    """
+
+    def __init__(self, *, asks: bool) -> None:
+        self._asks = asks
+        self._queue: queue.Queue[tuple[dist.Work, torch.Tensor]] = queue.Queue()
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="outbox", daemon=True).start()
+
+    def put(self, work: dist.Work, piece: torch.Tensor) -> None:
+        """A send that has begun."""
+        self._queue.put((work, piece))
+
+    def empty(self) -> None:
+        """Wait until all has left; raises what a send has met."""
+        self._queue.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while True:
+            work, piece = self._queue.get()
+            try:
+                while self._asks and not work.is_completed():
+                    time.sleep(ASK_SECONDS)
+                if not self._asks:
+                    work.wait()
+            except Exception as error:  # raised where the rank waits
+                self._error = error
+            del work, piece
+            self._queue.task_done()
 
 
 def _letter(message: int, task: Task) -> _Letter:

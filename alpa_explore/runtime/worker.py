@@ -106,6 +106,8 @@ class _Worker:
             device=self.device,
         )  # fmt: skip
         self.measured: dict[Task, _Measured] = {}
+        stages = ", ".join(map(str, self.executor.stages))
+        print(f"rank {rank} of {world}, process {os.getpid()}: stage {stages} on {self.device}, {options.steps} steps")
 
     @torch.no_grad()
     def train(self) -> None:
@@ -123,6 +125,7 @@ class _Worker:
                     remedy="Try a smaller learning rate or another precision; the weights are lost.",
                 )  # fmt: skip
             self.reporter.say("step", step=step, loss=loss, seconds=seconds)
+            print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
         self._finish()

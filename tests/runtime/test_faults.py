@@ -93,7 +93,8 @@ def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, t
     with pytest.raises(RunError, match="was killed: signal 9, SIGKILL") as raised:
         run.result(SECONDS)
     assert time.monotonic() - start < SECONDS
-    assert str(tmp_path) in raised.value.remedy
+    assert f"Logs: {tmp_path}" in raised.value.remedy
+    assert "step 0: " in raised.value.remedy, "the end of the rank's log"
     assert gone_within(tmp_path, 1)
 
 
