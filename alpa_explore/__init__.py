@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from alpa_explore.runtime.launch import launch as launch
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.sharding.coverage import coverage as coverage
+    from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -43,6 +44,7 @@ _HOME = {
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
+    "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
     "frontier": "alpa_explore.plans.frontier",
     "interpret": "alpa_explore.programs.interpret",

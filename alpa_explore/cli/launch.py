@@ -51,8 +51,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
     argument(
-        "--schedule", default="1f1b", metavar="NAME",
-        help="1f1b (default), gpipe, eager-1f1b, zb-h1, or a .csv file in torch's form",
+        "--schedule", metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, or a .csv file in torch's form (default: the plan's own)",
     )  # fmt: skip
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument("--learning-rate", type=float, default=1e-3, metavar="X", help="of the optimizer (default: 0.001)")
@@ -63,12 +63,12 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     )  # fmt: skip
 
 
-def asked_schedule(options: argparse.Namespace) -> str | Schedule:
-    """By name, or read from a file."""
+def asked_schedule(options: argparse.Namespace) -> str | Schedule | None:
+    """By name, or read from a file; None for the plan's own."""
     from alpa_explore.schedules.csv_file import read_csv
 
-    name: str = options.schedule
-    return read_csv(name) if name.endswith(".csv") else name
+    name: str | None = options.schedule
+    return read_csv(name) if name is not None and name.endswith(".csv") else name
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from typing import TypeVar, overload
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import chosen_candidate, receive_seconds
+from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds, receive_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -57,13 +57,14 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     pieces = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
     known = {(s.layers, s.logical_mesh, s.solution_key): (s.operators, s.tensors) for s in plan.stages}
     stages = []
+    tied = once_seconds(costs, plan.cluster, plan.options.pipeline)
     for index, ((first, end, shape), devices) in enumerate(
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
         from_end = len(pipeline.stages) - index
         key, asked = (first, end - 1, shape), plan.options.pipeline
-        candidate, held = chosen_candidate(costs, asked, key, from_end, b)
-        receive = receive_seconds(costs, plan.cluster, key) if asked.communication else 0.0
+        candidate, held = chosen_candidate(costs, asked, key, from_end, len(pieces), b)
+        receive = receive_seconds(costs, plan.cluster, asked, key)
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
         tensors: Sequence[PlanTensor]
@@ -90,6 +91,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 operators=operators,
                 receive_seconds=receive,
                 tensors=tensors,
+                tied_seconds=float(tied[first, end]),
+                rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
             )
         )
     total = pipeline.total_seconds

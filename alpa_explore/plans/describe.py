@@ -144,5 +144,8 @@ def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int,
                 steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
         way = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once an iteration" if edge.each_iteration else ""
+        hidden = float(table.seconds[source, target]) - seconds
+        if hidden > 0.0:
+            when += f", {units.seconds(hidden)} of it hidden"
         lines.append(f"{tensor.name}: {way}, {', then '.join(steps)}{when}")
     return tuple(lines), total

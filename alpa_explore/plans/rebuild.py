@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from alpa_explore.cluster import LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
@@ -23,7 +23,7 @@ from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.recipe import follow
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
 from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
-from alpa_explore.plans.stage_details import StageDetails
+from alpa_explore.plans.stage_details import StageDetails, stage_candidate
 from alpa_explore.profiling.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
 
@@ -39,16 +39,15 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     if plan.details is not None:
         return plan
     graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
-    layered = _layered(plan, graph)
-    stage_of = slice_stages(layered)
+    slices = [slice_stages(layered) for layered in _layered(plan, graph)]
 
-    def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
-        return build_stage_problem(stage_of(first, last), cost_model(plan.cluster.device, mesh.squeezed()))
+    def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
+        return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
 
     details = StageDetails(problem_of, choices := _Choices())
     for stage in plan.stages:
-        mesh = logical_mesh(plan.cluster, Submesh(*stage.submesh), stage.logical_mesh)
-        found = _choices(plan, stage, details.problem(stage.layers, mesh))
+        candidate = stage_candidate(plan, stage)
+        found = _choices(plan, stage, details.problem(stage.layers, candidate.logical_mesh, candidate.version))
         if choices.setdefault(stage.solution_key, found) != found:
             raise _disagree(f"stage {stage.index} has the solution key of another stage, and other choices")
     return replace(plan, details=details)
@@ -75,8 +74,9 @@ class _Choices(dict[str, Choices]):
         )  # fmt: skip
 
 
-def _layered(plan: Plan, graph: TrainingGraph) -> LayeredGraph:
-    """`graph` cut at the plan's layers; its forward operators must be those of the file."""
+def _layered(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
+    """`graph` cut at the plan's layers, for each version of what is rematerialised; its forward operators must be those
+    of the file."""
     planned = [(layer.index, name, flops) for layer in plan.layers
                for name, flops in zip(layer.operators, layer.operator_flops, strict=True)]  # fmt: skip
     made = [(o.name, o.flops) for o in graph.forward_operators]
@@ -92,7 +92,7 @@ def _layered(plan: Plan, graph: TrainingGraph) -> LayeredGraph:
         ends.append(ends[-1] + len(planned_layer.operators))
     layers = make_layers(graph, ends[1:])
     layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
-    return assign_layers(graph, layering.layer_of_forward)
+    return [assign_layers(graph, layering.layer_of_forward, layers) for layers in plan.costs.versions]
 
 
 def _choices(plan: Plan, stage: PlanStage, problem: StageProblem) -> Choices:

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.cluster import Device
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
 
-_HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from_seconds": "t_max from",
-             "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
+_HEADINGS = {"num_microbatches": "B", "microbatch_samples": "microbatch", "weight_bytes": "weights",
+             "activation_bytes": "activations", "held_bytes": "activations held", "over_bytes": "over by",
+             "from_seconds": "t_max from", "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
              "waiting_seconds": "(B−1)·t_max", "memory_fraction": "of memory"}  # fmt: skip
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 
@@ -126,6 +128,29 @@ def sentence(plan: Plan) -> str:
     )
 
 
+def rematerialized_sentence(plan: Plan) -> str:
+    """Which layers compute their forward pass again."""
+    layers = [layer for s in plan.stages for layer in s.rematerialized]
+    if not layers:
+        return "No layer computes its forward pass again: memory suffices."
+    return (
+        f"To hold less, the forward pass of layer{'' if len(layers) == 1 else 's'} {ranges(layers)} is computed again."
+    )
+
+
+def tied_sentences(plan: Plan) -> Sequence[str]:
+    """Which stages sum gradients with others, where that is counted."""
+    found = []
+    for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
+        stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
+        if len(stages) > 1:
+            among = ", ".join(map(str, stages))
+            found.append(
+                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
+            )
+    return found
+
+
 def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
     """(name, value, where it comes from with the numbers put in) of the figures at the top of every report."""
     p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
@@ -134,7 +159,7 @@ def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
     tokens = f"; {_rate(plan.tokens_per_second)} tokens/s" if model.tokens > model.samples else ""
     return (
         ("iteration", second(p.iteration_seconds),
-         f"T = Σt + (B−1)·t_max = {second(p.sum_latency_seconds)} + {b - 1:,} × {second(p.t_max_seconds)}"),
+         iteration_sum(plan)),
         ("throughput", f"{_rate(plan.samples_per_second)} samples/s",
          f"{model.samples:,} samples × {b:,} microbatches / {second(p.iteration_seconds)}{tokens}"),
         ("FLOP/s of a device", units.flops_per_second(plan.flops_per_second_per_device),
@@ -147,8 +172,26 @@ def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
     )  # fmt: skip
 
 
+def iteration_sum(plan: Plan) -> str:
+    """T as the sum that it is, in symbols and with the numbers put in."""
+    p, terms, second = plan.predicted, plan.terms, units.seconds
+    symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
+    numbers = (
+        f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
+    )
+    if plan.tied_seconds:
+        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
+    return f"{symbols} = {numbers}"
+
+
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _overlaps(device: Device) -> Sequence[str]:
+    """What of collectives hides behind computing, in words; nothing in the paper."""
+    shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
+    return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]
 
 
 def plan_report(plan: Plan) -> str:
@@ -161,8 +204,11 @@ def plan_report(plan: Plan) -> str:
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
         f"delta {options.delta:g}, {options.num_layers} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + "".join(f"; {words}" for words in _overlaps(plan.cluster.device))
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
+        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
         f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "

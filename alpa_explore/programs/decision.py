@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from alpa_explore.cluster import Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.stage_details import stage_candidate
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec
 from alpa_explore.sharding.strategy import Strategy
@@ -85,7 +85,7 @@ def plan_decisions(plan: Plan) -> tuple[StageDecision, ...]:
     assert plan.details is not None, "rebuild has made them"
     decisions = []
     for stage in plan.stages:
-        mesh = logical_mesh(plan.cluster, Submesh(*stage.submesh), stage.logical_mesh)
-        problem = plan.details.problem(stage.layers, mesh)
+        candidate = stage_candidate(plan, stage)
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
         decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
     return tuple(decisions)

@@ -18,27 +18,31 @@ from collections.abc import Sequence
 from alpa_explore.errors import ProgramError
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.timeline import planned_schedule
 from alpa_explore.programs.boxes import box_of
 from alpa_explore.programs.decision import StageDecision, plan_decisions
 from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
 from alpa_explore.programs.liveness import with_frees
 from alpa_explore.programs.program import Lasting, Program, StageProgram
 from alpa_explore.programs.writer import StageWriter
-from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.check import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.tracing.targets import counted_losses
 
 
-def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b") -> Program:
-    """The program that runs a plan, or stages that were decided otherwise, under a schedule.
+def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
+    """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
+    unless given.
 
     A schedule's name means its table for the plan's B. A plan from a file is rebuilt (`plans.rebuild`, which raises).
     ProgramError when the schedule has other stages, or some backward passes in two halves and some whole;
     UnknownNameError for a name that is none.
     """
     decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
+    if schedule is None:
+        schedule = planned_schedule(plan) if isinstance(plan, Plan) else SCHEDULES[0]
     if isinstance(schedule, str):
         count = plan.options.num_microbatches if isinstance(plan, Plan) else 1
         schedule = build_schedule(schedule, len(decisions), count)
@@ -46,7 +50,7 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b
         raise ProgramError(
             "The schedule has other stages than the plan",
             found=f"{schedule.num_stages} in the schedule, {len(decisions)} in the plan",
-            remedy="Make the schedule for this plan.",
+            remedy="Choose one with a stage on each submesh, such as '1f1b', or make one for this plan.",
         )
     used = set(schedule.actions.tolist())
     if {Action.BACKWARD, Action.BACKWARD_INPUT} <= used:
@@ -117,7 +121,7 @@ class _Lowering:
         operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
         for index in decision.stage.operators:
-            if index in self.layered.recomputed:
+            if index in decision.stage.layered.recomputed:
                 again.setdefault(self.layered.layer_of[index], []).append(index)
         writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
         self._come_in(stage, writer.action)

@@ -175,7 +175,7 @@ class Request:
 
     plan: Plan
     target: str
-    schedule: str | Schedule
+    schedule: str | Schedule | None
     options: RunOptions
     own: OwnModel | None = None
     graph: TrainingGraph | None = None
@@ -200,7 +200,7 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
 
 def request_of(
     plan: Plan, target: str = "local", *, steps: int = 10, learning_rate: float = 1e-3, seed: int = 0,
-    schedule: str | Schedule = "1f1b", device: str | None = None, save: str | os.PathLike[str] | None = None,
+    schedule: str | Schedule | None = None, device: str | None = None, save: str | os.PathLike[str] | None = None,
     record: bool = False, stall_seconds: float = 60.0, model: torch.nn.Module | None = None,
     example_inputs: Any = None, loss: Any = None, data: Data | None = None, graph: TrainingGraph | None = None,
     allow_import: bool = False,
@@ -209,9 +209,9 @@ def request_of(
 
     Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
     captured, with `data`: microbatches, or a function number -> microbatch. With `example_inputs` alone, data are made
-    up from them. `schedule` is a name or a table. `graph` is needed for a plan from a file without a recipe. `save`
-    is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the folder of the run.
-    UnknownNameError, OptionError (too few devices: how many are missing) and RecipeError.
+    up from them. `schedule` is a name or a table, the plan's own unless given. `graph` is needed for a plan from a file
+    without a recipe. `save` is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the
+    folder of the run. UnknownNameError, OptionError (too few devices: how many are missing) and RecipeError.
     """
     if target not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(target), remedy=nearest_names(target, TARGETS))
@@ -258,7 +258,7 @@ def prepare(request: Request, folder: Path) -> Program:
     return program
 
 
-def _program(plan: Plan, schedule: str | Schedule) -> Program:
+def _program(plan: Plan, schedule: str | Schedule | None) -> Program:
     program = lower(plan, schedule)
     check(program)
     return program

@@ -113,6 +113,7 @@ def _costs(cluster: Cluster, layers: tuple[PlanLayer, ...]) -> StageCosts:
                     for lean in (False, True)
                 )
     return StageCosts(
+        versions=(tuple(range(len(layers))),),
         num_layers=len(layers), submeshes=shapes, device_memory_bytes=cluster.device.memory_bytes,
         candidates=candidates, layer_flops=tuple(layer.flops for layer in layers),
     )  # fmt: skip

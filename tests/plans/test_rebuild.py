@@ -123,3 +123,18 @@ def model():
     for recipe, found in (("their_package:nothing", "AttributeError"), ("../x", "no model of the catalogue")):
         with pytest.raises(RecipeError, match=found):
             rebuild(replace(read, model=replace(read.model, recipe=recipe)), allow_import=True)
+
+
+def test_stages_that_rematerialise_some_layers_are_rebuilt_so(tmp_path) -> None:
+    plan = ax.plan("mlp-tiny", "1x2:v100", num_microbatches=2, num_layers=4, delta=1.0, rematerialization="auto")
+    versions = [next(c for f in plan.costs.candidates.values() for c in f if c.version == v) for v in (0, 1, 2)]
+    assert [plan.costs.versions[c.version] for c in versions] == [(), (0, 2), (0, 1, 2, 3)]
+    whole = next(c for c in plan.costs.candidates[0, 3, 1] if c.version == 1)
+    stage = replace(
+        plan.stages[0], layers=(0, 3), submesh=(1, 2), logical_mesh=whole.logical_mesh.shape, devices=(0, 1),
+        solution_key=whole.solution_key, operators=plan.details.operators((0, 3), whole),
+        tensors=plan.details.tensors((0, 3), whole), rematerialized=(0, 2),
+    )  # fmt: skip
+    half = replace(plan, stages=(stage,))
+    half.save(tmp_path / "half.plan.json")
+    assert tasks(ax.load_plan(tmp_path / "half.plan.json")) == tasks(half) != tasks(plan)

@@ -45,7 +45,8 @@ class Case:
     def __init__(self, name, samples=4, num_microbatches=1, num_layers=4, seed=0, **options):
         self.graph, self.state = captured(name, samples, seed, tuple(options.items()))
         layering = cluster_operators(self.graph, num_layers, delta=1.0)
-        self.layered = assign_layers(self.graph, layering.layer_of_forward)
+        self.layer_of_forward = layering.layer_of_forward
+        self.layered = assign_layers(self.graph, self.layer_of_forward)
         self.stage = slice_stages(self.layered)
         self.microbatches = [
             {t: self._other(self.state[t], m) for t in self.graph.inputs} for m in range(num_microbatches)
@@ -59,18 +60,23 @@ class Case:
             return moved + 0.1 * torch.randn(moved.shape, generator=generator, dtype=moved.dtype)
         return torch.roll(moved, number, dims=-1)
 
-    def problem(self, first, last, mesh_shape):
+    def problem(self, first, last, mesh_shape, rematerialized=None):
+        """`rematerialized` names layers; as the graph says unless given."""
         device = Cluster.parse("1x4:v100").device
         mesh = LogicalMesh(tuple(mesh_shape), (1e10,) * len(mesh_shape), (1e-6,) * len(mesh_shape))
-        return build_stage_problem(self.stage(first, last), CostModel(device, mesh))
+        stage = self.stage
+        if rematerialized is not None:
+            stage = slice_stages(assign_layers(self.graph, self.layer_of_forward, rematerialized))
+        return build_stage_problem(stage(first, last), CostModel(device, mesh))
 
     def program(self, stages, choose, schedule="1f1b", turns=1):
-        """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node.
+        """`stages`: ((first layer, last layer), mesh shape), …; `choose(problem)` gives the choice of every node. What
+        follows in an entry are the layers that its stage rematerialises.
 
         With `turns` > 1 the stages are interleaved: stage k runs on the ranks of stage k mod P."""
         decisions, rank = [], 0
-        for (first, last), mesh in stages:
-            problem = self.problem(first, last, mesh)
+        for (first, last), mesh, *layers in stages:
+            problem = self.problem(first, last, mesh, *layers)
             count = torch.Size(mesh).numel()
             own = range(rank, rank + count)
             if len(decisions) >= len(stages) // turns:
