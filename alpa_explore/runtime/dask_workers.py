@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -24,6 +25,8 @@ from alpa_explore.runtime.reports import events
 WATCHED_SECONDS = 10.0
 """Workers stop when the one who watches has given no sign for so long."""
 BEAT_SECONDS = 1.0
+GONE_SECONDS = 3.0
+"""A worker that the scheduler does not know for so long has died."""
 STOP_FILE, WATCHED_FILE = "stop", "watched"
 
 
@@ -52,23 +55,28 @@ class DaskRanks:
         self._client, self._own = connect(scheduler)
         self._touched = 0.0
         self._watch()
-        self._shares = shares(list(self._client.scheduler_info(n_workers=-1)["workers"]), world)
+        self._shares = shares(list(self._client.nthreads()), world)
         first = self._shares[0][0]
         meet = self._submit(_meeting_place, first, urlsplit(first).hostname or "127.0.0.1").result()
         self._runs = [
             (address, self._submit(_run_agent, address, str(folder), rank, count, meet))
             for address, rank, count in self._shares
         ]
-        self._failed: dict[str, Any] | None = None
+        self._seen: dict[str, float] = {}
+        """Worker -> when it was last there."""
         self._ended = False
 
     def poll(self) -> dict[str, Any] | None:
         """How the run ended; None while it goes on."""
         self._watch()
-        there = self._client.scheduler_info(n_workers=-1)["workers"]
+        now, there = time.monotonic(), self._client.nthreads()
         for address, run in self._runs:
-            if not run.done() and address not in there:
+            if run.done() or address in there:
+                self._seen[address] = now
+            elif now - self._seen.get(address, now) > GONE_SECONDS:
                 return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
+            else:
+                self._seen.setdefault(address, now)
         if not all(run.done() for _, run in self._runs):
             if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._runs):
                 (self.folder / STOP_FILE).touch()
@@ -170,7 +178,12 @@ def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]
         if (home / STOP_FILE).exists() or time.monotonic() - seen > WATCHED_SECONDS:
             assert agent.stdin is not None, "it is a pipe"
             agent.stdin.close()  # it ends its ranks, and itself
-            agent.wait(STOP_SECONDS)
+            try:
+                agent.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # it has not yet begun to look
+                os.killpg(agent.pid, signal.SIGKILL)
+                agent.wait()
+                return {"state": "stopped"}
     path = home / f"agent-{first}.json"
     if not path.exists():
         return {

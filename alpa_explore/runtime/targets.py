@@ -66,7 +66,7 @@ def _anywhere(_plan: Plan, _device: str) -> None:
 def _check_workers(scheduler: Any, plan: Plan, _device: str) -> None:
     client, own = connect(scheduler)
     try:
-        shares(list(client.scheduler_info(n_workers=-1)["workers"]), count_of(plan))
+        shares(list(client.nthreads()), count_of(plan))
     finally:
         if own:
             client.close()
