@@ -19,6 +19,7 @@ from alpa_explore.cli import (
     baselines,
     calibrate,
     clusters,
+    compare_run,
     compare_solvers,
     coverage,
     lab,
@@ -39,8 +40,8 @@ INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, program, launch, verify, baselines, predict, coverage, solve, compare_solvers, models,
-    clusters, calibrate, lab,
+    plan, show, simulate, program, launch, verify, compare_run, baselines, predict, coverage, solve, compare_solvers,
+    models, clusters, calibrate, lab,
 )  # fmt: skip
 
 

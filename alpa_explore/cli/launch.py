@@ -34,7 +34,14 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     run_arguments(parser, steps=10)
-    argument("--target", default="local", metavar="WHERE", help="local: processes on this machine (default)")
+    argument(
+        "--target",
+        default="local",
+        metavar="WHERE",
+        help="local: processes on this machine (default); torchrun, slurm: write a"
+        " script that runs as it is, and start nothing; dask: the workers of --scheduler start the ranks",
+    )
+    argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster of --target dask, tcp://…")
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument("--folder", metavar="DIR", help="where the run keeps its logs (default: a new one in ./alpa-runs)")
     argument(
@@ -81,12 +88,13 @@ def run(options: argparse.Namespace) -> int:
         "steps": options.steps, "learning_rate": options.learning_rate, "seed": options.seed,
         "schedule": asked_schedule(options), "device": options.device, "save": options.save,
         "stall_seconds": options.stall_seconds, "allow_import": options.allow_import,
+        "scheduler": options.scheduler,
     }  # fmt: skip
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **asked)))
         return 0
     handle = launch(plan, options.target, folder=options.folder, **asked)
-    complain(f"{len(handle.ranks)} ranks, logs in {handle.folder}")
+    complain(f"{len(handle.ranks)} ranks, the run is in {handle.folder}")
     try:
         follow(handle)
         result = handle.result()
@@ -94,6 +102,11 @@ def run(options: argparse.Namespace) -> int:
         handle.stop()
         handle.wait()
         raise
+    if handle.progress.state == "written":
+        script = handle.folder / ("slurm.sh" if options.target == "slurm" else "run.sh")
+        complain(f"nothing was started: {'sbatch' if options.target == 'slurm' else 'bash'} {script}")
+        print(script)
+        return 0
     complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")
     return 0
 

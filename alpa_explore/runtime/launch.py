@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from alpa_explore.errors import AlpaExploreError, OptionError, RunError, UnknownNameError, nearest_names
+from alpa_explore.errors import AlpaExploreError, OptionError, RunError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
 from alpa_explore.plans.files import save_plan
@@ -28,9 +28,9 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.runtime.job import RunOptions, write_jobs
-from alpa_explore.runtime.local import LocalRanks, check_devices
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
+from alpa_explore.runtime.targets import Ranks, Target, find_target
 from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
@@ -40,35 +40,12 @@ RUNS = Path("alpa-runs")
 POLL_SECONDS = 0.1
 
 
-class Ranks(Protocol):
-    """The ranks of a run, wherever they were started."""
-
-    def poll(self) -> dict[str, Any] | None:
-        """How the run ended: state (done, failed, stopped), and of a failure rank, what, found, remedy."""
-
-    def stop(self) -> None:
-        """End them; returns when they are gone."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where ranks are started."""
-
-    check: Callable[[Plan, str], None]
-    """(plan, device): OptionError where it cannot run there. Called before anything is written."""
-    start: Callable[[Path, int], Ranks]
-    """(folder of the run, number of ranks)."""
-
-
-TARGETS: dict[str, Target] = {"local": Target(check=check_devices, start=LocalRanks)}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
     """How far a run is."""
 
     state: str
-    """'preparing', 'running', 'done', 'failed' or 'stopped'."""
+    """'preparing', 'running', 'done', 'failed', 'stopped', or 'written' where a script is to be run."""
     steps: tuple[StepReport, ...]
     """Those that are done."""
     total: int
@@ -164,7 +141,7 @@ class Run:
             )  # fmt: skip
         if outcome["state"] == "done":
             write_measured(self.folder)
-        if not self._keep_job:
+        if not self._keep_job and outcome["state"] != "written":
             shutil.rmtree(self.folder / "job", ignore_errors=True)
         return str(outcome["state"])
 
@@ -175,6 +152,7 @@ class Request:
 
     plan: Plan
     target: str
+    place: Target
     schedule: str | Schedule | None
     options: RunOptions
     own: OwnModel | None = None
@@ -194,7 +172,8 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
     ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
     # What was recorded is compared with what the ranks were given.
     run = Run(home, ranks, request.options.steps, keep_job=request.options.record)
-    run._watch(lambda: prepare(request, home), lambda: TARGETS[target].start(home, len(ranks)))
+    device = request.options.device
+    run._watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device))
     return run
 
 
@@ -203,7 +182,7 @@ def request_of(
     schedule: str | Schedule | None = None, device: str | None = None, save: str | os.PathLike[str] | None = None,
     record: bool = False, stall_seconds: float = 60.0, model: torch.nn.Module | None = None,
     example_inputs: Any = None, loss: Any = None, data: Data | None = None, graph: TrainingGraph | None = None,
-    allow_import: bool = False,
+    allow_import: bool = False, scheduler: Any = None,
 ) -> Request:  # fmt: skip
     """What a run is to be, where it can be.
 
@@ -211,16 +190,17 @@ def request_of(
     captured, with `data`: microbatches, or a function number -> microbatch. With `example_inputs` alone, data are made
     up from them. `schedule` is a name or a table, the plan's own unless given. `graph` is needed for a plan from a file
     without a recipe. `save` is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the
-    folder of the run. UnknownNameError, OptionError (too few devices: how many are missing) and RecipeError.
+    folder of the run. `target` is local, torchrun or slurm (a script is written, nothing started), or dask, with
+    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing) and
+    RecipeError.
     """
-    if target not in TARGETS:
-        raise UnknownNameError("No such launch target", found=repr(target), remedy=nearest_names(target, TARGETS))
+    chosen = find_target(target, scheduler)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in ("cpu", "cuda"):
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
-    TARGETS[target].check(plan, device)
+    chosen.check(plan, device)
     if model is None:
         check_recipe(plan.model.recipe, allow_import=allow_import)
     elif example_inputs is None and data is None:
@@ -229,7 +209,7 @@ def request_of(
             remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
         )  # fmt: skip
     return Request(
-        plan=plan, target=target, schedule=schedule, graph=graph, allow_import=allow_import,
+        plan=plan, target=target, place=chosen, schedule=schedule, graph=graph, allow_import=allow_import,
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
             steps=steps, learning_rate=learning_rate, seed=seed, device=device, record=record,

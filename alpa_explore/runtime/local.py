@@ -51,9 +51,10 @@ class LocalRanks:
 
     def __init__(self, folder: Path, world: int) -> None:
         self.folder = folder
+        meet = f"file:{folder / 'job' / 'store'}"
         with (folder / "agent.log").open("wb") as log:
             self._agent = subprocess.Popen(
-                command(folder, world), env=environment(), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                agent_command(folder, 0, world, meet), env=environment(), stdin=subprocess.PIPE, stdout=log, stderr=log,
                 start_new_session=True,  # Ctrl-C reaches the program that started the run, and it alone
             )  # fmt: skip
 
@@ -85,10 +86,9 @@ class LocalRanks:
                 self._agent.wait()
 
 
-def command(folder: Path, world: int) -> list[str]:
-    """What starts the agent. -P: files in the current folder cannot take the place of modules."""
-    meet = f"file:{folder / 'job' / 'store'}"
-    return [sys.executable, "-P", "-m", "alpa_explore.runtime.agent", str(folder), "0", str(world), meet]
+def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:
+    """What starts an agent. -P: files in the current folder cannot take the place of modules."""
+    return [sys.executable, "-P", "-m", "alpa_explore.runtime.agent", str(folder), str(first), str(count), meet]
 
 
 def environment() -> dict[str, str]:

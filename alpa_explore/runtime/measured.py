@@ -97,9 +97,12 @@ def write_measured(folder: Path) -> Measured:
 
 
 def load_measured(folder: str | os.PathLike[str]) -> Measured:
-    """What `write_measured` wrote. PlanFileError where there is nothing of the kind."""
+    """What `write_measured` wrote, or would write of a run that a script has started. PlanFileError where there is
+    nothing of the kind."""
     path = Path(folder) / FILE
     try:
+        if not path.exists():
+            return write_measured(Path(folder))
         body = json.loads(path.read_text(encoding="utf-8"))
         return Measured(
             **{**body, "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
