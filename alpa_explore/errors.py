@@ -65,12 +65,22 @@ class ProgramError(AlpaExploreError):
     """A plan that cannot be lowered, or a program that cannot run."""
 
 
+class RunError(AlpaExploreError):
+    """A run of a plan that failed: a rank died or hangs, memory ran out, the loss is no number."""
+
+    exit_code = 1
+
+
 class ExecutorError(AlpaExploreError):
     """Workers, or the scheduler they belong to, that cannot be reached or died again and again."""
 
 
 class PlanFileError(AlpaExploreError):
     """A plan file that is damaged, too new, or not a plan."""
+
+
+class RecipeError(AlpaExploreError):
+    """A model that cannot be made again from the recipe that its plan keeps."""
 
 
 class MissingPackageError(AlpaExploreError):

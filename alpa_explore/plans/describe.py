@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from alpa_explore import units
 from alpa_explore.graph import Phase
-from alpa_explore.intra_op.stage_problem import Edge, NodeKind, StageProblem
-from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem
+from alpa_explore.plans.plan import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.spec import PARTIAL, local_share, render
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 
 def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanOperator, ...]:
@@ -64,6 +64,46 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
             )
         )
     return tuple(found)
+
+
+def describe_tensors(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanTensor, ...]:
+    """What was chosen for the nodes of a stage that are no operators, in their order."""
+    graph = problem.stage.layered.graph
+    found = []
+    for node, choice in zip(problem.nodes, choices, strict=True):
+        if node.kind in TENSOR_NODES:
+            spec, rank = node_specs(problem, node)[choice], len(graph.tensors[node_tensor(problem, node)].shape)
+            found.append(PlanTensor(name=node_name(problem, node), role=node.kind.value, spec=render(spec, rank)))
+    return tuple(found)
+
+
+TENSOR_NODES = (NodeKind.SOURCE, NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
+"""Nodes whose choice is a spec, not a strategy."""
+
+
+def node_tensor(problem: StageProblem, node: Node) -> int:
+    """The tensor whose spec is the choice of a tensor node."""
+    if node.kind is NodeKind.SOURCE:
+        return node.subject
+    parameter = problem.stage.layered.graph.parameters[node.subject]
+    return parameter.gradient if node.kind is NodeKind.ACCUMULATOR else parameter.tensor
+
+
+def node_name(problem: StageProblem, node: Node) -> str:
+    """What a node is called in a plan: an operator by its own name, a tensor node by its source or parameter."""
+    graph = problem.stage.layered.graph
+    if node.kind is NodeKind.OPERATOR:
+        return graph.operators[node.subject].name
+    if node.kind is NodeKind.SOURCE:
+        return graph.tensors[node.subject].name
+    parameter = graph.parameters[node.subject]
+    return graph.operators[parameter.update].name if node.kind is NodeKind.UPDATE else parameter.name
+
+
+def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
+    """The specs among which a tensor node chooses, in the order of its choices."""
+    table = problem.model.reshard(problem.stage.layered.graph.tensors[node_tensor(problem, node)])
+    return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
 
 
 def _weight_half(problem: StageProblem) -> frozenset[int]:

@@ -16,6 +16,7 @@ from alpa_explore.plans.plan import (
     PlanOperator,
     PlanOptions,
     PlanStage,
+    PlanTensor,
     Predicted,
     Statistics,
     TriedMicrobatches,
@@ -49,7 +50,10 @@ def to_document(plan: Plan) -> Document:
         },
         "options": asdict(plan.options),
         "layers": [_shown(layer) for layer in plan.layers],
-        "stages": [_shown(stage, operators=[_shown(o) for o in stage.operators]) for stage in plan.stages],
+        "stages": [
+            _shown(stage, operators=[_shown(o) for o in stage.operators], tensors=[_shown(t) for t in stage.tensors])
+            for stage in plan.stages
+        ],
         "predicted": asdict(plan.predicted),
         "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
@@ -73,6 +77,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
                 PlanStage,
                 {"rematerialized": _of_stage(costs.versions[0], stage)} | stage,
                 operators=tuple(_made(PlanOperator, o) for o in stage["operators"]),
+                tensors=tuple(_made(PlanTensor, t) for t in stage.get("tensors", ())),
             )
             for stage in document["stages"]
         ),

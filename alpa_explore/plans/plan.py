@@ -104,6 +104,19 @@ class PlanOperator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTensor:
+    """A tensor that no operator of the stage makes, or that outlives a microbatch, and the spec chosen for it.
+
+    Together with the operators these are all that was decided for a stage.
+    """
+
+    name: str
+    role: str
+    """'source': it comes from outside; 'weight': as it is stored; 'accumulator': the sum of its gradients."""
+    spec: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanStage:
     """A run of layers on one submesh."""
 
@@ -132,6 +145,8 @@ class PlanStage:
     """Its layers that hold only what enters them and run their forward operators again."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    tensors: Sequence[PlanTensor] = ()
+    """Sources, weights and accumulators; empty in a file of an earlier version."""
     tied_seconds: float = 0.0
     """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
+from alpa_explore.errors import PlanFileError
 from alpa_explore.intra_op.stage_problem import StageProblem
-from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.plans.describe import describe_stage, describe_tensors
+from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
 from alpa_explore.profiling.stage_costs import StageCandidate
 
 Range = tuple[int, int]
@@ -40,3 +41,21 @@ class StageDetails:
             problem = self.problem(layers, candidate.logical_mesh, candidate.version)
             self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
         return self._operators[key]
+
+    def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
+        """What the choice of `candidate` says of sources, weights and accumulators."""
+        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
+        return describe_tensors(problem, self.choices[candidate.solution_key])
+
+
+def stage_candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
+    """The candidate that was chosen for a stage. PlanFileError where the plan does not hold it."""
+    for candidates in plan.costs.candidates.values():
+        for candidate in candidates:
+            found = (candidate.solution_key, candidate.logical_mesh.shape)
+            if found == (stage.solution_key, stage.logical_mesh):
+                return candidate
+    raise PlanFileError(
+        "The choice of a stage is not among the costs of its plan", found=f"solution {stage.solution_key}",
+        remedy="The file was changed: plan again.",
+    )  # fmt: skip

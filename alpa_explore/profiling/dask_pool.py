@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError

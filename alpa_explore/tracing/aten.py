@@ -63,6 +63,13 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
+@lru_cache(maxsize=1024)
+def draws(kind: str) -> bool:
+    """Whether an operator draws random numbers."""
+    known = kind != LITERAL and not kind.startswith("optimizer.")
+    return known and torch.Tag.nondeterministic_seeded in overload(kind).tags
+
+
 def run_operator(
     operator: Operator, tensors: Mapping[int, torch.Tensor], device: torch.device | str = "cpu"
 ) -> tuple[torch.Tensor, ...]:

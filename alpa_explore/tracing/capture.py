@@ -12,8 +12,10 @@ into buffers (running statistics of batch norm) is not part of the graph: no los
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from alpa_explore.tracing.fake_model import Held, attribute_tensors, fake_like, 
 from alpa_explore.tracing.joint_graph import JointGraph, trace
 from alpa_explore.tracing.locate import AnnotateCalls, Place, follow_modules
 from alpa_explore.tracing.losses import Loss, scalar_loss
+from alpa_explore.tracing.onnx_file import load_onnx
 from alpa_explore.tracing.optimizers import find_optimizer
 from alpa_explore.tracing.phases import assign_phases
 
@@ -37,7 +40,7 @@ PRECISIONS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": t
 
 
 def capture(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
     loss: Loss = None,
     optimizer: str = "adam",
@@ -52,10 +55,13 @@ def capture(
     tensors; values are not read). Without `loss` the model must return its loss; with one, the last inputs are its
     targets (losses.py has the rules). `optimizer` is 'adam', 'adamw', 'sgd' or 'sgd_momentum'. `precision` is the dtype
     that floating weights, buffers and inputs are taken to have; None leaves them as they are. `recipe` says how the
-    model can be made again and is only kept. The model is left as it was.
+    model can be made again and is only kept. The model is left as it was; it may also be the path of an ONNX file.
 
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
+    if isinstance(model, str | os.PathLike):
+        name = name or Path(model).stem
+        model = load_onnx(model)
     if not isinstance(model, nn.Module):
         raise CaptureError("Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module.")
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
