@@ -111,14 +111,14 @@ DIFFERS = {
         "largest. The last four on 4 devices take 369 ms, the middle four 353 ms."
     ),
     "gpt-39b": (
-        "Nearly a tie. At the paper's 16 layers a cut falls within a block and the head is half a block: layers 0-13 have "
-        "3.00 blocks, layer 14 3.35, layer 15 3.16. Layer 14 alone on 1x4 takes 79.1 ms and sets t_max in both plans, so "
-        "(B-1)*t_max is the same 80.9 s. On 1x4 the others take 69.0 ms; two of them on 1x8 take 74.8 ms, 8 % more for "
-        "each device and still below t_max: ours has 9 stages instead of 16, and the first microbatch passes them in "
-        "0.68 s instead of 1.12 s. That is all of the difference: 1.078 x at B = 64, 1.005 x at 1024, 1 for large B. "
-        "Were the layers equal, or 1x8 6 % slower than priced (p3.16xlarge joins two quads of GPUs by fewer links; here "
-        "a node is one link for all), 16 stages on 1x4 would be ours too. At delta 0.08 the paper's plan takes 80.20 s: "
-        "the largest layer is then 1.08 of the mean."
+        "Nearly a tie. At the paper's 16 layers a cut falls within a block and the head is half a block: layers 0-13 "
+        "have 3.00 blocks, layer 14 3.35, layer 15 3.16. Layer 14 alone on 1x4 takes 79.1 ms and sets t_max in both "
+        "plans, so (B-1)*t_max is the same 80.9 s. On 1x4 others take 69.0 ms; two of them on 1x8 take 74.8 ms, 8 % "
+        "more for each device and still below t_max: ours has 9 stages instead of 16, and the first microbatch passes "
+        "them in 0.68 s instead of 1.12 s. That is all of the difference: 1.078 x at B = 64, 1.005 x at 1024, 1 for "
+        "large B. Were the layers equal, or 1x8 6 % slower than priced (a p3.16xlarge joins its two quads of GPUs by "
+        "fewer links; here a node is one link for all), 16 stages on 1x4 would be ours too. At delta 0.08 the largest "
+        "layer is 1.08 of the mean, and the paper's plan takes 80.20 s."
     ),
 }
 """What differs from the paper's plan, and why."""
