@@ -94,8 +94,8 @@ def plan(
         if num_microbatches != "auto":
             return at(num_microbatches, progress)
         if global_batch is None:
-            return best_of_one_size(lambda count: at(count, _named(progress, count)))
-        return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
+            return best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+        return best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
 
 
 def _planned(
