@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
     from alpa_explore.sharding.coverage import coverage as coverage
+    from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -38,6 +39,7 @@ _HOME = {
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
+    "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
     "frontier": "alpa_explore.plans.frontier",
     "load_plan": "alpa_explore.plans.files",

@@ -33,6 +33,10 @@ class CaptureError(AlpaExploreError):
     """A model that could not be turned into a training graph."""
 
 
+class BatchError(CaptureError):
+    """A training graph that does not say what it would be at another batch size."""
+
+
 class ClusterError(AlpaExploreError):
     """A cluster description that cannot be used."""
 
@@ -77,6 +81,18 @@ class InfeasiblePlanError(AlpaExploreError):
     """No plan fits in memory; the remedy names the nearest change that does."""
 
     exit_code = 1
+
+    def __init__(self, what: str, *, found: str, remedy: str, over_bytes: float | None = None) -> None:
+        super().__init__(what, found=found, remedy=remedy)
+        self.over_bytes = over_bytes
+        """By how much the nearest thing overflows a device; None where memory is not what is short."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_infeasible, (self.what, self.found, self.remedy, self.over_bytes))
+
+
+def _rebuild_infeasible(what: str, found: str, remedy: str, over_bytes: float | None) -> InfeasiblePlanError:
+    return InfeasiblePlanError(what, found=found, remedy=remedy, over_bytes=over_bytes)
 
 
 class CancelledError(AlpaExploreError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import LayeringError, OptionError
@@ -17,8 +17,9 @@ from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import Layering, cluster_operators, manual_layers
-from alpa_explore.models.catalog import entry, microbatch_size, names
+from alpa_explore.models.catalog import CatalogEntry, divided_batch, entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
+from alpa_explore.plans.microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
 from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.cache import SolveCache
@@ -31,37 +32,76 @@ from alpa_explore.profiling.versions import profile_versions, versions_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from alpa_explore.tracing.batches import Batches
+
 
 def plan(
-    model: TrainingGraph | str, cluster: Cluster | str, *, num_microbatches: int, delta: float = 0.5,
-    num_layers: int | None = None, solver: str = "auto", boundaries: Sequence[str] = (),
-    rematerialization: bool | str | None = None, precision: str | None = None, scheduler: Any = None,
-    cache: bool = True, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
-    pipeline: PipelineOptions | None = None,
+    model: TrainingGraph | Batches | str, cluster: Cluster | str, *, num_microbatches: int | Literal["auto"],
+    global_batch: int | None = None, delta: float = 0.5, num_layers: int | None = None, solver: str = "auto",
+    boundaries: Sequence[str] = (), rematerialization: bool | str | None = None, precision: str | None = None,
+    scheduler: Any = None, cache: bool = True, progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None, pipeline: PipelineOptions | None = None,
 ) -> Plan:  # fmt: skip
     """Run the whole planner.
 
-    `model` is a captured graph (one microbatch) or a catalogue name (its microbatch is global batch /
-    `num_microbatches`). `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or a dask Client say
-    where solves run. `rematerialization` holds less and computes again: True or False for all layers, 'auto' where a
-    stage needs it, None as the model says. `pipeline`: constraints, schedule and more, the paper's unless given. Raises
-    InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError and
-    CaptureError for input at fault; CancelledError when `cancel` is set.
+    `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a catalogue name
+    (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
+    the B of the most samples a second: with a global batch of all its divisors, which is the least T; else of
+    microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
+    a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
+    'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
+    `pipeline`: constraints, schedule and more, the paper's unless given. Raises InfeasiblePlanError when nothing fits
+    in memory; OptionError, UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault;
+    CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
-    check_options(pipeline, cluster, num_microbatches=num_microbatches)
-    terms = pipeline.terms(num_microbatches)
+    check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
     versions_of(rematerialization, 1)
+    whole = rematerialization if isinstance(rematerialization, bool) else None
+    common: dict[str, Any] = {
+        "delta": delta, "num_layers": num_layers, "solver": solver, "boundaries": tuple(boundaries),
+        "scheduler": scheduler, "cache": cache, "cancel": cancel, "pipeline": pipeline,
+        "rematerialization": rematerialization,
+    }  # fmt: skip
+    if num_microbatches == "auto" and isinstance(model, str):
+        global_batch = entry(model).global_batch if global_batch is None else global_batch
+        model = catalogue_batches(model, rematerialization=whole, precision=precision)
+
+    def at(count: int, progress: ProgressCallback | None) -> Plan:
+        def captured() -> TrainingGraph:
+            return resolve(model, count, rematerialization=whole, precision=precision, global_batch=global_batch)
+
+        return _planned(captured, cluster, num_microbatches=count, progress=progress, **common)
+
+    if num_microbatches != "auto":
+        return at(num_microbatches, progress)
+    if global_batch is None:
+        return best_of_one_size(lambda count: at(count, _named(progress, count)))
+    if isinstance(model, TrainingGraph):
+        raise OptionError(
+            "The microbatch of a captured graph is fixed", found=f"global_batch={global_batch} with a graph and B auto",
+            remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or leave out global_batch.",
+        )  # fmt: skip
+    return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
+
+
+def _planned(
+    captured: Callable[[], TrainingGraph], cluster: Cluster, *, num_microbatches: int, delta: float,
+    num_layers: int | None, solver: str, boundaries: tuple[str, ...], scheduler: Any, cache: bool,
+    progress: ProgressCallback | None, cancel: threading.Event | None, pipeline: PipelineOptions,
+    rematerialization: bool | str | None,
+) -> Plan:  # fmt: skip
+    """The passes in order, for one B."""
+    terms = pipeline.terms(num_microbatches)
     clock = _Clock()
     with clock("capture"):
-        whole = rematerialization if isinstance(rematerialization, bool) else None
-        graph = resolve(model, num_microbatches, rematerialization=whole, precision=precision)
+        graph = captured()
     with clock("layering"):
         if boundaries:
-            layering = manual_layers(graph, tuple(boundaries))
+            layering = manual_layers(graph, boundaries)
         elif num_layers is not None:
             layering = cluster_operators(graph, num_layers, delta=delta)
         else:
@@ -86,8 +126,7 @@ def plan(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
             store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
             chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
-            held_at=terms.held,
-            layer_flops=tuple(layer.flops for layer in layering.layers),
+            held_at=terms.held, layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
@@ -95,58 +134,93 @@ def plan(
         raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline)
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
-        boundaries=tuple(boundaries), pipeline=pipeline,
+        boundaries=boundaries, pipeline=pipeline,
         rematerialization=rematerialization if isinstance(rematerialization, str) else "",
     )  # fmt: skip
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
 
-def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: PipelineOptions | None = None) -> Plan:
+def replan(
+    plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None
+) -> Plan:
     """The best plan for another number of microbatches of the same size, or for other pipeline options, from the stage
-    costs that `plan` keeps.
+    costs that `plan` keeps; "auto" takes the B of the most samples a second (the fewest of those within 1 %).
 
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
-    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Raises as `plan`
-    does.
+    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Another B with the
+    same global batch has microbatches of another size, and so other problems: ask `ax.plan`. Raises as `plan` does.
     """
-    options = replace(
-        plan.options,
-        num_microbatches=plan.options.num_microbatches if num_microbatches is None else num_microbatches,
-        pipeline=pipeline or plan.options.pipeline,
-    )
-    _check(num_microbatches=options.num_microbatches, delta=options.delta)
-    best = best_pipeline(plan.costs, plan.cluster, options.pipeline, options.num_microbatches)
+    options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
+    asked = options.num_microbatches if num_microbatches is None else num_microbatches
+    _check(num_microbatches=asked, delta=options.delta)
+    plan = replace(plan, options=options, microbatches=())
+    if asked == "auto":
+        found = known_microbatches(plan)
+        asked = best_count(found) or options.num_microbatches
+        plan = replace(plan, microbatches=found)
+    check_options(options.pipeline, plan.cluster, len(plan.layers), asked)
+    best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
-        raise nothing_fits(
-            plan.costs, plan.cluster, options.num_microbatches, options=options.pipeline
-        )  # fmt: skip
-    return choose_stages(replace(plan, options=options), best)
+        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline)
+    return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
 def resolve(
-    model: TrainingGraph | str,
+    model: TrainingGraph | Batches | str,
     num_microbatches: int,
     *,
     rematerialization: bool | None = None,
     precision: str | None = None,
+    global_batch: int | None = None,
 ) -> TrainingGraph:
-    """The graph of one microbatch: `model` itself, or a catalogue model captured with global batch / B samples."""
+    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples."""
+    if isinstance(model, str):
+        known = entry(model)
+        samples = microbatch_size(known, num_microbatches, global_batch)
+        return _captured(known, samples, rematerialization=rematerialization, precision=precision)
     if isinstance(model, TrainingGraph):
-        if precision is not None and precision != model.precision:
+        graph = model
+        if global_batch is not None and graph.samples * num_microbatches != global_batch:
             raise OptionError(
-                "The precision of a captured graph is fixed",
-                found=f"precision={precision!r} for a graph in {model.precision}",
-                remedy="Give precision= to capture() instead.",
+                "The microbatch of a captured graph is fixed",
+                found=f"{graph.samples} samples × B = {num_microbatches} for a global batch of {global_batch}",
+                remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or another B.",
             )
-        return model if rematerialization is None else replace(model, rematerialization=rematerialization)
-    known = entry(model)
-    samples = microbatch_size(known, num_microbatches)
+    else:
+        samples = model.samples
+        if global_batch is not None:
+            samples = divided_batch(global_batch, num_microbatches, "the model")
+        graph = model.at_batch(samples)
+    if precision is not None and precision != graph.precision:
+        raise OptionError(
+            "The precision of a captured graph is fixed",
+            found=f"precision={precision!r} for a graph in {graph.precision}",
+            remedy="Give precision= to capture() instead.",
+        )
+    return graph if rematerialization is None else replace(graph, rematerialization=rematerialization)
+
+
+def catalogue_batches(name: str, *, rematerialization: bool | None = None, precision: str | None = None) -> Batches:
+    """A catalogue model at any batch size."""
+    from alpa_explore.tracing.batches import Batches
+
+    known = entry(name)
+
+    def capture_at(samples: int) -> TrainingGraph:
+        return _captured(known, samples, rematerialization=rematerialization, precision=precision)
+
+    return Batches(capture_at, microbatch_size(known, known.num_microbatches), unit=1)
+
+
+def _captured(
+    known: CatalogEntry, samples: int, *, rematerialization: bool | None, precision: str | None
+) -> TrainingGraph:
     from alpa_explore.models.catalog import build
     from alpa_explore.tracing.capture import capture
 
-    module, inputs = build(model, samples)
+    module, inputs = build(known.name, samples)
     return capture(
-        module, inputs, name=model, recipe=model,
+        module, inputs, name=known.name, recipe=known.name,
         precision=known.precision if precision is None else precision,
         rematerialization=known.rematerialization if rematerialization is None else rematerialization,
     )  # fmt: skip
@@ -161,8 +235,17 @@ def default_layering(graph: TrainingGraph, delta: float) -> Layering:
     return cluster_operators(graph, 1, delta=delta)
 
 
-def _check(*, num_microbatches: int, delta: float) -> None:
-    if num_microbatches < 1:
+def _named(progress: ProgressCallback | None, count: int) -> ProgressCallback | None:
+    """`progress` with B in the name of every pass."""
+    if progress is None:
+        return None
+    return lambda seen: progress(replace(seen, pass_name=f"B = {count}: {seen.pass_name}"))
+
+
+def _check(*, num_microbatches: int | str, delta: float) -> None:
+    if isinstance(num_microbatches, str) and num_microbatches != "auto":
+        raise OptionError("B is a number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'.")
+    if not isinstance(num_microbatches, str) and num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )

@@ -30,7 +30,7 @@ from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
-from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS
+from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.profiling.versions import tied_weights
@@ -158,7 +158,9 @@ class _Pricer:
         # What does not fit is kept where nothing else is found: it says by how much.
         self._known[limited] = quickest
         with suppress(SolverError):  # out of time
-            fitting = solve_limited(asked, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS)
+            fitting = solve_limited(
+                asked, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS, gap=TOLERANCE
+            )
             self.solves += 1
             if fitting.choices:
                 self._known[limited] = self._keep(problem, fitting.choices)

@@ -21,6 +21,7 @@ from alpa_explore.plans.text import plan_report, printable
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
+  alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
 
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
 
@@ -38,9 +39,11 @@ def add(commands: Any) -> None:
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument(
-        "-B", "--num-microbatches", type=int, metavar="N",
-        help="microbatches of an iteration; must divide the global batch (default: the paper's)",
+        "-B", "--num-microbatches", type=_count, metavar="N",
+        help="microbatches of an iteration; must divide the global batch (default: the paper's); auto: the best, with "
+        "a table of all",
     )  # fmt: skip
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the paper's)")
     argument(
         "--delta", type=float, default=0.5, metavar="X",
         help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
@@ -110,18 +113,22 @@ def run(options: argparse.Namespace) -> int:
     pipeline = _pipeline_options(options)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    samples = microbatch_size(known, microbatches)
+    batch = known.global_batch if options.global_batch is None else options.global_batch
+    sizes = "microbatches of all sizes"
+    if microbatches != "auto":
+        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with _stoppable() as cancel, ProgressLine(sys.stderr) as line:
-        line.say(f"planning {known.name} on {cluster}, B = {microbatches:,} microbatches of {samples:,} samples")
+        line.say(f"planning {known.name} on {cluster}, {sizes}")
         from alpa_explore import planner
 
         try:
             plan = planner.plan(
-                known.name, cluster, num_microbatches=microbatches, delta=options.delta, num_layers=options.layers,
-                solver=options.solver, precision=options.precision, scheduler=options.scheduler,
-                cache=not options.no_cache, progress=line, cancel=cancel, pipeline=pipeline,
+                known.name, cluster, num_microbatches=microbatches, global_batch=batch, delta=options.delta,
+                num_layers=options.layers, solver=options.solver, precision=options.precision,
+                scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
+                pipeline=pipeline,
                 rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
             )  # fmt: skip
         except CancelledError as error:
@@ -129,12 +136,24 @@ def run(options: argparse.Namespace) -> int:
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
+    from alpa_explore.plans.microbatches import microbatches_report, microbatches_table
+
     write(plan, output=options.output, html=options.html)
     if options.json:
-        print_json(plan_summary(plan))
+        tried = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
+        print_json({**plan_summary(plan), **tried})
     else:
         print(plan_report(plan))
+        if plan.microbatches:
+            print(f"\n{microbatches_report(plan)}")
     return 0
+
+
+def _count(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
 
 
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:

@@ -1,7 +1,7 @@
 """The least costs of all ranges of layers, exactly, from one contraction of every distinct piece.
 
-Layers are chains of pieces (`pieces`). With S_k the separator between pieces k and k + 1, and minima over everything
-inside a piece,
+Blocks of layers are pieces of a chain (`pieces`). With S_k the separator between pieces k and k + 1, and minima over
+everything inside a piece,
 
     A_i(S_i)              piece i that begins a stage        T_k(S_(k−1), S_k)    piece k inside one
     Z_j(S_(j−1))          piece j that ends a stage
@@ -24,8 +24,8 @@ import numpy as np
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain
-from alpa_explore.intra_op.piece_tables import PieceTable, PieceTables, State
-from alpa_explore.intra_op.pieces import Piece, Pieces, Price, replicated_strategy
+from alpa_explore.intra_op.piece_tables import PieceTables, State
+from alpa_explore.intra_op.pieces import Pieces, Price, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
@@ -54,7 +54,7 @@ class Composer:
 
     def __init__(self, chain: Chain, stage_of: Callable[[int, int], StageGraph], model: CostModel) -> None:
         self.chain, self.stage_of = chain, stage_of
-        self.pieces = Pieces(chain=chain, stage_of=stage_of, model=model)
+        self.pieces = Pieces(chain=chain, model=model)
         self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def solve(self, ranges: Collection[Range], prices: Sequence[Price]) -> tuple[dict[Range, Composed | None], ...]:
@@ -64,9 +64,10 @@ class Composer:
         hold is free. Nothing is found where a layer inside a range is too wide: the others would be few.
         """
         chains = [r for r in ranges if self.chain.holds(*r)]
-        tables = PieceTables(prices, JOINS_A_RANGE * len(ranges))
-        inside = sorted({k for first, last in chains for k in range(first + 1, last)})
-        if any(tables.of(self.pieces.of(k, before=True, after=True)) is None for k in inside):
+        tables = PieceTables(self.pieces, prices, JOINS_A_RANGE * len(ranges))
+        starts = self.chain.starts
+        inside = sorted({k for first, last in chains for k in range(starts[first] + 1, starts[last + 1] - 1)})
+        if any(tables.block(k, before=True, after=True) is None for k in inside):
             return tuple({} for _ in prices)
         paths: dict[Range, Paths] = {}
         # Ranges that begin with the same layer share their beginning, as those that end with the same share their end.
@@ -76,7 +77,7 @@ class Composer:
         for last in lasts:
             self._sweep(last, {r[0] for r in chains if r[1] == last and lasts[last] > firsts[r[0]]}, tables, paths)
         for r in ranges:
-            if not self.chain.holds(*r) and (parts := tables.of(self.pieces.tied(*r))) is not None:
+            if not self.chain.holds(*r) and (parts := tables.of(self.pieces.of(*r))) is not None:
                 paths[r] = tied_paths(parts)
         # Of every range and price that has a choice, the state of every part; all are asked for before one is filled.
         states = {
@@ -93,7 +94,7 @@ class Composer:
 
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """What every choice of a range holds at least beside so many microbatches; None where it is no chain."""
-        whole = self._pieces(first, last)
+        whole = self.pieces.of(first, last)
         if whole is None:
             return None
         workspace = self._peak(first, last, [p.least_bytes for p in whole])
@@ -102,40 +103,37 @@ class Composer:
 
     def size(self, first: int, last: int) -> tuple[int, int]:
         """Variables and constraints of Eq. 1 for a range that is a chain, those of its constants left out."""
-        whole = self._pieces(first, last) or ()
+        whole = self.pieces.of(first, last) or ()
         return sum(p.variables for p in whole), sum(p.constraints for p in whole)
 
-    def _pieces(self, first: int, last: int) -> Sequence[Piece] | None:
-        if not self.chain.holds(first, last):
-            return self.pieces.tied(first, last)
-        found: list[Piece] = []
-        for k in range(first, last + 1):
-            pieces = self.pieces.of(k, before=k > first, after=k < last)
-            if pieces is None:
-                return None
-            found += pieces
-        return found
-
     def _sweep(self, start: int, ends: Collection[int], tables: PieceTables, paths: dict[Range, Paths]) -> None:
-        """All ranges with one end at layer `start` and the other in `ends`, one layer more at a time.
+        """All ranges with one end at layer `start` and the other in `ends`, one block more at a time.
 
         Those to the left of `start` are found from right to left, by the same steps on transposed tables.
         """
-
-        def layer_tables(layer: int, *, before: bool, after: bool) -> tuple[PieceTable, ...] | None:
-            return tables.of(self.pieces.of(layer, before=before, after=after))
-
+        starts = self.chain.starts
         for step in (1, -1):
-            farthest = max((end for end in ends if end * step > start * step), key=lambda end: end * step, default=None)
-            if step == 1 and start in ends and (alone := layer_tables(start, before=False, after=False)) is not None:
-                paths[start, start] = Way(len(tables.prices), step).to(alone).paths()
-            if farthest is None or (opened := layer_tables(start, before=step < 0, after=step > 0)) is None:
+            # The outermost block of every layer where a range ends; the single layer `start` is found to the right.
+            outermost = {
+                starts[k + 1] - 1 if step > 0 else starts[k]: k
+                for k in ends if (k >= start if step > 0 else k < start)
+            }  # fmt: skip
+            if not outermost:
                 continue
-            way = Way(len(tables.prices), step).to(opened)
-            for layer in range(start + step, farthest + step, step):
-                if layer in ends and (closed := layer_tables(layer, before=step > 0, after=step < 0)) is not None:
-                    paths[min(start, layer), max(start, layer)] = way.to(closed).paths()
-                if layer == farthest or (through := layer_tables(layer, before=True, after=True)) is None:
+            begin = starts[start] if step > 0 else starts[start + 1] - 1
+            end = max(outermost, key=lambda block: block * step)
+            way = Way(len(tables.prices), step)
+            for block in range(begin, end + step, step):
+                inside = block != begin
+                if block in outermost:
+                    closed = tables.block(block, before=inside and step > 0, after=inside and step < 0)
+                    if closed is not None:
+                        layer = outermost[block]
+                        paths[min(start, layer), max(start, layer)] = way.to(closed).paths()
+                through = (
+                    tables.block(block, before=inside or step < 0, after=inside or step > 0) if block != end else None
+                )
+                if through is None:
                     break
                 way = way.to(through)
 
@@ -185,9 +183,9 @@ def _states_of(found: Paths, price: int) -> list[State]:
 
 def whole_choice(chain: Chain, problem: StageProblem, pieces: Iterable[Sequence[int]]) -> tuple[int, ...]:
     """The choice of every node of a stage, from those of `Composed.pieces`."""
-    places = chain.places(problem)
+    owner = chain.owners(problem)
     todo = iter(c for own in pieces for c in own)
-    found = [0] * len(places)
-    for v in sorted(range(len(places)), key=lambda v: (places[v], v)):
-        found[v] = replicated_strategy(problem, v) if places[v][0] == CONSTANT else next(todo)
+    found = [0] * len(owner)
+    for v in sorted(range(len(owner)), key=lambda v: (owner[v], v)):
+        found[v] = replicated_strategy(problem, v) if owner[v] == CONSTANT else next(todo)
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.pieces import Piece, Price
+from alpa_explore.intra_op.pieces import Piece, Pieces, Price
 from alpa_explore.intra_op.problem import Floats
 
 Filled = tuple[tuple[int, ...], Floats, Floats]
@@ -74,25 +74,28 @@ class PieceTable:
 class PieceTables:
     """Contracts pieces at some prices, each once."""
 
-    def __init__(self, prices: Sequence[Price], joined_entries: float) -> None:
-        self.prices = prices
+    def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
+        self.pieces, self.prices = pieces, prices
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self._tables: dict[Piece, PieceTable | None] = {}
 
-    def of(self, pieces: Iterable[Piece] | None) -> tuple[PieceTable, ...] | None:
+    def block(self, block: int, *, before: bool, after: bool) -> PieceTable | None:
+        """The table of a block; None where it is too wide."""
+        piece = self.pieces.block(block, before=before, after=after)
+        return None if piece is None else self._table(piece)
+
+    def of(self, pieces: Sequence[Piece] | None) -> tuple[PieceTable, ...] | None:
         """The tables of pieces; None where one is too wide, and where there are no pieces."""
-        if pieces is None:
-            return None
-        tables = []
-        for piece in pieces:
-            if piece not in self._tables:
-                keep = tuple(dict.fromkeys((*piece.ties, *piece.left, *piece.right)))
-                found = contract(piece.at(self.prices), keep, self.limits)
-                self._tables[piece] = None if found is None else PieceTable(piece, found, len(self.prices))
-            if (table := self._tables[piece]) is None:
-                return None
-            tables.append(table)
-        return tuple(tables)
+        tables = [self._table(piece) for piece in pieces or ()]
+        whole = tuple(table for table in tables if table is not None)
+        return whole if whole and len(whole) == len(tables) else None
+
+    def _table(self, piece: Piece) -> PieceTable | None:
+        if piece not in self._tables:
+            keep = tuple(dict.fromkeys((*piece.ties, *piece.left, *piece.right)))
+            found = contract(piece.at(self.prices), keep, self.limits)
+            self._tables[piece] = None if found is None else PieceTable(piece, found, len(self.prices))
+        return self._tables[piece]
 
 
 def _states(piece: Piece, nodes: Sequence[int]) -> Ints:

@@ -1,15 +1,14 @@
-"""A layer of a chain on a mesh, cut out of its neighbours and into pieces: what `compose` puts together again.
+"""A block of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
 
-The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A piece is a run of
-blocks of a layer with the separators on its open sides; where the layer begins or ends a stage it ends as a stage does
-(what comes from outside is a source, what leaves does so without a pending sum). Every node is paid for in the piece
-that owns it, every edge in one piece: an edge that leaves a node of the separator on its left belongs to the piece on
-its right.
+The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A piece is a block
+with the separators on its open sides; where it begins or ends a stage it ends as a stage does (what comes from outside
+is a source, what leaves does so without a pending sum). Every node is paid for in the piece that owns it, every edge in
+one piece: an edge that leaves a node of the separator on its left belongs to the piece on its right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -20,19 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.chain import CONSTANT, Chain, Place
+from alpa_explore.intra_op.chain import CONSTANT, Chain
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats
-from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
 
-ALL_LAYERS = -1
-"""In place of a layer, in a key."""
-CONSTANT_PART = -2
-MOST_STATES = 1024
-"""Of a separator inside a layer: beyond it the table between two of them is dearer than a contraction of both sides."""
+ALL_BLOCKS = -1
+"""In place of a block, in a key."""
 
 Separators = tuple[tuple[int, ...], tuple[int, ...]]
 """At the left and the right end."""
@@ -50,11 +45,11 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
-    """Blocks of a layer and their separators as a problem of their own; nodes of other pieces cost nothing here."""
+    """A block and its separators as a problem of their own; nodes of other pieces cost nothing here."""
 
     problem: StageProblem
     own: tuple[int, ...]
-    """Nodes of the blocks, block by block, and in a block in their order in every stage that holds it."""
+    """Nodes of the block, in their order in every stage that holds it (block by block where blocks are joined)."""
     left: tuple[int, ...]
     """Nodes of the separators; the piece may own some of them."""
     right: tuple[int, ...]
@@ -169,93 +164,105 @@ def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
 
 @dataclass(kw_only=True, eq=False)
 class Pieces:
-    """The pieces of one chain on the mesh of `model`; those of equal layers are made once."""
+    """The pieces of one chain on the mesh of `model`; those of equal blocks are made once."""
 
     chain: Chain
-    stage_of: Callable[[int, int], StageGraph]
     model: CostModel
 
     def __post_init__(self) -> None:
         self._found: dict[tuple[str, int], tuple[Piece, ...] | None] = {}
         self._contents: dict[tuple[object, ...], Piece] = {}
 
-    def of(self, layer: int, *, before: bool, after: bool) -> tuple[Piece, ...] | None:
-        """The pieces of `layer`, open to the layers before and after it or not, from left to right; None where these
-        are no chain. Equal pieces are one value."""
-        first, last = layer - before, layer + after
-        stage = self.stage_of(first, last)
-        key = (stage.structure_key, layer - first)
-        if key not in self._found:
-            cut = self._layer(layer, stage) if self.chain.holds(first, last) else None
-            self._found[key] = None if cut is None else tuple(self._contents.setdefault(p.content, p) for p in cut)
-        return self._found[key]
+    def of(self, first: int, last: int) -> tuple[Piece, ...] | None:
+        """The pieces of a range of layers, from left to right; None where more breaks the chain than weights that
+        layers far from each other read (a tied embedding). Equal pieces are one value."""
+        if not self.chain.holds(first, last):
+            return self._tied(self.chain.starts[first], self.chain.starts[last + 1] - 1)
+        begin, end = self.chain.starts[first], self.chain.starts[last + 1] - 1
+        pieces = [self.block(k, before=k > begin, after=k < end) for k in range(begin, end + 1)]
+        found = tuple(piece for piece in pieces if piece is not None)
+        return found if len(found) == len(pieces) else None
 
-    def tied(self, first: int, last: int) -> tuple[Piece, ...] | None:
-        """The pieces of layers first..last, which would be a chain but for weights that layers far from each other
-        read: these, and where their gradients are added up, are `Piece.ties`. None where more than that is shared."""
-        stage = self.stage_of(first, last)
-        key = (stage.structure_key, ALL_LAYERS)
+    def block(self, block: int, *, before: bool, after: bool) -> Piece | None:
+        """A block, open to those before and after it or not; None where a reader gains by cutting a constant."""
+        stage = self.chain.stage_of(block - before, block + after)
+        key = (stage.structure_key, block - stage.first)
         if key not in self._found:
             whole = build_stage_problem(stage, self.model)
-            places = self.chain.places(whole)
-            ties = _ties(whole, places)
-            blocks = sorted({place for place in places if place[0] != CONSTANT})
-            cut = None if ties is None else self._cut(whole, places, blocks, ((), ()), ties)
-            self._found[key] = None if cut is None else tuple(self._contents.setdefault(p.content, p) for p in cut)
+            owner = self.chain.owners(whole)
+            left = separator(whole, owner, block - 1) if before else ()
+            right = separator(whole, owner, block) if after else ()
+            part = [CONSTANT if k == CONSTANT else k - block + 1 for k in owner]
+            # The neighbours are parts 0 and 2.
+            self._found[key] = self._cut(whole, owner, part, {1: (left, right)}, ())
+        pieces = self._found[key]
+        return None if pieces is None else pieces[0]
+
+    def _tied(self, first: int, last: int) -> tuple[Piece, ...] | None:
+        """The pieces of blocks first..last: the weights that are read far away, and where their gradients are added
+        up, are `Piece.ties`."""
+        stage = self.chain.stage_of(first, last)
+        key = (stage.structure_key, ALL_BLOCKS)
+        if key not in self._found:
+            whole = build_stage_problem(stage, self.model)
+            owner = self.chain.owners(whole)
+            ties = _ties(whole, owner)
+            self._found[key] = None if ties is None else self._cut_tied(whole, owner, ties)
         return self._found[key]
 
-    def _layer(self, layer: int, stage: StageGraph) -> tuple[Piece, ...] | None:
-        whole = build_stage_problem(stage, self.model)
-        places = self.chain.places(whole)
-        owner = [k for k, _ in places]
-        before, after = (
-            separator(whole, owner, k) if stage.first <= k < stage.last else () for k in (layer - 1, layer)
-        )
-        return self._cut(whole, places, sorted({p for p in places if p[0] == layer}), (before, after), ())
+    def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:
+        # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.
+        touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
+        low, high = min(touching), max(touching)
+        part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
+        between = [(), *(separator(whole, part, i, ties) for i in range(low, high)), ()]
+        return self._cut(whole, owner, part, dict(enumerate(pairwise(between), low)), ties)
 
     def _cut(
-        self, whole: StageProblem, places: Sequence[Place], blocks: Sequence[Place], outer: Separators,
+        self, whole: StageProblem, owner: Sequence[int], part: Sequence[int], separators: Mapping[int, Separators],
         ties: tuple[int, ...],
     ) -> tuple[Piece, ...] | None:  # fmt: skip
-        """The pieces of `blocks`, whose nodes are next to each other in the chain."""
-        replicated = {v: _replicated(whole, v) for v, (k, _) in enumerate(places) if k == CONSTANT}
+        """The pieces of the parts that have `separators`."""
+        replicated = {v: _replicated(whole, v) for v, k in enumerate(part) if k == CONSTANT}
         if None in replicated.values():
             return None
-        part, separators = _parts_of(whole, places, blocks, outer, ties)
-        edges_of: list[list[Edge]] = [[] for _ in separators]
+        edges_of: dict[int, list[Edge]] = {i: [] for i in separators}
         for e in whole.edges:
-            if (payer := _payer(e, part, separators, ties)) is not None:
+            if (payer := _payer(e, part, separators, ties)) in edges_of:
                 edges_of[payer].append(e)
+        own_of: dict[int, list[int]] = {i: [] for i in separators}
+        for v in sorted(range(len(part)), key=lambda v: (owner[v], v)):
+            if part[v] in own_of:
+                own_of[part[v]].append(v)
         found = []
-        for i, (left, right) in enumerate(pairwise(separators)):
-            own = sorted((v for v, j in enumerate(part) if j == i), key=lambda v: (places[v], v))
+        for i, (left, right) in separators.items():
+            own = own_of[i]
             touched = {v for e in edges_of[i] for v in (e.a, e.b)}
             tied = ties if not touched.isdisjoint(ties) else ()
             inside = sorted({*own, *left, *right, *tied, *(touched & replicated.keys())})
             at = {v: n for n, v in enumerate(inside)}
             nodes = [whole.nodes[v] if part[v] == i else _unpaid(whole.nodes[v], v in replicated) for v in inside]
             edges = tuple(_on_piece(e, at, replicated.get(e.a)) for e in edges_of[i])
-            found.append(
-                Piece(
-                    problem=StageProblem(
-                        stage=whole.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=whole.warnings
-                    ),
-                    own=tuple(at[v] for v in own), left=tuple(at[v] for v in left),
-                    right=tuple(at[v] for v in right), ties=tuple(at[v] for v in tied),
-                    variables=sum(len(whole.nodes[v].microbatch_seconds) for v in own)
-                    + sum(e.seconds.size for e in edges),
-                    constraints=len(own) + sum(sum(e.seconds.shape) for e in edges),
-                )
+            piece = Piece(
+                problem=StageProblem(
+                    stage=whole.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=whole.warnings
+                ),
+                own=tuple(at[v] for v in own), left=tuple(at[v] for v in left), right=tuple(at[v] for v in right),
+                ties=tuple(at[v] for v in tied),
+                variables=sum(len(whole.nodes[v].microbatch_seconds) for v in own)
+                + sum(e.seconds.size for e in edges),
+                constraints=len(own) + sum(sum(e.seconds.shape) for e in edges),
             )  # fmt: skip
+            found.append(self._contents.setdefault(piece.content, piece))
         return tuple(found)
 
 
-def _ties(problem: StageProblem, places: Sequence[Place]) -> tuple[int, ...] | None:
-    """Weights and accumulators with an edge to a layer that is no neighbour; None where an edge between other nodes
-    passes over a layer."""
+def _ties(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:
+    """Weights and accumulators with an edge to a block that is no neighbour; None where an edge between other nodes
+    passes over a block."""
     found = set()
     for e in problem.edges:
-        (a, _), (b, _) = places[e.a], places[e.b]
+        a, b = owner[e.a], owner[e.b]
         if CONSTANT in (a, b) or abs(a - b) < 2:
             continue
         tie = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
@@ -265,83 +272,31 @@ def _ties(problem: StageProblem, places: Sequence[Place]) -> tuple[int, ...] | N
     return tuple(sorted(found))
 
 
-def _parts_of(
-    problem: StageProblem, places: Sequence[Place], blocks: Sequence[Place], outer: Separators, ties: Collection[int]
-) -> tuple[list[int], list[tuple[int, ...]]]:
-    """For each node its part of `blocks` (−1 before them, CONSTANT_PART for constants, the number of parts behind
-    them), and the separators from the left end to the right.
-
-    Blocks are parts, but for those that an edge passes over or whose separator has too many states.
-    """
-    part_of = {block: i for i, block in enumerate(blocks)}
-
-    def parts() -> list[int]:
-        end = part_of[blocks[-1]] + 1
-        return [
-            CONSTANT_PART if place[0] == CONSTANT else part_of.get(place, -1 if place < blocks[0] else end)
-            for place in places
-        ]
-
-    def join(low: int, high: int) -> None:
-        """Parts low..high become one."""
-        assert low < high, "neighbours of neighbours have no edge in a chain"
-        for block, part in part_of.items():
-            part_of[block] = part if part <= low else max(low, part - (high - low))
-
-    edges = [e for e in problem.edges if e.a not in ties and e.b not in ties]
-    if ties:
-        # What lies beyond the outermost of those that touch the ties goes with them: a table has one separator less.
-        found = parts()
-        touching = {found[v] for e in problem.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
-        for low, high in ((max(touching), len(blocks) - 1), (0, min(touching))):
-            if low < high:
-                join(low, high)
-    while True:
-        found = parts()
-        end = part_of[blocks[-1]] + 1
-        far = next(
-            (
-                (low, high) for low, high in (sorted((found[e.a], found[e.b])) for e in edges)
-                if low > CONSTANT_PART and high >= low + 2
-            ),
-            None,
-        )  # fmt: skip
-        if far is not None:
-            low, high = far
-            join(max(low, 0) if high == end else low + 1, min(high, end - 1))
-            continue
-        inner = [separator(problem, found, i, ties) for i in range(end - 1)]
-        states = [prod(len(problem.nodes[v].microbatch_seconds) for v in nodes) for nodes in inner]
-        if max(states, default=0) <= MOST_STATES:
-            return found, [outer[0], *inner, outer[1]]
-        widest = states.index(max(states))
-        join(widest, widest + 1)
-
-
-def _payer(edge: Edge, part: Sequence[int], separators: Sequence[Collection[int]], ties: Collection[int]) -> int | None:
-    """The part that pays for an edge; None where that is another layer's."""
+def _payer(edge: Edge, part: Sequence[int], separators: Mapping[int, Separators], ties: Collection[int]) -> int:
+    """The part that pays for an edge."""
     low, high = (edge.a, edge.b) if part[edge.a] <= part[edge.b] else (edge.b, edge.a)
     if low in ties or high in ties:
         return part[high if low in ties else low]
     # A constant may be read in several parts: each reader pays for its own edge.
-    left, right = part[low] if part[low] > CONSTANT_PART else part[high], part[high]
-    leaves = left < right < len(separators) and low in separators[right]
-    payer = right if leaves else left
-    return payer if 0 <= payer < len(separators) - 1 else None
+    left, right = part[low] if part[low] != CONSTANT else part[high], part[high]
+    if left == right:
+        return left
+    between = separators[right][0] if right in separators else separators[left][1] if left in separators else ()
+    return right if low in between else left
 
 
-def separator(problem: StageProblem, owner: Sequence[int], layer: int, ties: Collection[int] = ()) -> tuple[int, ...]:
-    """Nodes that cover every edge between `layer` and the next, in an order that equal layers share; edges of `ties`
+def separator(problem: StageProblem, owner: Sequence[int], block: int, ties: Collection[int] = ()) -> tuple[int, ...]:
+    """Nodes that cover every edge between `block` and the next, in an order that equal blocks share; edges of `ties`
     are not looked at.
 
-    `owner` may count the parts of a layer instead. Of each connected group of such edges it is the side with fewer
+    Of each connected group of such edges it is the side with fewer
     combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
     for e in problem.edges:
         low, high = owner[e.a], owner[e.b]
-        if (low, high) not in ((layer, layer + 1), (layer + 1, layer)) or e.a in ties or e.b in ties:
+        if (low, high) not in ((block, block + 1), (block + 1, block)) or e.a in ties or e.b in ties:
             continue
         for v in (e.a, e.b):
             if v not in group:
@@ -354,7 +309,7 @@ def separator(problem: StageProblem, owner: Sequence[int], layer: int, ties: Col
                 group[v] = here
     found = []
     for together in members.values():
-        sides = [sorted(v for v in together if owner[v] == k) for k in (layer, layer + 1)]
+        sides = [sorted(v for v in together if owner[v] == k) for k in (block, block + 1)]
         found += min(sides, key=lambda side: prod(len(problem.nodes[v].microbatch_seconds) for v in side))
     return tuple(sorted(found, key=lambda v: (_KINDS.index(problem.nodes[v].kind), problem.nodes[v].subject)))
 

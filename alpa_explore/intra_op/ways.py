@@ -45,17 +45,14 @@ class Way:
         self.parts: tuple[PieceTable, ...] = ()
         self.arrows: tuple[Ints, ...] = ()
 
-    def to(self, layer: Sequence[PieceTable]) -> Way:
-        """One layer more."""
+    def to(self, part: PieceTable) -> Way:
+        """One piece more."""
         longer = Way(len(self.reached), self.step)
-        longer.reached, longer.parts, arrows = self.reached, (*self.parts, *layer[:: self.step]), list(self.arrows)
-        for part in layer[:: self.step]:
-            table = part.table if self.step > 0 else part.turned
-            reached = np.empty((len(table), table.shape[2]))
-            arrows.append(np.empty(reached.shape, dtype=np.int64))
-            contract_kernels.advance(longer.reached, table, reached, arrows[-1])
-            longer.reached = reached
-        longer.arrows = tuple(arrows)
+        table = part.table if self.step > 0 else part.turned
+        longer.reached = np.empty((len(table), table.shape[2]))
+        arrows = np.empty(longer.reached.shape, dtype=np.int64)
+        contract_kernels.advance(self.reached, table, longer.reached, arrows)
+        longer.parts, longer.arrows = (*self.parts, part), (*self.arrows, arrows)
         return longer
 
     def paths(self) -> Paths:

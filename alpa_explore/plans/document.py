@@ -18,6 +18,7 @@ from alpa_explore.plans.plan import (
     PlanStage,
     Predicted,
     Statistics,
+    TriedMicrobatches,
 )
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 
@@ -53,6 +54,7 @@ def to_document(plan: Plan) -> Document:
         "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": list(plan.warnings),
+        "microbatches": [_shown(one) for one in plan.microbatches],
         "costs": _costs_document(plan.costs),
     }  # fmt: skip
 
@@ -79,6 +81,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
         costs=costs,
         warnings=tuple(document["warnings"]),
+        microbatches=tuple(_made(TriedMicrobatches, one) for one in document.get("microbatches", ())),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -60,7 +62,20 @@ def nothing_fits(
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
-    return InfeasiblePlanError("No plan fits in memory", found=where, remedy="; ".join(advice) + ".")
+    return InfeasiblePlanError(
+        "No plan fits in memory", found=where, remedy="; ".join(advice) + ".",
+        over_bytes=worst - costs.device_memory_bytes,
+    )  # fmt: skip
+
+
+def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> InfeasiblePlanError:
+    """The error where no B has a plan: the B that is closest, with its stage and bytes."""
+    b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
+    return InfeasiblePlanError(
+        "No plan fits in memory for any number of microbatches",
+        found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
+        remedy=error.remedy, over_bytes=error.over_bytes,
+    )  # fmt: skip
 
 
 def _too_constrained(

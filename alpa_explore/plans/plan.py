@@ -167,6 +167,37 @@ class Statistics:
     """(pass, seconds), in order."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedMicrobatches:
+    """What another number of microbatches would do. Figures are None where no plan fits in memory."""
+
+    num_microbatches: int
+    samples: int
+    """In one microbatch."""
+    iteration_seconds: float | None
+    stages: int | None = None
+    fullest_stage: int | None = None
+    """The stage whose devices hold most; the bytes are those of one of them."""
+    weight_bytes: float | None = None
+    held_bytes: float | None = None
+    """Activations of all the microbatches that it holds."""
+    workspace_bytes: float | None = None
+    over_bytes: float | None = None
+    """Where nothing fits: by how much the nearest thing would not."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """0 where no plan fits."""
+        return self.num_microbatches * self.samples / self.iteration_seconds if self.iteration_seconds else 0.0
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """Memory of the fullest device; None where no plan fits."""
+        if self.weight_bytes is None or self.held_bytes is None or self.workspace_bytes is None:
+            return None
+        return self.weight_bytes + self.held_bytes + self.workspace_bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A complete plan. `costs` are kept so that another B is an evaluation and a rerun of the DP."""
@@ -181,6 +212,8 @@ class Plan:
     statistics: Statistics
     costs: StageCosts = field(repr=False)
     warnings: tuple[str, ...] = ()
+    microbatches: tuple[TriedMicrobatches, ...] = ()
+    """The numbers of microbatches that were tried, where the planner was to find the best; this plan is of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The problems and choices behind the stages; None for a plan that was read from a file."""
 

@@ -11,8 +11,9 @@ from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
 
-_HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from_seconds": "t_max from",
-             "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
+_HEADINGS = {"num_microbatches": "B", "microbatch_samples": "microbatch", "weight_bytes": "weights",
+             "activation_bytes": "activations", "held_bytes": "activations held", "over_bytes": "over by",
+             "from_seconds": "t_max from", "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
              "waiting_seconds": "(B−1)·t_max", "memory_fraction": "of memory"}  # fmt: skip
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 

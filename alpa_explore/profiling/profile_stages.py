@@ -118,7 +118,12 @@ def profile_stages(
         found[key] = [frontier]
 
     def look(search: Search, keys: Iterable[tuple[str, int]]) -> None:
-        wanted = {f"{key}|{held}": replace(tasks[key], search=search, held=held) for key, held in keys}
+        wanted = {
+            f"{key}|{held}": replace(
+                tasks[key], search=search, held=held, bound_seconds=max(f.bound_seconds for f in found[key])
+            )
+            for key, held in keys
+        }
         for name, frontier in run(wanted).items():
             found[name.split("|")[0]].append(frontier)
 

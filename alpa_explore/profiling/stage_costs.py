@@ -23,7 +23,8 @@ class Found(enum.StrEnum):
     CONVEX = "convex"
     """Of the convex part of the frontier of (seconds, bytes): near the best at some price for memory."""
     FITTING = "fitting"
-    """The fastest that fits at some place in the pipeline, workspace included, or the best found in time."""
+    """Fits at some place in the pipeline, workspace included, and is within frontier.TOLERANCE of the fastest that
+    does, or the best that was found in time."""
     FASTEST = "fastest"
     """The fastest at the B that was asked for, proven."""
     EXACT = "exact"

@@ -122,7 +122,7 @@ def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
     chain = catalogue("gpt-tiny", 4)
     composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
     (found,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
-    pieces = composer.pieces.tied(0, 3)
+    pieces = composer.pieces.of(0, 3)
     assert pieces is not None
     tied = [i for i, piece in enumerate(pieces) if piece.ties]
     assert tied[0] == 0

@@ -16,6 +16,7 @@ from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
+from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
 from alpa_explore_widgets.panels.run import RunPanel
 from alpa_explore_widgets.panels.sharding import ShardingPanel
 from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
@@ -44,6 +45,7 @@ class Explorer(W.VBox):
             LayersPanel(),
             ClusterPanel(),
             TMaxPanel(),
+            MicrobatchesPanel(),
             TimelinePanel(),
             ShardingPanel(),
             StageCostsPanel(),
