@@ -50,9 +50,10 @@ def plan(
     microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
     a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
     'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
-    `pipeline`: constraints, schedule and more, the paper's unless given. Raises InfeasiblePlanError when nothing fits
-    in memory; OptionError, UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault;
-    CancelledError when `cancel` is set.
+    `pipeline`: constraints, schedule and more, the paper's unless given.
+
+    Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError
+    and CaptureError for input at fault; CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
@@ -61,43 +62,47 @@ def plan(
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
     versions_of(rematerialization, 1)
     whole = rematerialization if isinstance(rematerialization, bool) else None
-    common: dict[str, Any] = {
-        "delta": delta, "num_layers": num_layers, "solver": solver, "boundaries": tuple(boundaries),
-        "scheduler": scheduler, "cache": cache, "cancel": cancel, "pipeline": pipeline,
-        "rematerialization": rematerialization,
-    }  # fmt: skip
     if num_microbatches == "auto" and isinstance(model, str):
         global_batch = entry(model).global_batch if global_batch is None else global_batch
         model = catalogue_batches(model, rematerialization=whole, precision=precision)
 
-    def at(count: int, progress: ProgressCallback | None) -> Plan:
-        def captured() -> TrainingGraph:
-            return resolve(model, count, rematerialization=whole, precision=precision, global_batch=global_batch)
-
-        return _planned(captured, cluster, num_microbatches=count, progress=progress, **common)
-
-    if num_microbatches != "auto":
-        return at(num_microbatches, progress)
-    if global_batch is None:
-        return best_of_one_size(lambda count: at(count, _named(progress, count)))
-    if isinstance(model, TrainingGraph):
+    if num_microbatches == "auto" and global_batch is not None and isinstance(model, TrainingGraph):
         raise OptionError(
             "The microbatch of a captured graph is fixed", found=f"global_batch={global_batch} with a graph and B auto",
             remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or leave out global_batch.",
         )  # fmt: skip
-    return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
+
+    with ExitStack() as stack:
+        executor = stack.enter_context(Executor(scheduler))
+        store = stack.enter_context(SolveCache(code_version=code_version())) if cache else None
+
+        def at(count: int, progress: ProgressCallback | None) -> Plan:
+            def captured() -> TrainingGraph:
+                return resolve(model, count, rematerialization=whole, precision=precision, global_batch=global_batch)
+
+            return _planned(
+                captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
+                boundaries=tuple(boundaries), executor=executor, store=store, progress=progress, cancel=cancel,
+                pipeline=pipeline, rematerialization=rematerialization,
+            )  # fmt: skip
+
+        if num_microbatches != "auto":
+            return at(num_microbatches, progress)
+        if global_batch is None:
+            return best_of_one_size(lambda count: at(count, _named(progress, count)))
+        return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
 
 
 def _planned(
     captured: Callable[[], TrainingGraph], cluster: Cluster, *, num_microbatches: int, delta: float,
-    num_layers: int | None, solver: str, boundaries: tuple[str, ...], scheduler: Any, cache: bool,
+    num_layers: int | None, solver: str, boundaries: tuple[str, ...], executor: Executor, store: SolveCache | None,
     progress: ProgressCallback | None, cancel: threading.Event | None, pipeline: PipelineOptions,
     rematerialization: bool | str | None,
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
     terms = pipeline.terms(num_microbatches)
     clock = _Clock()
-    with clock("capture"):
+    with clock("capture"), executor.soon():
         graph = captured()
     with clock("layering"):
         if boundaries:
@@ -120,12 +125,10 @@ def _planned(
             for place, (first, end, piece) in zip(places, stages, strict=True)
         ]
 
-    with clock("sharding"), ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler))
+    with clock("sharding"):
         profile = profile_versions(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
-            chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
+            store=store, chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
             held_at=terms.held, layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):

@@ -85,6 +85,10 @@ def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
     assert fits[64]
     with pytest.raises(OptionError, match="does not exist"):
         ax.replan(plan, num_microbatches=3, pipeline=asked)
+    small = ax.plan("mlp-tiny", "1x2:v100", num_microbatches="auto", global_batch=6, num_layers=4, delta=1.0,
+                    scheduler="serial", pipeline=asked)  # fmt: skip
+    fits = {t.num_microbatches: t.iteration_seconds is not None for t in small.microbatches}
+    assert fits == {1: False, 2: True, 3: False, 6: True}
 
 
 def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(plan, tmp_path):

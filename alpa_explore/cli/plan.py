@@ -128,8 +128,7 @@ def run(options: argparse.Namespace) -> int:
                 known.name, cluster, num_microbatches=microbatches, global_batch=batch, delta=options.delta,
                 num_layers=options.layers, solver=options.solver, precision=options.precision,
                 scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
-                pipeline=pipeline,
-                rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
+                pipeline=pipeline, rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
