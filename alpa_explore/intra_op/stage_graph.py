@@ -57,7 +57,8 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     signatures: dict[object, int] = {}
     signature_of = [
         signatures.setdefault(
-            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed), len(signatures)
+            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed, layered.uses[o.index]),
+            len(signatures),
         )
         for o in graph.operators
     ]
