@@ -112,9 +112,8 @@ def chain_of(layered: LayeredGraph) -> Chain:
             here = {layered.storage[t] for t in (*operator.inputs, *operator.outputs)}
             held[block_of[operator.index]] |= here.intersection(layered.held[layered.layer_of[operator.index]])
     blocks = replace(
-        layered, num_layers=starts[-1], layer_of=block_of, held=tuple(tuple(sorted(tensors)) for tensors in held),
-        coarse=layered,
-    )  # fmt: skip
+        layered, num_layers=starts[-1], layer_of=block_of, held=tuple(tuple(sorted(tensors)) for tensors in held)
+    )
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     readers: list[set[int]] = [set() for _ in graph.parameters]
     for tensor, touching in _touching(layered, block_of).items():

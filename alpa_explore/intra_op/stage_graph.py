@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -57,12 +57,12 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     signatures: dict[object, int] = {}
     signature_of = [
         signatures.setdefault(
-            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed), len(signatures)
+            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed, layered.uses[o.index]),
+            len(signatures),
         )
         for o in graph.operators
     ]
     names = [sha256(repr(s).encode()).hexdigest() for s in signatures]
-    around = _contents(layered, signature_of)
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
     # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
@@ -120,8 +120,7 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
         for index in operators:
             operator = graph.operators[index]
             inputs, outputs = [number[t] for t in operator.inputs], [number[t] for t in operator.outputs]
-            layer = layered.layer_of[index]
-            rows.append(f"{names[signature_of[index]]}{inputs}{outputs}{layer - first}{around[layer]}")
+            rows.append(f"{names[signature_of[index]]}{inputs}{outputs}{layered.layer_of[index] - first}")
         digest.update("".join(rows).encode())
         digest.update(repr((sorted(number[t] for t in sinks), sorted(number[t] for t in held))).encode())
         # Storage decides the workspace.
@@ -129,20 +128,6 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
         return digest.hexdigest()
 
     return stage
-
-
-def _contents(layered: LayeredGraph, signature_of: Sequence[int]) -> list[str]:
-    """For each layer that is a block of another what that one holds, which prices may depend on; else nothing."""
-    if layered.coarse is None:
-        return [""] * layered.num_layers
-    whole: list[list[int]] = [[] for _ in range(layered.coarse.num_layers)]
-    coarse_of = [0] * layered.num_layers
-    for index, layer in enumerate(layered.coarse.layer_of):
-        if layer >= 0:
-            whole[layer].append(signature_of[index])
-            coarse_of[layered.layer_of[index]] = layer
-    digests = [sha256(repr(signatures).encode()).hexdigest()[:16] for signatures in whole]
-    return [digests[layer] for layer in coarse_of]
 
 
 class _Numbers(dict[int, int]):
