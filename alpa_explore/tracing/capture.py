@@ -59,11 +59,13 @@ def capture(
 
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
-    if isinstance(model, str | os.PathLike):
+    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
         name = name or Path(model).stem
         model = load_onnx(model)
     if not isinstance(model, nn.Module):
-        raise CaptureError("Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module.")
+        raise CaptureError(
+            "Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module, or an .onnx file."
+        )
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     chosen = find_optimizer(optimizer)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
