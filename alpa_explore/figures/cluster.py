@@ -12,7 +12,7 @@ from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
 from alpa_explore.plans.text import fullest, layers_phrase
 
-__all__ = ["cluster_figure", "cluster_table"]
+__all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 
 cluster_table = stages_table
 
@@ -62,11 +62,12 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         ticktext=[f"node {node}" for node in reversed(nodes)], showgrid=False, zeroline=False,
     )  # fmt: skip
     shown = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
-    figure = dress(figure, _title(plan) + shown, theme=theme, height=height, barmode="overlay")
+    figure = dress(figure, cluster_sentence(plan) + shown, theme=theme, height=height, barmode="overlay")
     return figure.update_layout(margin={"l": 96})
 
 
-def _title(plan: Plan) -> str:
+def cluster_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
     full, memory = fullest(plan), plan.cluster.device.memory_bytes
     used = f"{units.bytes_(full.peak_bytes)} of {units.bytes_(memory)} ({units.percent(full.peak_bytes / memory)})"
     if len(plan.stages) == 1:

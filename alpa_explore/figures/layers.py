@@ -22,7 +22,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import layers_table, stage_of_layer
 
-__all__ = ["layers_figure", "layers_table"]
+__all__ = ["layers_figure", "layers_sentence", "layers_table"]
 
 _LABELLED_CUTS = 16
 """So many cuts have their bytes written beside them; more would overlap."""
@@ -39,10 +39,11 @@ def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
     count = sum(len(layer.operators) for layer in plan.layers)
     figure.update_xaxes(range=[-0.5, count - 0.5], showgrid=False, zeroline=False)
     figure.update_xaxes(title="forward operators in order of execution", row=3, col=1)
-    return dress(figure, _title(plan), theme=theme, height=560, barmode="overlay", showlegend=False)
+    return dress(figure, layers_sentence(plan), theme=theme, height=560, barmode="overlay", showlegend=False)
 
 
-def _title(plan: Plan) -> str:
+def layers_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
     layers = plan.layers
     count = sum(len(layer.operators) for layer in layers)
     if len(layers) == 1:

@@ -24,7 +24,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import sharding_table, stage_named
 
-__all__ = ["sharding_figure", "sharding_table"]
+__all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]
 
 _ROWS = 48
 """Operators on one page."""
@@ -60,7 +60,7 @@ def sharding_figure(
     height = 170 + 19 * max(6, len(names))
     most = math.prod(pieces)
     ticks = [1 << k for k in range(max(1, most).bit_length())]
-    figure = dress(figure, _title(page, shown), theme=theme, height=height, barmode="stack")
+    figure = dress(figure, _words(page, shown), theme=theme, height=height, barmode="stack")
     figure.update_yaxes(tickfont_size=11)
     return figure.update_layout(
         bargap=0.3,
@@ -78,7 +78,16 @@ def sharding_figure(
     )  # fmt: skip
 
 
-def _title(page: OperatorPage, stage: PlanStage) -> str:
+def sharding_sentence(
+    plan: Plan, stage: int = 0, *, layer: int | None = None, phase: str | None = None, start: int | None = None,
+    count: int = _ROWS,
+) -> str:  # fmt: skip
+    """What the figure shows for this plan and stage."""
+    shown = stage_named(plan, stage)
+    return _words(operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count)), shown)
+
+
+def _words(page: OperatorPage, stage: PlanStage) -> str:
     if not stage.operators:
         return f"The strategies of stage {stage.index} are not in the plan: plan again to see them."
     if not _sizes(stage):

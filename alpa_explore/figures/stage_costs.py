@@ -14,7 +14,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row, stage_costs_table
 from alpa_explore.plans.text import FOUND_PHRASES, layers_phrase
 
-__all__ = ["stage_costs_figure", "stage_costs_table"]
+__all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 
 _PANELS = 12
 _GAP = 78
@@ -47,11 +47,13 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         of_panel = [row for row in rows if row["submesh"] == pieces[index]]
         _panel(figure, plan, of_panel, theme, at, lettered=lettered)
     fitting = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
-    figure = dress(figure, _title(plan, rows), theme=theme, height=plot + 160, showlegend=False)
+    figure = dress(figure, stage_costs_sentence(plan), theme=theme, height=plot + 160, showlegend=False)
     return figure.update_layout(coloraxis=_scale(fitting), margin={"r": 96, "t": figure.layout.margin.t + 6})
 
 
-def _title(plan: Plan, rows: list[Row]) -> str:
+def stage_costs_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
+    rows = stage_costs_table(plan)
     fits = sum(bool(row["microbatches_fit"]) for row in rows)
     b = plan.options.num_microbatches
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"

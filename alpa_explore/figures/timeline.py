@@ -20,7 +20,8 @@ from alpa_explore.figures.style import HEAT, OKABE_ITO, dress, empty, faint, hat
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
 from alpa_explore.plans.timeline import plan_timeline
-from alpa_explore.plans.timeline_tables import ACTION_NAMES, comparison_table, submeshes_table, timeline_sentence
+from alpa_explore.plans.timeline_tables import ACTION_NAMES, comparison_table, submeshes_table
+from alpa_explore.plans.timeline_tables import timeline_sentence as one_schedule
 from alpa_explore.schedules.memory import memory_curve
 from alpa_explore.schedules.task import Action
 from alpa_explore.schedules.timeline import Timeline
@@ -79,8 +80,7 @@ def timeline_figure(
         figure.update_yaxes(title=f"submesh<br>{timeline.schedule.name}", row=pen.row, col=1, **axis)
     figure.update_xaxes(range=[view[0] / scale, view[1] / scale], showgrid=False, zeroline=False)
     figure.update_xaxes(title=f"time in the iteration ({unit})", row=len(heights), col=1)
-    title = timeline_sentence(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
-    dress(figure, title, theme=theme, height=inside + 150, barmode="overlay")
+    dress(figure, timeline_sentence(plan, timelines=drawn), theme=theme, height=inside + 150, barmode="overlay")
     return figure.update_layout(margin={"l": 92, "b": 64}, legend={"traceorder": "normal"})
 
 
@@ -92,6 +92,14 @@ def _view(window: Window, longest: float, timelines: Sequence[Timeline]) -> Span
     width = min(0.25, 0.8 * MOST_BARS / max(len(t.start_seconds) for t in timelines)) * longest
     start = {"start": 0.0, "middle": (longest - width) / 2, "end": longest - width}[window]
     return start, start + width
+
+
+def timeline_sentence(
+    plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
+) -> str:  # fmt: skip
+    """What the figure shows for this plan: one schedule in full, or which of several is best."""
+    drawn = list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
+    return one_schedule(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
 
 
 def timeline_table(

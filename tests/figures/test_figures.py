@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,14 @@ from alpa_explore.figures.stage_costs import stage_costs_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
 from alpa_explore.figures.t_max import t_max_figure
 from alpa_explore.figures.timeline import timeline_figure
+from alpa_explore.figures.why import why_figure
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
     layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
-    timeline_figure,
+    timeline_figure, why_figure,
 ]  # fmt: skip
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 
@@ -45,6 +48,12 @@ def test_a_title_is_one_sentence_about_this_plan(draw: Callable[..., go.Figure],
     assert title.endswith(".")
     assert any(letter.isdigit() for letter in title) or "One stage" in title
     assert title != title_of(draw(example_plan("1x4:v100", num_layers=12)))
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_the_title_is_the_sentence_that_stands_beside_the_figure(draw: Callable[..., go.Figure], plan: Plan) -> None:
+    say = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
+    assert title_of(draw(plan)) == escape(say(plan), quote=False)
 
 
 @pytest.mark.parametrize("draw", FIGURES)

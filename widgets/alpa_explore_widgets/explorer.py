@@ -22,6 +22,7 @@ from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.t_max import TMaxPanel
 from alpa_explore_widgets.panels.timeline import TimelinePanel
+from alpa_explore_widgets.panels.why import WhyPanel
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
@@ -48,6 +49,7 @@ class Explorer(W.VBox):
             ShardingPanel(),
             StageCostsPanel(),
             FrontierPanel(),
+            WhyPanel(),
         ]
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         left = W.VBox([self.controls.widget, self.run.widget])
