@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import dress, empty, faint, hatching, ink_on, lines, stage_color, stage_marker
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
@@ -100,6 +101,7 @@ def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> Non
                     "pattern": hatching(pattern),
                 },
                 hovertext=[_text(plan, b) for b in used], hovertemplate="%{hovertext}<extra></extra>", name=name,
+                customdata=[_key(b) for b in used],
                 legendgroup=name, showlegend=False,
             )
         )  # fmt: skip
@@ -123,9 +125,14 @@ def _headings(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> N
                 textposition="inside", insidetextanchor="middle", textangle=0,
                 insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
                 hovertext=[_text(plan, b) for b in own], hovertemplate="%{hovertext}<extra></extra>",
+                customdata=[_key(b) for b in own],
                 name=f"stage {stage.index}", showlegend=False,
             )
         )  # fmt: skip
+
+
+def _key(box: _Box) -> str:
+    return key(device=box.device) if box.stage is None else key(stage=box.stage.index, device=box.device)
 
 
 def _parts(stage: PlanStage) -> tuple[float, float, float]:

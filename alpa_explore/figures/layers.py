@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import (
     dress,
     empty,
@@ -68,12 +69,13 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
     starts = [0, *ends[:-1]]
     stage_of = stage_of_layer(plan)
     boxes = [
-        ("stage", starts[s.layers[0]], ends[s.layers[1]], s.index,
+        (key(stage=s.index), "stage", starts[s.layers[0]], ends[s.layers[1]], s.index,
          f"stage {s.index}" if len(plan.stages) < 13 else f"{s.index}",
          lines(f"<b>stage {s.index}</b>", f"layers {s.layers[0]} to {s.layers[1]}", f"{len(s.devices)} devices"))
         for s in plan.stages
     ] + [
-        ("layer", starts[layer.index], ends[layer.index], stage_of[layer.index],
+        (key(stage=stage_of[layer.index], layer=layer.index), "layer", starts[layer.index], ends[layer.index],
+         stage_of[layer.index],
          f"{layer.index}" if len(plan.layers) > 8 else f"{layer.index} · {units.flops(layer.flops)}",
          lines(f"<b>layer {layer.index}</b>, stage {stage_of[layer.index]}",
                f"{len(layer.operators)} forward operators", units.flops(layer.flops),
@@ -81,13 +83,14 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
         for layer in plan.layers
     ]  # fmt: skip
     for stage in plan.stages:
-        own = [b for b in boxes if b[3] == stage.index]
+        own = [b for b in boxes if b[4] == stage.index]
         figure.add_trace(
             go.Bar(
-                orientation="h", y=[b[0] for b in own], base=[b[1] - 0.5 for b in own], x=[b[2] - b[1] for b in own],
+                orientation="h", y=[b[1] for b in own], base=[b[2] - 0.5 for b in own], x=[b[3] - b[2] for b in own],
+                customdata=[b[0] for b in own],
                 marker=stage_marker(stage.index, theme) | {"line": {"width": 1, "color": empty(theme)}}, width=0.9,
-                text=[b[4] for b in own], textposition="inside", insidetextanchor="middle", textangle=0,
-                insidetextfont={"color": ink_on(stage_color(stage.index, theme))}, hovertext=[b[5] for b in own],
+                text=[b[5] for b in own], textposition="inside", insidetextanchor="middle", textangle=0,
+                insidetextfont={"color": ink_on(stage_color(stage.index, theme))}, hovertext=[b[6] for b in own],
                 hovertemplate="%{hovertext}<extra></extra>", name=f"stage {stage.index}",
             ),
             row=1, col=1,
@@ -98,13 +101,13 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
 def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
     flops = [f for layer in plan.layers for f in layer.operator_flops]
     divisor, unit = units.flops_axis(max(flops, default=0))
-    starts, texts = [0, *_ends(plan)], _operator_texts(plan)
+    starts, texts, keys = [0, *_ends(plan)], _operator_texts(plan), _operator_keys(plan)
     for stage in plan.stages:
         places = range(starts[stage.layers[0]], starts[stage.layers[1] + 1])
         figure.add_trace(
             go.Bar(
                 x=list(places), y=[flops[i] / divisor for i in places], width=1,
-                marker=stage_marker(stage.index, theme),
+                marker=stage_marker(stage.index, theme), customdata=[keys[i] for i in places],
                 hovertext=[texts[i] for i in places], hovertemplate="%{hovertext}<extra></extra>",
                 name=f"stage {stage.index}",
             ),
@@ -162,6 +165,15 @@ def _boundaries(figure: go.Figure, plan: Plan, theme: str, top: float, *, row: i
         ),
         row=row, col=1,
     )  # fmt: skip
+
+
+def _operator_keys(plan: Plan) -> list[str]:
+    stage_of = stage_of_layer(plan)
+    return [
+        key(stage=stage_of[layer.index], layer=layer.index, operator=name)
+        for layer in plan.layers
+        for name in layer.operators
+    ]
 
 
 def _operator_texts(plan: Plan) -> list[str]:

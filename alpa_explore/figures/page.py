@@ -31,9 +31,10 @@ from alpa_explore.figures.t_max import t_max_figure, t_max_table
 from alpa_explore.figures.timeline import timeline_figure, timeline_table
 from alpa_explore.figures.why import why_figure, why_table
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.headline import headline
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
-from alpa_explore.plans.text import cell, figures_of, heading, layers_phrase, printable, sentence
+from alpa_explore.plans.text import cell, heading, layers_phrase, printable, sentence
 from alpa_explore.plans.write import write_text
 
 _ROWS = 2000
@@ -163,8 +164,9 @@ def _head_html(plan: Plan) -> str:
         + "."
     )
     tiles = "".join(
-        f'<div><dt>{_text(name)}</dt><dd class="value">{_text(value)}</dd><dd class="why">{_text(why)}</dd></div>'
-        for name, value, why in figures_of(plan)
+        f'<div><dt>{_text(f.name)}</dt><dd class="value">{_text(f"{f.text} {f.beside}")}</dd>'
+        f'<dd class="why">{_text(f.why)}</dd></div>'
+        for f in headline(plan)
     )
     warnings = "".join(f"<li>{_text(warning)}</li>" for warning in plan.warnings)
     return (

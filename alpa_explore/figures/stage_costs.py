@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row, stage_costs_table
@@ -82,10 +83,13 @@ def _panel(
     seconds: list[list[float | None]] = [[None] * count for _ in range(count)]
     short = [[""] * count for _ in range(count)]
     texts = [[""] * count for _ in range(count)]
+    keys = [[""] * count for _ in range(count)]
     over: list[list[float | None]] = [[None] * count for _ in range(count)]
     for row in rows:
         first, last = row["layers"]
         texts[first][last] = _text(plan, row)
+        if row["stage"] is not None:
+            keys[first][last] = key(stage=row["stage"])
         if row["microbatches_fit"]:
             seconds[first][last] = math.log10(max(row["latency_seconds"], 1e-12))
             short[first][last] = units.seconds(row["latency_seconds"]).replace(" ", "<br>" if count > 4 else " ")
@@ -93,7 +97,7 @@ def _panel(
             over[first][last] = 1.0
             short[first][last] = "✕"
     axis = list(range(count))
-    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1, "hovertext": texts, "text": short}
+    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1, "hovertext": texts, "customdata": keys, "text": short}
     figure.add_trace(
         go.Heatmap(
             z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="%{text}",
@@ -127,7 +131,7 @@ def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, in
         figure.add_trace(
             go.Scatter(
                 x=x, y=y, mode="lines", line={"color": color, "width": width}, hoverinfo="skip",
-                name=f"stage {row['stage']}",
+                name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
             ),
             **at,
         )  # fmt: skip
@@ -138,7 +142,7 @@ def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, in
                 "size": 19 if len(plan.layers) <= _LETTERED else 15, "color": ground(theme),
                 "line": {"color": stage_color(row["stage"], theme), "width": 2},
             },
-            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}",
+            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
         ),
         **at,
     )  # fmt: skip

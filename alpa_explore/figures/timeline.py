@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, OKABE_ITO, dress, empty, faint, hatching, ink, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
@@ -145,7 +146,10 @@ class _Pen:
                             "size": 6}, "line": {"width": 0.5, "color": ink(self.theme)}},
                     text=[str(t.microbatch) for t in tasks] if numbered and action is not Action.UPDATE else None,
                     textangle=0, constraintext="both", textposition="inside",
-                    customdata=[[str(t), units.seconds(s)] for t, s in zip(tasks, seconds.tolist(), strict=True)],
+                    customdata=[
+                        [str(t), units.seconds(s), key(stage=home)]
+                        for t, s, home in zip(tasks, seconds.tolist(), homes[here].tolist(), strict=True)
+                    ],
                     hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
                 )
             )  # fmt: skip
@@ -168,11 +172,11 @@ class _Pen:
                 x=_short([(b - a) / self.scale for _, a, b in shown]),
                 base=_short([a / self.scale for _, a, _ in shown]),
                 y=[p for p, _, _ in shown], orientation="h", width=0.72, name="waits", legendgroup="waits",
-                showlegend=self.legend, customdata=[units.seconds(b - a) for _, a, b in shown],
+                showlegend=self.legend, customdata=[[units.seconds(b - a), key(stage=p)] for p, a, b in shown],
                 marker={"color": empty(self.theme), "line": {"width": 0},
                         "pattern": {"shape": "\\", "fgcolor": faint(self.theme), "fgopacity": 0.45, "size": 8,
                                     "solidity": 0.15}},
-                hovertemplate="submesh %{y} waits %{customdata}<extra></extra>",
+                hovertemplate="submesh %{y} waits %{customdata[0]}<extra></extra>",
             )
         )  # fmt: skip
 

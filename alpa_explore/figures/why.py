@@ -9,6 +9,7 @@ from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.explain import COMPUTE, SEND, SYNC, UNKNOWN, WAIT, Change, changes, limits, time_parts
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import OKABE_ITO, dress, empty, faint, ground, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
@@ -36,7 +37,7 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     figure = make_subplots(
         rows=2, cols=2, specs=[[{"colspan": 2}, None], [{}, {}]], row_heights=[stages, below],
         vertical_spacing=90 / (stages + below + 90), horizontal_spacing=0.2,
-        subplot_titles=("", "without this limit T would be shorter by", "this change saves time of a sample"),
+        subplot_titles=("", "without this limit T would be shorter by", "this change saves of the time of a sample"),
     )  # fmt: skip
     figure.update_annotations(font_size=13)
     _times(figure, plan, theme)
@@ -44,7 +45,7 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     _changes(figure, changes(plan, tried), theme)
     height = stages + below + 90 + 150
     figure = dress(figure, why_sentence(plan, tried=tried), theme=theme, height=height, barmode="stack", bargap=0.3)
-    return figure.update_layout(margin={"l": 210})
+    return figure.update_layout(margin={"l": 210}, legend={"traceorder": "normal"})
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
@@ -115,7 +116,7 @@ def _times(figure: go.Figure, plan: Plan, theme: str) -> None:
         figure.add_trace(
             go.Bar(
                 orientation="h", y=rows, x=[s / scale for s in seconds], name=name,
-                ids=[f"stage:{time.stage}" for time in times],
+                customdata=[key(stage=time.stage) for time in times],
                 marker={"color": color, "line": {"width": 1, "color": faint(theme)},
                         "pattern": {"shape": pattern, "fgcolor": ground(theme), "size": 6, "solidity": 0.25}},
                 hovertext=[
@@ -157,13 +158,13 @@ def _bars(
         go.Bar(
             orientation="h", y=list(names), x=[100 * gain for gain in gains], showlegend=False, cliponaxis=False,
             marker={"color": [color if gain > 0 else faint(theme) for gain in gains], "pattern": hatching("")},
-            text=[f"{100 * gain:+.3g} %" if abs(gain) >= _LEAST else "0 %" for gain in gains],
+            text=[units.percent(gain).replace("-", "−") if abs(gain) >= _LEAST else "0 %" for gain in gains],
             textposition="outside", textfont={"color": ink(theme)},
             hovertext=list(texts), hovertemplate="%{hovertext}<extra></extra>", name=("limits", "changes")[column - 1],
         ),
         row=2, col=column,
     )  # fmt: skip
     largest, least = 100 * max([*gains, 0.01]), 100 * min([*gains, 0.0])
-    room = 0.25 * (largest - least)
+    room = 0.35 * (largest - least)
     figure.update_xaxes(title="%", range=[least - (room if least else 0), largest + room], row=2, col=column)
     figure.update_yaxes(autorange="reversed", automargin=True, row=2, col=column)

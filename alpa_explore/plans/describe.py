@@ -22,7 +22,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
         incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
-    halves = _weight_half(problem)
+    halves, stored = _weight_half(problem), _stored(problem, choices)
     found = []
     for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
         if node.priced is None:
@@ -64,9 +64,22 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                 gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
                 optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
                 axis_seconds=tuple(axis_seconds),
+                stored=stored[node.subject] if update else "",
             )
         )
     return tuple(found)
+
+
+def _stored(problem: StageProblem, choices: tuple[int, ...]) -> dict[int, str]:
+    """Place in graph.parameters -> the spec in which the weight is stored."""
+    tensors = problem.stage.layered.graph.tensors
+    found = {}
+    for edge in problem.edges:
+        node = problem.nodes[edge.b]
+        if node.kind is NodeKind.WEIGHT:
+            spec = problem.model.reshard(tensors[edge.tensor]).specs[edge.target_specs[choices[edge.b]]]
+            found[node.subject] = render(spec, len(tensors[edge.tensor].shape))
+    return found
 
 
 def _weight_half(problem: StageProblem) -> frozenset[int]:

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.tables import stages_table
 
 _HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from_seconds": "t_max from",
              "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
@@ -124,51 +122,3 @@ def sentence(plan: Plan) -> str:
         f"{len(sizes)} stages on {', '.join(sizes[:-1])} and {sizes[-1]} devices: {rate}. "
         f"Stage {slow.index} sets the pace with {units.seconds(slow.latency_seconds)} a microbatch; {whose} {memory}."
     )
-
-
-def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
-    """(name, value, where it comes from with the numbers put in) of the figures at the top of every report."""
-    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
-    full, second, byte = fullest(plan), units.seconds, units.bytes_
-    peak = units.flops_per_second(device.peak(model.precision))
-    tokens = f"; {_rate(plan.tokens_per_second)} tokens/s" if model.tokens > model.samples else ""
-    return (
-        ("iteration", second(p.iteration_seconds),
-         f"T = Σt + (B−1)·t_max = {second(p.sum_latency_seconds)} + {b - 1:,} × {second(p.t_max_seconds)}"),
-        ("throughput", f"{_rate(plan.samples_per_second)} samples/s",
-         f"{model.samples:,} samples × {b:,} microbatches / {second(p.iteration_seconds)}{tokens}"),
-        ("FLOP/s of a device", units.flops_per_second(plan.flops_per_second_per_device),
-         f"{units.percent(plan.flops_utilization)} of {peak} in {printable(model.precision)}; model FLOPs "
-         f"{units.flops(model.model_flops)} a microbatch, recomputation not counted"),
-        ("bubble", units.percent(p.bubble_fraction), "share of T in which the average stage waits: 1 − Σ B·t / (S·T)"),
-        ("peak memory", byte(p.peak_bytes_per_device),
-         f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
-         f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}"),
-    )  # fmt: skip
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def plan_report(plan: Plan) -> str:
-    """The summary that `alpa-explore plan` and `show` print."""
-    model, options, statistics = plan.model, plan.options, plan.statistics
-    rows = [dict(zip(("figure", "value", "from"), line, strict=True)) for line in figures_of(plan)]
-    spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
-    parts = [
-        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
-        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
-        f"delta {options.delta:g}, {options.num_layers} layers"
-        + "".join(f"; {words}" for words in phrases(options.pipeline).values())
-        + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
-        sentence(plan),
-        render_table(stages_table(plan)),
-        "\n".join(render_table(rows).splitlines()[1:]),
-        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
-        f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
-        f"Seconds by pass: {spent or 'not recorded'}.",
-    ]
-    if plan.warnings:
-        parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
-    return "\n\n".join(parts)

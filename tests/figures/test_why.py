@@ -13,7 +13,7 @@ from alpa_explore.plans.plan import Plan
 
 def test_the_bars_of_every_stage_end_at_the_time_of_an_iteration(plan: Plan) -> None:
     figure = why_figure(plan)
-    bars = [trace for trace in figure.data if trace.ids is not None]
+    bars = [trace for trace in figure.data if trace.customdata is not None]
     for place in range(len(plan.stages)):
         assert sum(trace.x[place] for trace in bars) == pytest.approx(plan.predicted.iteration_seconds)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,16 +18,20 @@ def _capture(name: str, microbatch: int) -> TrainingGraph:
     return resolve(name, entry(name).global_batch // microbatch)
 
 
-def _plan(*arguments: Any, **options: Any) -> Plan:
+def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
+    """`pipeline`: the fields of PipelineOptions that are not the paper's."""
+    from alpa_explore.inter_op.options import PipelineOptions
     from alpa_explore.planner import plan
 
-    return plan(*arguments, **options)
+    return plan(*arguments, pipeline=PipelineOptions(**(pipeline or {})), **options)
 
 
-def _replan(plan: Plan, *, num_microbatches: int) -> Plan:
+def _replan(plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
+    """`pipeline`: fields of the plan's PipelineOptions to change."""
     from alpa_explore.planner import replan
 
-    return replan(plan, num_microbatches=num_microbatches)
+    options = replace(plan.options.pipeline, **pipeline)
+    return replan(plan, num_microbatches=num_microbatches, pipeline=options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
