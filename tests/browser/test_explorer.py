@@ -106,7 +106,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
 
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
 
     lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
     assert explorer.get_by_text("Out of date").count() == 0
@@ -118,7 +118,7 @@ def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
     explorer = first_explorer(lab)
     drawn = seen_figure(lab, explorer)["data"]
     slider(explorer, "FLOP tolerance").press("ArrowRight")
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     explorer.get_by_text("left").wait_for()
     assert "of 6,000" in explorer.locator(".alpa-progress").inner_text()
     assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "true"
@@ -138,7 +138,7 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     box = explorer.get_by_role("spinbutton", name="Layers")
     box.fill("1000")
     box.press("Tab")
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     alert = explorer.get_by_role("alert")
     alert.wait_for(timeout=1000 * PLAN_SECONDS)
     assert "last plan that worked" in alert.inner_text()
@@ -153,7 +153,7 @@ def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPa
     before = lab.page.evaluate(cells)
     for place in (
         tab(explorer, "Layers"),
-        explorer.get_by_role("button", name="Plan"),
+        explorer.get_by_role("button", name="Plan", exact=True),
         slider(explorer, "B, microbatches"),
     ):
         place.focus()

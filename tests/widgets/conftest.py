@@ -92,7 +92,7 @@ class HeldPlanner:
         self.replan_gate.set()
 
     def functions(self) -> Planner:
-        return Planner(capture=self.capture, plan=self.plan, replan=self.replan)
+        return Planner(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
 
     def capture(self, name: str, microbatch: int) -> Any:
         self.captures.append((name, microbatch))
@@ -115,6 +115,12 @@ class HeldPlanner:
         known = {name: options[name] for name in ("num_microbatches", "delta", "num_layers")}
         made = make_plan(cluster, **known)
         return replace(made, model=replace(made.model, rematerialization=remat))
+
+    def baseline(self, _graph: object, cluster: Cluster, kind: str, **options: Any) -> Plan:
+        if kind == "megatron":
+            raise AlpaExploreError("Nothing fits", found="a test", remedy="None.")
+        made = make_plan(cluster, num_microbatches=options["num_microbatches"])
+        return replace(made, options=replace(made.options, baseline=kind))
 
     def replan(self, plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
         self.replans.append((num_microbatches, pipeline) if pipeline else num_microbatches)

@@ -125,7 +125,7 @@ def test_neighbours_are_tried_aside_and_the_plan_on_screen_stays(session: Sessio
     assert after.settings == before.settings
     assert len(after.history.entries) == 1 + len(wanted)
     assert after.history.place == 0
-    assert f"Tried {len(wanted)} neighbours" in after.activity
+    assert f"Tried {len(wanted)}: " in after.activity
     assert {p["delta"] for p in planner.plans} == {0.25, 0.5, 1.0}
 
 
@@ -178,3 +178,36 @@ def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> N
     assert explorer.toolbar.widget.pressed == ["pin"]
     explorer._pressed("pin", {}, [])
     assert "alpa-worse" not in explorer.summary.widget.value
+
+
+def test_baselines_are_tried_aside_and_one_without_a_plan_is_counted(session: Session) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.try_baselines(("zero-3", "megatron"))
+    assert session.wait(5)
+    state = session.store.state
+    assert [plan.options.baseline for plan in state.history.plans] == ["", "zero-3"]
+    assert "Tried 2; 1 of them have no plan" in state.activity
+    assert state.problem is None
+
+
+def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    explorer.session.try_baselines(("zero-3",))
+    assert explorer.wait(5)
+    explorer.tabs.selected = 8
+    explorer.panels[8].figure.selection = "plan:1"  # as a click does
+    assert explorer.plan is not None
+    assert explorer.plan.options.baseline == "zero-3"
+    assert explorer.panels[8].figure.selection == ""
+
+
+def test_a_comparison_that_cannot_be_made_says_why(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.compare()
+    assert session.wait(5)
+    problem = session.store.state.problem
+    assert problem is not None
+    assert "a plan from a file" in problem.found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 from IPython.display import display, update_display
 
+from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.plans.files import plan_text
@@ -22,8 +23,10 @@ from alpa_explore_widgets.panels.frontier import FrontierPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.run import RunPanel
+from alpa_explore_widgets.panels.search import SearchPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
 from alpa_explore_widgets.panels.sharding import ShardingPanel
+from alpa_explore_widgets.panels.solvers import SolversPanel
 from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.t_max import TMaxPanel
@@ -58,6 +61,7 @@ class Explorer(W.VBox):
         self.panels: list[FigurePanel] = [
             LayersPanel(), ClusterPanel(), TMaxPanel(), TimelinePanel(), ShardingPanel(session.select),
             StageCostsPanel(), FrontierPanel(session.select), WhyPanel(self._try_neighbours),
+            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)), SolversPanel(session.compare),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False

@@ -10,6 +10,7 @@ from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
 from alpa_explore.plans import text
+from alpa_explore.plans.differences import differences
 from alpa_explore.plans.headline import HeadlineFigure, against, headline
 
 if TYPE_CHECKING:
@@ -29,6 +30,14 @@ def tiles(plan: Plan, pinned: Plan | None = None) -> str:
     before = {} if pinned is None else {f.name: f for f in headline(pinned)}
     cells = [_tile(figure, before.get(figure.name)) for figure in headline(plan)]
     return f'<div class="alpa-tiles">{"".join(cells)}</div>'
+
+
+def apart(plan: Plan, pinned: Plan | None) -> str:
+    """What the plan was asked otherwise than the pinned one."""
+    if pinned is None:
+        return ""
+    words = "; ".join(map(str, differences(pinned, plan))) or "this is it, or its settings are the same"
+    return f'<p class="alpa-question"><b>Against the pinned plan:</b> {escape(words)}</p>'
 
 
 def stages(plan: Plan, theme: str) -> str:

@@ -1,4 +1,4 @@
-"""The three functions of alpa_explore that an explorer works with; their imports (torch) never hold up a cell."""
+"""The functions of alpa_explore that an explorer works with; their imports (torch) never hold up a cell."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.errors import OptionError
+
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
+    from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
+
+COMPARE_SECONDS = 20.0
+"""For each formulation."""
 
 
 def _capture(name: str, microbatch: int) -> TrainingGraph:
@@ -34,6 +40,32 @@ def _replan(plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
     return replan(plan, num_microbatches=num_microbatches, pipeline=options)
 
 
+def _baseline(*arguments: Any, **options: Any) -> Plan:
+    from alpa_explore.baselines.baseline import baseline
+
+    return baseline(*arguments, **options)
+
+
+def _compare(plan: Plan, stage: int) -> Comparison:
+    """The formulations on the first layer of a stage."""
+    from alpa_explore.cluster import Submesh, logical_mesh
+    from alpa_explore.intra_op.compare import Question, compare_solvers
+
+    chosen = plan.stages[stage]
+    if plan.details is None:
+        raise OptionError(
+            "The model of this plan is not here", found="a plan from a file", remedy="Press Plan: it is kept then."
+        )
+    first = chosen.layers[0]
+    mesh = logical_mesh(plan.cluster, Submesh(*chosen.submesh), chosen.logical_mesh)
+    problem = plan.details.problem((first, first), mesh)
+    question = Question(
+        stage=problem.stage, device=plan.cluster.device, mesh=mesh.squeezed(),
+        inverse_b=1 / plan.options.num_microbatches,
+    )  # fmt: skip
+    return compare_solvers(question, time_limit_seconds=COMPARE_SECONDS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """What captures and plans; tests bring their own."""
@@ -42,3 +74,6 @@ class Planner:
     """(catalogue name, samples of a microbatch) -> the graph."""
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
+    baseline: Callable[..., Plan] = _baseline
+    compare: Callable[[Plan, int], Comparison] = _compare
+    """(plan, stage) -> its first layer by each formulation."""

@@ -35,6 +35,8 @@ class _Job:
     wanted: tuple[Settings, ...]
     aside: bool = False
     """Keep the plans among those tried, and show none."""
+    baselines: tuple[str, ...] = ()
+    """One for each of `wanted`, or none at all."""
 
 
 class Session:
@@ -46,6 +48,7 @@ class Session:
         self._planner = planner
         self._plans: NewestWins[_Job] = NewestWins(self._run_plans, "alpa-explore plan")
         self._replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
+        self._comparisons: NewestWins[int] = NewestWins(self._run_compare, "alpa-explore compare")
         self._last_report = 0.0
         self._last_move = float("-inf")
 
@@ -90,6 +93,17 @@ class Session:
         and what the controls ask for stay."""
         self._plans.submit(_Job(wanted=wanted, aside=True))
 
+    def try_baselines(self, kinds: tuple[str, ...]) -> None:
+        """The same for what people do by hand, with the settings of the plan on screen."""
+        planned = self.store.state.planned
+        if planned is not None:
+            self._plans.submit(_Job(wanted=(planned,) * len(kinds), aside=True, baselines=kinds))
+
+    def compare(self) -> None:
+        """Solve the first layer of the selected stage by every formulation."""
+        if self.store.state.plan is not None:
+            self._comparisons.submit(int(read_key(self.store.state.selection).get("stage", 0)))
+
     def cancel(self) -> None:
         """Stop planning; the last plan stays."""
         with self.store.lock:
@@ -133,7 +147,7 @@ class Session:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until nothing is under way (scripts and tests). False when the time ran out."""
-        return self._plans.wait(timeout) and self._replans.wait(timeout)
+        return all(work.wait(timeout) for work in (self._plans, self._replans, self._comparisons))
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
         """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation."""
@@ -151,7 +165,7 @@ class Session:
             )  # fmt: skip
             outcome: dict[str, Any]
             try:
-                plan = self._planned(settings, cancel, label)
+                plan = self._planned(settings, cancel, label, job.baselines[number] if job.baselines else None)
             except CancelledError:
                 took = units.seconds(time.monotonic() - start)
                 outcome = {"activity": f"Cancelled after {took}. What was solved is kept: Plan goes on from there."}
@@ -167,15 +181,21 @@ class Session:
             last = cancel.is_set() or number == len(job.wanted) - 1
             if last and job.aside and not cancel.is_set():
                 none = f"; {without} of them have no plan" if without else ""
-                outcome["activity"] = f"Tried {len(job.wanted)} neighbours{none}: see Why and Search."
+                outcome["activity"] = f"Tried {len(job.wanted)}{none}: see Why and Search."
             change(**({"planning": False, "cancelling": False, "progress": None} if last else {}), **outcome)
             if cancel.is_set():
                 return
 
-    def _planned(self, settings: Settings, cancel: threading.Event, label: str) -> Plan:
+    def _planned(self, settings: Settings, cancel: threading.Event, label: str, by_hand: str | None) -> Plan:
         cluster = self.sources.cluster(settings)
         graph = self.sources.graph(settings)
         _stop_if(cancel)
+        if by_hand is not None:
+            self.store.change(activity=f"{label}{by_hand}…")
+            return self._planner.baseline(
+                graph, cluster, by_hand, num_microbatches=settings.num_microbatches, num_layers=settings.num_layers,
+                delta=settings.delta, rematerialization=settings.rematerialization, cancel=cancel,
+            )  # fmt: skip
         self.store.change(activity=f"{label}clustering operators into layers…")
         extra: dict[str, Any] = {
             "solver": settings.solver if settings.solver != "auto" else None,
@@ -248,6 +268,21 @@ class Session:
                 self._show(
                     plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
                 )  # fmt: skip
+
+    def _run_compare(self, stage: int, _cancel: threading.Event) -> None:
+        plan = self.store.state.plan
+        if plan is None:
+            return
+        self.store.change(activity="comparing formulations…", problem=None)
+        outcome: dict[str, Any]
+        try:
+            comparison = self._planner.compare(plan, min(stage, len(plan.stages) - 1))
+            outcome = {"comparison": comparison, "activity": "Formulations were compared: see Solvers."}
+        except AlpaExploreError as error:
+            outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy), "activity": ""}
+        except Exception as error:
+            outcome = {"problem": _fault(error), "activity": ""}
+        self.store.change(**outcome)
 
     def _report(self, progress: Progress) -> None:
         now = time.monotonic()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore_widgets.history import History
 
 if TYPE_CHECKING:
+    from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.profiling.progress import Progress
 
@@ -107,6 +108,8 @@ class State:
     """Of the last run; None after one that worked."""
     history: History = field(default_factory=History)
     """The plans that were shown; the one on screen is at its place."""
+    comparison: Comparison | None = None
+    """Of the formulations of a sharding problem, the last that was asked for."""
     pinned: Plan | None = None
     """The plan that others are compared with."""
     selection: str = ""

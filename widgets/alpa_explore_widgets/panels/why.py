@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
 
 import ipywidgets as W
 
-from alpa_explore_widgets.panels.figure_panel import PlanPanel
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-    from alpa_explore.plans.tables import Row
-    from alpa_explore_widgets.state import State
+from alpa_explore_widgets.panels.tried_panel import TriedPanel
 
 
-class WhyPanel(PlanPanel):
+class WhyPanel(TriedPanel):
     """Where does the time go, what holds the plan back, and what would a single change do?"""
 
     title, name = "Why", "why"
@@ -28,27 +21,5 @@ class WhyPanel(PlanPanel):
 
     def controls(self) -> list[W.Widget]:
         """The button."""
-        button = W.Button(
-            description="Try neighbours",
-            tooltip="Plan with another δ, other numbers of layers, and recomputation the other way; the plan stays",
-        )
-        button.add_class("alpa-plain")
-        button.on_click(lambda _: self._try())
-        return [button]
-
-    def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans that were tried."""
-        return (state.history.entries,)
-
-    def draw(self, state: State, theme: str) -> go.Figure:
-        """The plan beside those that were tried."""
-        figure: go.Figure = self._of("figure")(state.plan, theme=theme, **self._tried(state))
-        return figure
-
-    def rows(self, state: State) -> Sequence[Row]:
-        """The same as a table."""
-        found: Sequence[Row] = self._of("table")(state.plan, **self._tried(state))
-        return found
-
-    def _tried(self, state: State) -> dict[str, Any]:
-        return {"tried": state.history.plans}
+        hint = "Plan with another δ, other numbers of layers, and recomputation the other way; the plan stays"
+        return [self.button("Try neighbours", hint, self._try)]
