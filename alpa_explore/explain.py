@@ -179,7 +179,7 @@ def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:
 
 def _one_difference(plan: Plan, other: Plan) -> dict[str, tuple[Plan, bool]]:
     apart = differences(plan, other)
-    if other is plan or len(apart) != 1 or apart[0].name == "model":
+    if other is plan or len(apart) != 1 or apart[0].name in ("model", "baseline"):
         return {}
     hardware = apart[0].name.split()[0] in ("cluster", "memory", "peak", "link", "network")
     return {str(apart[0]): (other, hardware)}

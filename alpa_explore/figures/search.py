@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 
 import plotly.graph_objects as go
 
@@ -16,9 +17,12 @@ from alpa_explore.plans.text import printable
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 
+_SYMBOLS = ("diamond", "square", "triangle-up", "triangle-down", "pentagon", "x", "cross")
+"""Of the baselines, in the order in which they were tried."""
+
 
 def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
-    """A mark a plan of the same model: diamonds are baselines, the star is `plan`, the line is the Pareto front.
+    """A mark a plan of the same model: each baseline has its symbol, the star is `plan`, the line is the Pareto front.
 
     A mark carries the key of its place in `tried`.
     """
@@ -34,18 +38,26 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
             line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2}, name="nothing beats these in both",
         )
     )  # fmt: skip
+    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
     for name, symbol, size, color, places in (
         ("planned", "circle", 11, OKABE_ITO[0], [i for i, (_, p) in enumerate(shown) if not p.options.baseline]),
-        ("by hand", "diamond", 12, OKABE_ITO[1], [i for i, (_, p) in enumerate(shown) if p.options.baseline]),
+        *(
+            (
+                safe(kind),
+                symbol,
+                11,
+                OKABE_ITO[1],
+                [i for i, (_, p) in enumerate(shown) if p.options.baseline.split(" ")[0] == kind],
+            )
+            for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False)
+        ),
         ("the plan", "star", 20, OKABE_ITO[5], [i for i, (_, p) in enumerate(shown) if p is plan]),
     ):
         points = [shown[i] for i in places]
         figure.add_trace(
             go.Scatter(
                 x=[p.predicted.peak_bytes_per_device / x_scale for _, p in points],
-                y=[p.samples_per_second for _, p in points], mode="markers+text", name=name,
-                text=[safe(p.options.baseline) if name == "by hand" else "" for _, p in points],
-                textposition="top center", textfont={"size": 11},
+                y=[p.samples_per_second for _, p in points], mode="markers", name=name,
                 marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 1, "color": ink(theme)}},
                 customdata=[key(plan=number) for number, _ in points],
                 hovertext=[_text(plan, p) for _, p in points], hovertemplate="%{hovertext}<extra></extra>",

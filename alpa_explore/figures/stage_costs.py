@@ -48,13 +48,16 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         of_panel = [row for row in rows if row["submesh"] == pieces[index]]
         _panel(figure, plan, of_panel, theme, at, lettered=lettered)
     fitting = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
-    figure = dress(figure, stage_costs_sentence(plan), theme=theme, height=plot + 160, showlegend=False)
+    figure = dress(figure, _words(plan, rows), theme=theme, height=plot + 160, showlegend=False)
     return figure.update_layout(coloraxis=_scale(fitting), margin={"r": 96, "t": figure.layout.margin.t + 6})
 
 
 def stage_costs_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
-    rows = stage_costs_table(plan)
+    return _words(plan, stage_costs_table(plan))
+
+
+def _words(plan: Plan, rows: list[Row]) -> str:
     fits = sum(bool(row["microbatches_fit"]) for row in rows)
     b = plan.options.num_microbatches
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
@@ -81,35 +84,35 @@ def _panel(
 ) -> None:  # fmt: skip
     count = len(plan.layers)
     seconds: list[list[float | None]] = [[None] * count for _ in range(count)]
-    short = [[""] * count for _ in range(count)]
-    texts = [[""] * count for _ in range(count)]
-    keys = [[""] * count for _ in range(count)]
     over: list[list[float | None]] = [[None] * count for _ in range(count)]
+    # Hover texts are most of what goes to the page: each stands only with the trace that shows its cell.
+    short, texts, keys, over_texts = ([[""] * count for _ in range(count)] for _ in range(4))
     for row in rows:
         first, last = row["layers"]
-        texts[first][last] = _text(plan, row)
         if row["stage"] is not None:
             keys[first][last] = key(stage=row["stage"])
         if row["microbatches_fit"]:
+            texts[first][last] = _text(plan, row)
             seconds[first][last] = math.log10(max(row["latency_seconds"], 1e-12))
             short[first][last] = units.seconds(row["latency_seconds"]).replace(" ", "<br>" if count > 4 else " ")
         else:
             over[first][last] = 1.0
-            short[first][last] = "✕"
+            over_texts[first][last] = _text(plan, row)
     axis = list(range(count))
-    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1, "hovertext": texts, "customdata": keys, "text": short}
+    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1}
     figure.add_trace(
         go.Heatmap(
-            z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="%{text}",
-            textfont={"color": faint(theme)}, hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False,
-            name="does not fit", **common,
+            z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="✕",
+            textfont={"color": faint(theme)}, hovertext=over_texts, hovertemplate="%{hovertext}<extra></extra>",
+            hoverongaps=False, name="does not fit", **common,
         ),
         **at,
     )  # fmt: skip
     figure.add_trace(
         go.Heatmap(
             z=seconds, coloraxis="coloraxis", texttemplate="%{text}" if lettered else None, textfont={"size": 11},
-            hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False, name="fits", **common,
+            text=short if lettered else None, hovertext=texts, customdata=keys, hoverongaps=False, name="fits",
+            hovertemplate="%{hovertext}<extra></extra>", **common,
         ),
         **at,
     )  # fmt: skip

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
-from alpa_explore.explain import COMPUTE, SEND, SYNC, UNKNOWN, WAIT, Change, changes, limits, time_parts
+from alpa_explore.explain import (
+    COMPUTE,
+    SEND,
+    SYNC,
+    UNKNOWN,
+    WAIT,
+    Change,
+    Limit,
+    StageTime,
+    changes,
+    limits,
+    time_parts,
+)
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import OKABE_ITO, dress, empty, faint, ground, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
@@ -31,61 +44,77 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
 
     `tried` are other plans: those that differ from this one in a single setting are changes too.
     """
-    times = time_parts(plan)
-    stages = 30 * len(times) + 20
-    below = 34 * max(3, min(_MOST, max(len(limits(plan)), len(changes(plan, tried)))))
+    found = _Findings.of(plan, tried)
+    stages = 30 * len(found.times) + 20
+    below = 34 * max(3, min(_MOST, max(len(found.limits), len(found.changes))))
     figure = make_subplots(
         rows=2, cols=2, specs=[[{"colspan": 2}, None], [{}, {}]], row_heights=[stages, below],
-        vertical_spacing=90 / (stages + below + 90), horizontal_spacing=0.2,
+        vertical_spacing=90 / (stages + below + 90), horizontal_spacing=0.26,
         subplot_titles=("", "without this limit T would be shorter by", "this change saves of the time of a sample"),
     )  # fmt: skip
     figure.update_annotations(font_size=13)
-    _times(figure, plan, theme)
-    _limits(figure, plan, theme)
-    _changes(figure, changes(plan, tried), theme)
+    _times(figure, plan, found.times, theme)
+    _limits(figure, found.limits, theme)
+    _changes(figure, found.changes, theme)
     height = stages + below + 90 + 150
-    figure = dress(figure, why_sentence(plan, tried=tried), theme=theme, height=height, barmode="stack", bargap=0.3)
+    figure = dress(figure, _words(plan, found), theme=theme, height=height, barmode="stack", bargap=0.3)
     return figure.update_layout(margin={"l": 210}, legend={"traceorder": "normal"})
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
     """What the figure shows for this plan."""
-    shares = sorted(_shares(plan).items(), key=lambda part: -part[1])
-    told = ", ".join(f"{name} {units.percent(share)}" for name, share in shares[:3] if share >= _LEAST)
-    binding, *_ = limits(plan)
-    binds = f"{binding.name} binds most: without it T would be {units.percent(binding.gain)} shorter"
-    memory = next((limit for limit in limits(plan) if limit.name == "memory of a device"), None)
-    if memory is not None and memory is not binding:
-        free = memory.gain < _LEAST
-        binds += "; memory does not bind" if free else f"; more memory could save {units.percent(memory.gain)}"
-    return f"Of the devices' time: {told}. {binds[0].upper()}{binds[1:]}. {_advice(plan, changes(plan, tried))}"
+    return _words(plan, _Findings.of(plan, tried))
 
 
 def why_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
     """The same as rows: parts of the time by stage, then limits (T without them), then changes (their T)."""
-    total = plan.predicted.iteration_seconds
+    total, found = plan.predicted.iteration_seconds, _Findings.of(plan, tried)
     rows: list[Row] = [
         {"about": "time", "what": name, "stage": time.stage, "iteration_seconds": seconds,
          "share_fraction": seconds / total, "how": "of T, on each device of the stage"}
-        for time in time_parts(plan) for name, seconds in time.parts
+        for time in found.times for name, seconds in time.parts
     ]  # fmt: skip
     rows += [
         {"about": "limit", "what": limit.name, "stage": None, "iteration_seconds": limit.iteration_seconds,
          "share_fraction": limit.gain, "how": limit.how}
-        for limit in limits(plan)
+        for limit in found.limits
     ]  # fmt: skip
     return rows + [
         {"about": "change", "what": change.name, "stage": None,
          "iteration_seconds": change.plan.predicted.iteration_seconds, "share_fraction": change.gain,
          "how": "planned; share of the time of a sample that is saved"}
-        for change in changes(plan, tried)
+        for change in found.changes
     ]  # fmt: skip
 
 
-def _shares(plan: Plan) -> dict[str, float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Findings:
+    """What `explain` says of a plan: found once, drawn and told."""
+
+    times: tuple[StageTime, ...]
+    limits: tuple[Limit, ...]
+    changes: tuple[Change, ...]
+
+    @staticmethod
+    def of(plan: Plan, tried: Sequence[Plan]) -> _Findings:
+        return _Findings(times=time_parts(plan), limits=limits(plan), changes=changes(plan, tried))
+
+
+def _words(plan: Plan, found: _Findings) -> str:
+    shares = sorted(_shares(plan, found.times).items(), key=lambda part: -part[1])
+    told = ", ".join(f"{name} {units.percent(share)}" for name, share in shares[:3] if share >= _LEAST)
+    binding, *_ = found.limits
+    binds = f"{binding.name} binds most: without it T would be {units.percent(binding.gain)} shorter"
+    memory = next((limit for limit in found.limits if limit.name == "memory of a device"), None)
+    if memory is not None and memory is not binding:
+        free = memory.gain < _LEAST
+        binds += "; memory does not bind" if free else f"; more memory could save {units.percent(memory.gain)}"
+    return f"Of the devices' time: {told}. {binds[0].upper()}{binds[1:]}. {_advice(plan, found.changes)}"
+
+
+def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
     """Part -> share of the time of all devices."""
     found: dict[str, float] = {}
-    times = time_parts(plan)
     whole = plan.predicted.iteration_seconds * sum(time.devices for time in times)
     for time in times:
         for name, seconds in time.parts:
@@ -102,8 +131,7 @@ def _advice(plan: Plan, found: Sequence[Change]) -> str:
     return f"The best single change tried: {best.name}{batch}, {units.percent(best.gain)} less time a sample."
 
 
-def _times(figure: go.Figure, plan: Plan, theme: str) -> None:
-    times = time_parts(plan)
+def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
     scale, unit = units.seconds_axis(plan.predicted.iteration_seconds)
     names = list(dict.fromkeys(name for time in times for name, _ in time.parts))
     order = [n for n in (COMPUTE, UNKNOWN) if n in names]
@@ -132,8 +160,8 @@ def _times(figure: go.Figure, plan: Plan, theme: str) -> None:
     figure.update_yaxes(autorange="reversed", row=1, col=1)
 
 
-def _limits(figure: go.Figure, plan: Plan, theme: str) -> None:
-    shown = limits(plan)[:_MOST]
+def _limits(figure: go.Figure, found: Sequence[Limit], theme: str) -> None:
+    shown = found[:_MOST]
     _bars(
         figure, theme, 1, [limit.name for limit in shown], [limit.gain for limit in shown], OKABE_ITO[1],
         [lines(f"<b>{safe(limit.name)}</b>", f"T without it {units.seconds(limit.iteration_seconds)}", limit.how)

@@ -152,7 +152,9 @@ def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Pla
     panel = plan.costs.submeshes.index(next(m for m in plan.costs.submeshes if (m.nodes, m.devices_per_node) == (1, 4)))
     assert 10 ** fits[panel].z[2][4] == pytest.approx(stage.latency_seconds)
     assert over[0].z[0][5] == 1.0
-    assert over[0].text[0][5] == "✕"
+    assert over[0].texttemplate == "✕"
+    assert "does not fit" in over[0].hovertext[0][5]
+    assert fits[0].hovertext[0][5] == ""
     assert fits[0].z[0][5] is None
     assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
 

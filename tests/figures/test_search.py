@@ -45,7 +45,7 @@ def test_plans_of_another_model_are_left_out_and_baselines_are_named() -> None:
     assert [row["plan_number"] for row in rows] == [1, 2]
     assert "zero-3" in rows[0]["differs_in"]
     figure = search_figure(PLAN, tried=[stranger, by_hand, PLAN])
-    assert list(next(t for t in figure.data if t.name == "by hand").text) == ["zero-3 (dp 8)"]
+    assert list(next(t for t in figure.data if t.name == "zero-3").customdata) == ["plan:1"]
 
 
 def test_the_sentence_says_what_the_fastest_plan_does_otherwise() -> None:

@@ -28,7 +28,11 @@ def sentence(plan: Plan) -> str:
 def tiles(plan: Plan, pinned: Plan | None = None) -> str:
     """The figures, each with the formula behind it as its tooltip, and its change against the pinned plan."""
     before = {} if pinned is None else {f.name: f for f in headline(pinned)}
-    cells = [_tile(figure, before.get(figure.name)) for figure in headline(plan)]
+    equal_batches = pinned is None or pinned.global_batch == plan.global_batch
+    cells = [
+        _tile(figure, before.get(figure.name), judged=equal_batches or figure.name != "iteration")
+        for figure in headline(plan)
+    ]
     return f'<div class="alpa-tiles">{"".join(cells)}</div>'
 
 
@@ -53,7 +57,8 @@ def stages(plan: Plan, theme: str) -> str:
     return f'<ul class="alpa-stages" aria-label="Stages and their colours">{"".join(items)}</ul>'
 
 
-def _tile(figure: HeadlineFigure, before: HeadlineFigure | None) -> str:
+def _tile(figure: HeadlineFigure, before: HeadlineFigure | None, *, judged: bool) -> str:
+    """`judged`: whether a change is better or worse; an iteration of another batch is neither."""
     number, _, unit = figure.text.partition(" ")
     width = None if figure.share is None else min(max(figure.share, 0.0), 1.0)
     meter = "" if width is None else f'<div class="alpa-meter"><i style="width:{100 * width:.1f}%"></i></div>'
@@ -62,7 +67,7 @@ def _tile(figure: HeadlineFigure, before: HeadlineFigure | None) -> str:
     change, why = "", figure.why
     if before is not None:
         words, tone = against(figure, before)
-        style, said = _TONES[tone]
+        style, said = _TONES[tone if judged else 0]
         change = f'<em class="{style}">{words or "±0"}{f" {said}" if said else ""}</em>'
         why += f"; pinned: {before.text}"
     return (

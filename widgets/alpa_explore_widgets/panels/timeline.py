@@ -26,7 +26,7 @@ class TimelinePanel(PlanPanel):
     """What does each submesh do when?"""
 
     title, name = "Timeline", "timeline"
-    question = "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?"
+    question = "What does each submesh do when, and what does it hold?"
 
     def controls(self) -> list[W.Widget]:
         """The schedule, one beside it, and the part of the iteration."""

@@ -25,11 +25,17 @@ function render({ model, el }) {
     model.set("selection", key);
     model.save_changes();
   };
+  const parts = (key) => key.split("/").map((part) => part.split(":"));
+  const includes = (key) => {
+    const said = new Map(parts(key));
+    return model.get("selection") !== "" && parts(model.get("selection")).every(([kind, value]) => said.get(kind) === value);
+  };
   const show = () => {
     // Of buttons and rows that name something, those that are selected say so.
     for (const element of root?.querySelectorAll("[data-alpa-key]") ?? []) {
       const on = model.get("selection") !== "" && element.dataset.alpaKey === model.get("selection");
-      element.classList.toggle("alpa-chosen", on);
+      // Rows that the selection includes are marked as well: the layers of a stage.
+      element.classList.toggle("alpa-chosen", on || (element.tagName === "TR" && includes(element.dataset.alpaKey)));
       if (element.tagName === "BUTTON") element.setAttribute("aria-pressed", String(on));
       else element.setAttribute("aria-selected", String(on));
     }

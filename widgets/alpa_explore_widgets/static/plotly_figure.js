@@ -64,6 +64,8 @@ function highlight(data, layout, selection) {
     if (keyIn(trace.meta)) trace.opacity = !selection || lit(trace.meta) ? 1 : 0.22;
     if (trace.type !== "heatmap" || !trace.customdata || !selection) continue;
     const axis = (name) => (trace[`${name}axis`] ?? name);
+    const named = trace.customdata.flat().map(keyIn).filter((key) => key);
+    if (named.every(lit)) continue; // a frame round everything says nothing
     trace.customdata.forEach((row, y) => {
       const places = row.flatMap((key, x) => (keyIn(key) && lit(keyIn(key)) ? [x] : []));
       if (!places.length || shapes.length >= 60) return;
