@@ -47,6 +47,15 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         at = {"row": place // columns + 1, "col": place % columns + 1}
         of_panel = [row for row in rows if row["submesh"] == pieces[index]]
         _panel(figure, plan, of_panel, theme, at, lettered=lettered)
+    count = len(plan.layers)  # all axes at once: plotly takes longest for single ones
+    figure.update_xaxes(
+        title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, showgrid=False, zeroline=False,
+        range=[-0.5, count - 0.5],
+    )  # fmt: skip
+    figure.update_yaxes(
+        title="first layer", tickmode="linear", dtick=_tick(count), showgrid=False, zeroline=False,
+        range=[count - 0.5, -0.5],
+    )  # fmt: skip
     fitting = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
     figure = dress(figure, _words(plan, rows), theme=theme, height=plot + 160, showlegend=False)
     return figure.update_layout(coloraxis=_scale(fitting), margin={"r": 96, "t": figure.layout.margin.t + 6})
@@ -119,10 +128,6 @@ def _panel(
     for row in rows:
         if row["stage"] is not None:
             _frame(figure, plan, row, theme, at)
-    figure.update_xaxes(title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, **at)
-    figure.update_yaxes(title="first layer", tickmode="linear", dtick=_tick(count), **at)
-    figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, count - 0.5], **at)
-    figure.update_yaxes(showgrid=False, zeroline=False, range=[count - 0.5, -0.5], **at)
 
 
 def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, int]) -> None:

@@ -26,7 +26,7 @@ torch.distributed.pipelining); {batches} microbatches of {samples} samples make 
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 
 R, P = Replicate(), Partial()
 S0, S1, S2, S3, S4, S5 = (Shard(dim) for dim in range(6))
