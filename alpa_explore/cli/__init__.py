@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli import (
+    app,
     baselines,
     calibrate,
     clusters,
@@ -36,7 +37,7 @@ INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab
+    plan, show, simulate, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab, app
 )  # fmt: skip
 
 
