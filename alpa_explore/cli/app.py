@@ -35,8 +35,6 @@ def app_command(*, no_browser: bool, port: int | None) -> list[str]:
     if importlib.util.find_spec("voila") is None:
         remedy = "pip install 'alpa-explore[app]'"
         raise MissingPackageError("voila is not installed", found=sys.executable, remedy=remedy)
-            "voila is not installed", found=sys.executable, remedy="pip install 'alpa-explore[app]'"
-        )
     # Found, not imported: the library knows its front end by name only.
     explorer = importlib.util.find_spec("alpa_explore_widgets")
     if explorer is None or explorer.origin is None:
