@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import accumulate
 
 import plotly.graph_objects as go
@@ -25,6 +26,8 @@ from alpa_explore.plans.tables import layers_table, stage_of_layer
 
 __all__ = ["layers_figure", "layers_sentence", "layers_table"]
 
+_MOST_MARKS = 2000
+"""Of more operators several share a mark: thousands of bars take a browser longer than a second."""
 _LABELLED_CUTS = 16
 """So many cuts have their bytes written beside them; more would overlap."""
 
@@ -46,15 +49,16 @@ def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
 def layers_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     layers = plan.layers
-    count = sum(len(layer.operators) for layer in layers)
+    count, step = sum(len(layer.operators) for layer in layers), _operators_a_mark(plan)
+    shared = "" if step == 1 else f" Each mark stands for up to {step} operators."
     if len(layers) == 1:
-        return f"One layer holds all {count} forward operators."
+        return f"One layer holds all {count:,} forward operators.{shared}"
     mean = sum(layer.flops for layer in layers) / len(layers)
     above = max(layer.flops for layer in layers) / mean - 1 if mean else 0.0
     most = units.bytes_(max(layer.cut_bytes for layer in layers))
     return (
-        f"{len(layers)} layers hold {count} forward operators: the largest computes {units.percent(above)} more than "
-        f"the mean (delta allows {units.percent(plan.options.delta)}), and at most {most} leave a layer."
+        f"{len(layers)} layers hold {count:,} forward operators: the largest computes {units.percent(above)} more than "
+        f"the mean (delta allows {units.percent(plan.options.delta)}), and at most {most} leave a layer.{shared}"
     )
 
 
@@ -98,18 +102,62 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
     figure.update_yaxes(categoryorder="array", categoryarray=["layer", "stage"], row=1, col=1, showgrid=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """What one mark stands for: an operator, or, of a very long model, some neighbours in one layer."""
+
+    layer: int
+    first: int
+    """Place of its first operator."""
+    count: int
+    flops: int
+    """Of all of them."""
+    crossing_bytes: int
+    """Across the cheapest cut behind one of them."""
+    text: str
+    key: str
+
+
+def _runs(plan: Plan) -> list[_Run]:
+    step = _operators_a_mark(plan)
+    stage_of, place, found = stage_of_layer(plan), 0, []
+    for layer in plan.layers:
+        for at in range(0, len(layer.operators), step):
+            names = layer.operators[at : at + step]
+            flops, crossing = sum(layer.operator_flops[at : at + step]), min(layer.operator_cut_bytes[at : at + step])
+            only = len(names) == 1
+            here = {"stage": stage_of[layer.index], "layer": layer.index} | ({"operator": names[0]} if only else {})
+            found.append(
+                _Run(
+                    layer=layer.index, first=place, count=len(names), flops=flops, crossing_bytes=crossing,
+                    key=key(**here),
+                    text=lines(
+                        f"<b>{safe(names[0])}</b>" if only else f"<b>{safe(names[0])}</b> to {safe(names[-1])}",
+                        f"layer {layer.index}", units.flops(flops),
+                        f"{'a cut behind it' if only else 'the cheapest cut here'}: {units.bytes_(crossing)}",
+                    ),
+                )
+            )  # fmt: skip
+            place += len(names)
+    return found
+
+
+def _operators_a_mark(plan: Plan) -> int:
+    return -(-sum(len(layer.operators) for layer in plan.layers) // _MOST_MARKS) or 1
+
+
 def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
-    flops = [f for layer in plan.layers for f in layer.operator_flops]
+    runs = _runs(plan)
+    flops = [run.flops for run in runs]
     divisor, unit = units.flops_axis(max(flops, default=0))
-    starts, texts, keys = [0, *_ends(plan)], _operator_texts(plan), _operator_keys(plan)
     for stage in plan.stages:
-        places = range(starts[stage.layers[0]], starts[stage.layers[1] + 1])
+        own = [run for run in runs if stage.layers[0] <= run.layer <= stage.layers[1]]
         figure.add_trace(
             go.Bar(
-                x=list(places), y=[flops[i] / divisor for i in places], width=1,
-                marker=stage_marker(stage.index, theme), customdata=[keys[i] for i in places],
-                hovertext=[texts[i] for i in places], hovertemplate="%{hovertext}<extra></extra>",
-                name=f"stage {stage.index}",
+                x=[run.first + (run.count - 1) / 2 for run in own], y=[run.flops / divisor for run in own],
+                width=[run.count for run in own], marker=stage_marker(stage.index, theme),
+                customdata=[run.key for run in own], hovertext=[run.text for run in own],
+                hovertemplate="%{hovertext}<extra></extra>", name=f"stage {stage.index}",
             ),
             row=2, col=1,
         )  # fmt: skip
@@ -120,14 +168,16 @@ def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
 
 def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
     """Bytes that a cut behind each operator would send, and the cuts that were made."""
-    crossing = [c for layer in plan.layers for c in layer.operator_cut_bytes]
+    crossing, runs = [c for layer in plan.layers for c in layer.operator_cut_bytes], _runs(plan)
     divisor, unit = units.bytes_axis(max(crossing, default=0))
     figure.add_trace(
         go.Scatter(
-            x=[i + 0.5 for i in range(len(crossing))], y=[c / divisor for c in crossing], mode="lines",
+            x=[run.first + run.count - 0.5 for run in runs], y=[run.crossing_bytes / divisor for run in runs],
+            mode="lines",
             line={"shape": "hvh", "color": faint(theme), "width": 1.2}, fill="tozeroy",
             fillcolor="rgba(123,135,148,0.18)",
-            hovertext=_operator_texts(plan), hovertemplate="%{hovertext}<extra></extra>", name="bytes across a cut",
+            hovertext=[run.text for run in runs], hovertemplate="%{hovertext}<extra></extra>",
+            name="bytes across a cut",
         ),
         row=3, col=1,
     )  # fmt: skip
@@ -165,25 +215,3 @@ def _boundaries(figure: go.Figure, plan: Plan, theme: str, top: float, *, row: i
         ),
         row=row, col=1,
     )  # fmt: skip
-
-
-def _operator_keys(plan: Plan) -> list[str]:
-    stage_of = stage_of_layer(plan)
-    return [
-        key(stage=stage_of[layer.index], layer=layer.index, operator=name)
-        for layer in plan.layers
-        for name in layer.operators
-    ]
-
-
-def _operator_texts(plan: Plan) -> list[str]:
-    return [
-        lines(
-            f"<b>{safe(name)}</b>",
-            f"layer {layer.index}",
-            units.flops(flops),
-            f"a cut behind it: {units.bytes_(crossing)}",
-        )
-        for layer in plan.layers
-        for name, flops, crossing in zip(layer.operators, layer.operator_flops, layer.operator_cut_bytes, strict=True)
-    ]

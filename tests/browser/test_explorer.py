@@ -257,7 +257,7 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     explorer.locator(".alpa-tile em").first.wait_for()
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
-    lab.wait_until(lambda: explorer.locator(".alpa-worse").count() > 0, "the change is told")
+    lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is told")
     with lab.page.expect_download() as waiting:
         explorer.get_by_role("button", name="Save plan").press("Enter")
     waiting.value.save_as(tmp_path / "mine.plan.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,27 @@ def test_layers_shows_every_forward_operator_in_the_colour_of_its_stage(plan: Pl
         assert [y * 1e12 for y in bars.y] == pytest.approx([f for layer in layers for f in layer.operator_flops])
         assert bars.marker.color == strip.marker.color == stage_color(stage.index)
     assert len(traces(figure, "cuts")[0].x) == len(plan.layers) - 1
+
+
+def test_of_ten_thousand_operators_neighbours_of_one_layer_share_a_mark(plan: Plan) -> None:
+    many = 60
+    long = replace(
+        plan,
+        layers=tuple(
+            replace(
+                layer, operators=layer.operators * many, operator_flops=layer.operator_flops * many,
+                operator_cut_bytes=layer.operator_cut_bytes * many, flops=layer.flops * many,
+            )
+            for layer in plan.layers
+        ),
+    )  # fmt: skip
+    count = sum(len(layer.operators) for layer in long.layers)
+    figure = layers_figure(long)
+    bars = [traces(figure, f"stage {stage.index}")[1] for stage in long.stages]
+    assert sum(len(trace.x) for trace in bars) <= 2100 < 10_000 < count
+    assert sum(sum(trace.width) for trace in bars) == count
+    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in long.layers))
+    assert "Each mark stands for up to 6 operators" in title_of(figure)
 
 
 def test_cluster_places_every_device_of_a_stage(plan: Plan) -> None:
@@ -191,8 +213,6 @@ def test_sharding_selects_a_layer_and_a_phase(plan: Plan) -> None:
 
 
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:
-    from dataclasses import replace
-
     bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "not in the plan" in title_of(sharding_figure(bare))
 

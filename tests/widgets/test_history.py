@@ -143,14 +143,14 @@ def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explo
     figure.selection = key(stage=1, layer=2)  # as a click does
     assert explorer.session.store.state.selection == "stage:1/layer:2"
     assert explorer.bridge.selection == "stage:1/layer:2"
-    assert "layer 2" in explorer.selected.widget.value
+    assert "layer 2" in explorer.selected.line.value
     explorer.tabs.selected = 1
     assert explorer.panels[1].figure.selection == "stage:1/layer:2"
     explorer.tabs.selected = 4
     assert explorer.panels[4].stage.value == "1", "a tab about one stage shows the selected one"
     explorer.bridge.selection = ""  # as Escape does
     assert explorer.session.store.state.selection == explorer.panels[4].figure.selection == ""
-    assert explorer.selected.widget.value == ""
+    assert explorer.selected.line.value == ""
 
 
 def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer) -> None:
@@ -174,10 +174,10 @@ def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> N
     explorer._pressed("pin", {}, [])
     explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
-    assert "alpa-worse" in explorer.summary.widget.value, "a longer iteration"
+    assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
     explorer._pressed("pin", {}, [])
-    assert "alpa-worse" not in explorer.summary.widget.value
+    assert "alpa-better" not in explorer.summary.widget.value
 
 
 def test_baselines_are_tried_aside_and_one_without_a_plan_is_counted(session: Session) -> None:
@@ -211,3 +211,25 @@ def test_a_comparison_that_cannot_be_made_says_why(session: Session, planner: An
     problem = session.store.state.problem
     assert problem is not None
     assert "a plan from a file" in problem.found
+
+
+def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, drawn: list[Any]) -> None:
+    from alpa_explore_widgets import explore
+
+    import alpa_explore as ax
+
+    plan = ax.plan("mlp-tiny", "1x2:v100", num_microbatches=4, num_layers=2, scheduler="serial")
+    explorer = explore(plan)
+    stage = plan.stages[0]
+    operator = next(o for o in stage.operators if o.phase == "forward" and o.flops)
+    explorer.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
+    assert explorer.selected.ask.layout.display is None
+    explorer.selected.ask.click()
+    assert explorer.session.wait(20)
+    table = explorer.selected.table.value
+    found = ax.regrets(plan, 0, operator.name)
+    assert table.count("<tr>") == 1 + len(found)
+    assert explorer.session.store.state.problem is None
+    explorer.bridge.selection = "stage:0"
+    assert explorer.selected.table.value == ""
+    assert explorer.selected.ask.layout.display == "none"

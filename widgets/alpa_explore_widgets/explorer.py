@@ -56,7 +56,7 @@ class Explorer(W.VBox):
         self.session = session
         self.bridge = PageBridge()
         self.controls, self.run = ControlsPanel(session), RunPanel(session)
-        self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel()
+        self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
         self.toolbar = ToolbarPanel(self._pressed)
         self.panels: list[FigurePanel] = [
             LayersPanel(), ClusterPanel(), TMaxPanel(), TimelinePanel(), ShardingPanel(session.select),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
     from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.what_if import Regret
 
 COMPARE_SECONDS = 20.0
 """For each formulation."""
@@ -66,6 +67,12 @@ def _compare(plan: Plan, stage: int) -> Comparison:
     return compare_solvers(question, time_limit_seconds=COMPARE_SECONDS)
 
 
+def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
+    from alpa_explore.plans.what_if import regrets
+
+    return regrets(plan, stage, operator)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
     """What captures and plans; tests bring their own."""
@@ -77,3 +84,5 @@ class Planner:
     baseline: Callable[..., Plan] = _baseline
     compare: Callable[[Plan, int], Comparison] = _compare
     """(plan, stage) -> its first layer by each formulation."""
+    regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
+    """(plan, stage, operator) -> what each of its strategies would cost."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from alpa_explore_widgets.background import NewestWins
 from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.sources import Sources, figures_apart
-from alpa_explore_widgets.state import REPLANNED, Problem, Settings, State, Store, settings_of
+from alpa_explore_widgets.state import REPLANNED, Problem, Regrets, Settings, State, Store, settings_of
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -48,7 +49,7 @@ class Session:
         self._planner = planner
         self._plans: NewestWins[_Job] = NewestWins(self._run_plans, "alpa-explore plan")
         self._replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
-        self._comparisons: NewestWins[int] = NewestWins(self._run_compare, "alpa-explore compare")
+        self._questions: NewestWins[Callable[[], dict[str, Any]]] = NewestWins(self._run_ask, "alpa-explore ask")
         self._last_report = 0.0
         self._last_move = float("-inf")
 
@@ -101,8 +102,23 @@ class Session:
 
     def compare(self) -> None:
         """Solve the first layer of the selected stage by every formulation."""
-        if self.store.state.plan is not None:
-            self._comparisons.submit(int(read_key(self.store.state.selection).get("stage", 0)))
+        state = self.store.state
+        plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
+        if plan is not None:
+            said = "Formulations were compared: see Solvers."
+            self._ask(lambda: {"comparison": self._planner.compare(plan, stage), "activity": said}, "comparing…")
+
+    def ask_regrets(self) -> None:
+        """Find what the other strategies of the selected operator would cost."""
+        state = self.store.state
+        plan, selection, parts = state.plan, state.selection, read_key(state.selection)
+        if plan is not None and "operator" in parts:
+
+            def look() -> dict[str, Any]:
+                rows = self._planner.regrets(plan, int(parts["stage"]), parts["operator"])
+                return {"regrets": Regrets(plan=plan, selection=selection, rows=rows), "activity": ""}
+
+            self._ask(look, f"solving the stage for every strategy of {parts['operator']}…")
 
     def cancel(self) -> None:
         """Stop planning; the last plan stays."""
@@ -147,7 +163,7 @@ class Session:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until nothing is under way (scripts and tests). False when the time ran out."""
-        return all(work.wait(timeout) for work in (self._plans, self._replans, self._comparisons))
+        return all(work.wait(timeout) for work in (self._plans, self._replans, self._questions))
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
         """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation."""
@@ -269,15 +285,14 @@ class Session:
                     plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
                 )  # fmt: skip
 
-    def _run_compare(self, stage: int, _cancel: threading.Event) -> None:
-        plan = self.store.state.plan
-        if plan is None:
-            return
-        self.store.change(activity="comparing formulations…", problem=None)
+    def _ask(self, question: Callable[[], dict[str, Any]], activity: str) -> None:
+        self.store.change(activity=activity, problem=None)
+        self._questions.submit(question)
+
+    def _run_ask(self, question: Callable[[], dict[str, Any]], _cancel: threading.Event) -> None:
         outcome: dict[str, Any]
         try:
-            comparison = self._planner.compare(plan, min(stage, len(plan.stages) - 1))
-            outcome = {"comparison": comparison, "activity": "Formulations were compared: see Solvers."}
+            outcome = question()
         except AlpaExploreError as error:
             outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy), "activity": ""}
         except Exception as error:

@@ -12,6 +12,7 @@ from alpa_explore_widgets.history import History
 if TYPE_CHECKING:
     from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.what_if import Regret
     from alpa_explore.profiling.progress import Progress
 
 
@@ -85,6 +86,16 @@ class Problem:
     """A traceback, when the fault is ours."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Regrets:
+    """What the other strategies of an operator would cost."""
+
+    plan: Plan
+    selection: str
+    """Key of the operator."""
+    rows: tuple[Regret, ...]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class State:
     """A value; every change makes a new one."""
@@ -110,6 +121,8 @@ class State:
     """The plans that were shown; the one on screen is at its place."""
     comparison: Comparison | None = None
     """Of the formulations of a sharding problem, the last that was asked for."""
+    regrets: Regrets | None = None
+    """Of the operator that was asked about last."""
     pinned: Plan | None = None
     """The plan that others are compared with."""
     selection: str = ""

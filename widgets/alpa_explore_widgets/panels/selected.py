@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -10,24 +11,41 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.text import layers_phrase, printable
+from alpa_explore_widgets.tables import table_html
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan, PlanOperator
+    from alpa_explore.plans.tables import Row
+    from alpa_explore.plans.what_if import Regret
     from alpa_explore_widgets.state import State
 
 
 class SelectedPanel:
-    """One line above the tabs; nothing when nothing is selected."""
+    """One line above the tabs; nothing when nothing is selected. Of an operator the other strategies, when asked."""
 
-    def __init__(self) -> None:
-        self.widget = W.HTML()
-        self._shown: tuple[Plan | None, str] | None = None
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self.line, self.table = W.HTML(), W.HTML()
+        self.ask = W.Button(
+            description="Other strategies", tooltip="What would the stage take if this operator were divided otherwise?"
+        )
+        self.ask.add_class("alpa-plain")
+        self.ask.on_click(lambda _: ask())
+        self.widget = W.VBox([W.HBox([self.line, self.ask]), self.table])
+        self.widget.children[0].add_class("alpa-panel-head")
+        self._shown: tuple[object, ...] = ()
 
     def show(self, state: State) -> None:
         """Bring the line to the state."""
-        if self._shown is None or self._shown[0] is not state.plan or self._shown[1] != state.selection:
-            self._shown = (state.plan, state.selection)
-            self.widget.value = "" if state.plan is None else selected_html(state.plan, state.selection)
+        shown = (state.plan, state.selection, state.regrets)
+        if [id(s) for s in shown] == [id(s) for s in self._shown]:
+            return
+        self._shown = shown
+        plan, regrets = state.plan, state.regrets
+        self.line.value = "" if plan is None else selected_html(plan, state.selection)
+        known = plan is not None and plan.details is not None
+        self.ask.layout.display = None if known and "operator" in read_key(state.selection) else "none"
+        mine = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
+        self.table.value = regrets_html(regrets.rows, plan) if mine and regrets and plan else ""
 
 
 def selected_html(plan: Plan, selection: str) -> str:
@@ -40,6 +58,16 @@ def selected_html(plan: Plan, selection: str) -> str:
         f'<p class="alpa-selected" role="status"><b>Selected:</b> {escape(words)} '
         '<button type="button" data-alpa-key="" title="Escape does the same">clear</button></p>'
     )
+
+
+def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
+    """The strategies of an operator, the cheapest first."""
+    listed: list[Row] = [
+        {"strategy": r.strategy, "inputs": r.inputs, "output": r.output, "chosen": r.chosen,
+         "extra_seconds": None if r.extra_seconds == float("inf") else r.extra_seconds}
+        for r in rows
+    ]  # fmt: skip
+    return table_html(listed, plan)
 
 
 def _words(plan: Plan, parts: dict[str, str]) -> list[str]:
