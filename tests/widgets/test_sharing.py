@@ -118,5 +118,6 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
     explorer.session.start_from(plan)
     for name in ("plan", "csv", "html"):
         explorer._pressed(name, {}, [])
+        assert explorer.session.wait(20)
     assert [kind for _, kind in saved] == ["application/json", "text/csv", "text/html"]
     assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"

@@ -166,9 +166,10 @@ class Explorer(W.VBox):
             plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))
             session.bring(plan)
         elif state.plan is not None:
-            self._export(name, state, state.plan)
+            plan = state.plan
+            session.ask(lambda: self._export(name, state, plan), "writing a file…")
 
-    def _export(self, name: str, state: State, plan: Plan) -> None:
+    def _export(self, name: str, state: State, plan: Plan) -> dict[str, Any]:
         save = self.toolbar.widget.save
         if name == "plan":
             save(file_name(plan, "plan.json"), plan_text(plan), "application/json")
@@ -181,6 +182,7 @@ class Explorer(W.VBox):
             from alpa_explore.figures.page import page_html  # late: plotly takes seconds to import
 
             save(file_name(plan, "html"), page_html(plan), "text/html")
+        return {"activity": "The file is saved where the browser keeps downloads."}
 
     def __repr__(self) -> str:
         # Stored with the notebook as the text of this output: ipywidgets' own repr names every child.

@@ -106,7 +106,7 @@ class Session:
         plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
         if plan is not None:
             said = "Formulations were compared: see Solvers."
-            self._ask(lambda: {"comparison": self._planner.compare(plan, stage), "activity": said}, "comparing…")
+            self.ask(lambda: {"comparison": self._planner.compare(plan, stage), "activity": said}, "comparing…")
 
     def ask_regrets(self) -> None:
         """Find what the other strategies of the selected operator would cost."""
@@ -118,7 +118,12 @@ class Session:
                 rows = self._planner.regrets(plan, int(parts["stage"]), parts["operator"])
                 return {"regrets": Regrets(plan=plan, selection=selection, rows=rows), "activity": ""}
 
-            self._ask(look, f"solving the stage for every strategy of {parts['operator']}…")
+            self.ask(look, f"solving the stage for every strategy of {parts['operator']}…")
+
+    def ask(self, question: Callable[[], dict[str, Any]], activity: str) -> None:
+        """Run `question` beside the notebook; it returns the changes of the state that are its answer."""
+        self.store.change(activity=activity, problem=None)
+        self._questions.submit(question)
 
     def cancel(self) -> None:
         """Stop planning; the last plan stays."""
@@ -284,10 +289,6 @@ class Session:
                 self._show(
                     plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
                 )  # fmt: skip
-
-    def _ask(self, question: Callable[[], dict[str, Any]], activity: str) -> None:
-        self.store.change(activity=activity, problem=None)
-        self._questions.submit(question)
 
     def _run_ask(self, question: Callable[[], dict[str, Any]], _cancel: threading.Event) -> None:
         outcome: dict[str, Any]
