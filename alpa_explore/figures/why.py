@@ -194,5 +194,5 @@ def _bars(
     )  # fmt: skip
     largest, least = 100 * max([*gains, 0.01]), 100 * min([*gains, 0.0])
     room = 0.35 * (largest - least)
-    figure.update_xaxes(title="%", range=[least - (room if least else 0), largest + room], row=2, col=column)
+    figure.update_xaxes(title="%", range=[least - (2 * room if least else 0), largest + room], row=2, col=column)
     figure.update_yaxes(autorange="reversed", automargin=True, row=2, col=column)

@@ -32,6 +32,7 @@ class SelectedPanel:
         self.ask.on_click(lambda _: ask())
         self.widget = W.VBox([W.HBox([self.line, self.ask]), self.table])
         self.widget.children[0].add_class("alpa-panel-head")
+        self.widget.layout.display = "none"
         self._shown: tuple[object, ...] = ()
 
     def show(self, state: State) -> None:
@@ -42,6 +43,7 @@ class SelectedPanel:
         self._shown = shown
         plan, regrets = state.plan, state.regrets
         self.line.value = "" if plan is None else selected_html(plan, state.selection)
+        self.widget.layout.display = None if state.selection else "none"
         known = plan is not None and plan.details is not None
         self.ask.layout.display = None if known and "operator" in read_key(state.selection) else "none"
         mine = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
