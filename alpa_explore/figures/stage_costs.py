@@ -17,7 +17,8 @@ from alpa_explore.plans.text import FOUND_PHRASES, layers_phrase
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 
-_PANELS = 12
+_PANELS, _LARGE_PANELS = 12, 6
+"""Submeshes that are drawn unless told which: a browser takes a second for a dozen panels of many layers."""
 _GAP = 78
 """Pixels between two rows of panels, for the axis of one and the heading of the other."""
 _LETTERED = 10
@@ -27,7 +28,8 @@ _LETTERED = 10
 def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
     """A heatmap a submesh: first layer down, last layer across, colour = latency of a microbatch at the plan's B.
 
-    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to 12.
+    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to 12 (6 of
+    a plan with many layers).
     """
     rows = stage_costs_table(plan)
     pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
@@ -70,9 +72,11 @@ def _words(plan: Plan, rows: list[Row]) -> str:
     fits = sum(bool(row["microbatches_fit"]) for row in rows)
     b = plan.options.num_microbatches
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
+    drawn, pieces = _most_panels(plan), len(plan.costs.submeshes)
+    part = f" {drawn} of the {pieces} submeshes are drawn; the table has all." if drawn < pieces else ""
     return (
         f"{fits} of the {len(rows)} pairs of a run of layers and a submesh fit in memory; the plan uses {framed} "
-        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it."
+        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it.{part}"
     )
 
 
@@ -85,7 +89,12 @@ def _panels(plan: Plan, pieces: list[tuple[int, int]]) -> list[int]:
     """Those of the plan first, then the smallest, up to the limit; in the order of size."""
     used = {s.submesh for s in plan.stages}
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i] not in used, i))
-    return sorted(order[:_PANELS])
+    return sorted(order[: _most_panels(plan)])
+
+
+def _most_panels(plan: Plan) -> int:
+    used = len({s.submesh for s in plan.stages})
+    return _PANELS if len(plan.layers) <= _LETTERED else min(_PANELS, max(_LARGE_PANELS, used))
 
 
 def _panel(

@@ -181,6 +181,16 @@ def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Pla
     assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
 
 
+def test_stage_costs_of_many_layers_draws_some_submeshes_those_of_the_plan_among_them() -> None:
+    plan = example_plan("8x8:v100", num_layers=12)
+    figure = stage_costs_figure(plan)
+    drawn = len(traces(figure, "fits"))
+    assert drawn == 6 < len(plan.costs.submeshes)
+    assert "6 of the 11 submeshes are drawn" in title_of(figure)
+    assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
+    assert len(traces(stage_costs_figure(plan, submeshes=range(11)), "fits")) == 11
+
+
 def test_stage_costs_shows_the_panels_that_are_asked_for(plan: Plan) -> None:
     assert len(traces(stage_costs_figure(plan, submeshes=[1]), "fits")) == 1
 
