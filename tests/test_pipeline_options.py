@@ -12,7 +12,7 @@ from alpa_explore.graph import Phase
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.layering import cluster_operators
-from alpa_explore.plans.text import plan_report
+from alpa_explore.plans.report import plan_report
 
 
 def tiny(cluster="2x2:v100", b=8, **options):

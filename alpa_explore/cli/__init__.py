@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli import (
+    app,
     baselines,
     calibrate,
     clusters,
@@ -41,7 +42,7 @@ FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
     plan, show, simulate, program, launch, verify, compare_run, baselines, predict, coverage, solve, compare_solvers,
-    models, clusters, calibrate, lab,
+    models, clusters, calibrate, lab, app,
 )  # fmt: skip
 
 

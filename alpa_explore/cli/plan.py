@@ -16,8 +16,9 @@ from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report import plan_report
 from alpa_explore.plans.tables import plan_summary
-from alpa_explore.plans.text import plan_report, printable
+from alpa_explore.plans.text import printable
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html

@@ -7,8 +7,9 @@ from typing import Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.plan import write
+from alpa_explore.plans.report import plan_report
 from alpa_explore.plans.tables import plan_summary, sharding_table
-from alpa_explore.plans.text import plan_report, render_table
+from alpa_explore.plans.text import render_table
 
 _COLUMNS = (
     "operator", "op", "phase", "layer", "strategy", "inputs", "outputs", "compute_seconds", "communication_seconds",

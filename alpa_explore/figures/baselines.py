@@ -13,7 +13,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import comparison_table
 from alpa_explore.plans.text import iteration_sum
 
-__all__ = ["baselines_figure", "baselines_html", "comparison_table"]
+__all__ = ["baselines_figure", "baselines_html", "baselines_sentence", "comparison_table"]
 
 
 def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
@@ -64,7 +64,7 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     figure.update_xaxes(title=byte, range=[0, 1.05 * max(fullest, capacity) / divisor], row=1, col=2)
     figure.update_yaxes(autorange="reversed", automargin=True)
     height = 180 + 34 * len(rows)
-    figure = dress(figure, _title(plans), theme=theme, height=height, barmode="stack", bargap=0.3)
+    figure = dress(figure, baselines_sentence(plans), theme=theme, height=height, barmode="stack", bargap=0.3)
     return figure.update_layout(legend={"y": -0.5 * 120 / height - 0.1, "yanchor": "top"}, margin={"b": 100, "l": 200})
 
 
@@ -74,7 +74,8 @@ def baselines_html(plans: Sequence[Plan], theme: str = "light") -> str:
     return page
 
 
-def _title(plans: Sequence[Plan]) -> str:
+def baselines_sentence(plans: Sequence[Plan]) -> str:
+    """What the figure shows for these plans."""
     if len(plans) < 2:
         return "There is no other plan to compare with."
     first, *others = comparison_table(plans)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import dress, empty, faint, hatching, ink_on, lines, stage_color, stage_marker
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import stages_table
 from alpa_explore.plans.text import fullest, layers_phrase
 
-__all__ = ["cluster_figure", "cluster_table"]
+__all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 
 cluster_table = stages_table
 
@@ -62,11 +63,12 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         ticktext=[f"node {node}" for node in reversed(nodes)], showgrid=False, zeroline=False,
     )  # fmt: skip
     shown = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
-    figure = dress(figure, _title(plan) + shown, theme=theme, height=height, barmode="overlay")
+    figure = dress(figure, cluster_sentence(plan) + shown, theme=theme, height=height, barmode="overlay")
     return figure.update_layout(margin={"l": 96})
 
 
-def _title(plan: Plan) -> str:
+def cluster_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
     full, memory = fullest(plan), plan.cluster.device.memory_bytes
     used = f"{units.bytes_(full.peak_bytes)} of {units.bytes_(memory)} ({units.percent(full.peak_bytes / memory)})"
     if len(plan.stages) == 1:
@@ -99,6 +101,7 @@ def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> Non
                     "pattern": hatching(pattern),
                 },
                 hovertext=[_text(plan, b) for b in used], hovertemplate="%{hovertext}<extra></extra>", name=name,
+                customdata=[_key(b) for b in used],
                 legendgroup=name, showlegend=False,
             )
         )  # fmt: skip
@@ -122,9 +125,14 @@ def _headings(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> N
                 textposition="inside", insidetextanchor="middle", textangle=0,
                 insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
                 hovertext=[_text(plan, b) for b in own], hovertemplate="%{hovertext}<extra></extra>",
+                customdata=[_key(b) for b in own],
                 name=f"stage {stage.index}", showlegend=False,
             )
         )  # fmt: skip
+
+
+def _key(box: _Box) -> str:
+    return key(device=box.device) if box.stage is None else key(stage=box.stage.index, device=box.device)
 
 
 def _parts(stage: PlanStage) -> tuple[float, float, float]:

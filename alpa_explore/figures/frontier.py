@@ -61,7 +61,7 @@ def frontier_figure(
     held = found.microbatches_held
     figure.update_xaxes(title=f"peak memory of a device beside {held} microbatches held ({x_unit})", rangemode="tozero")
     figure.update_yaxes(title=f"latency of a microbatch ({y_unit})", range=[0, top])
-    return dress(figure, _title(found), theme=theme, height=460)
+    return dress(figure, frontier_sentence(plan, stage, found=found), theme=theme, height=460)
 
 
 def frontier_table(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> list[Row]:
@@ -69,7 +69,9 @@ def frontier_table(plan: Plan, stage: int = 0, *, found: StageFrontier | None = 
     return table_of(found or known_frontier(plan, stage))
 
 
-def _title(found: StageFrontier) -> str:
+def frontier_sentence(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> str:
+    """What the figure shows for this plan and stage."""
+    found = found or known_frontier(plan, stage)
     fits = sum(p.fits for p in found.points)
     how = (
         "the whole frontier, exact over weights and held activations"

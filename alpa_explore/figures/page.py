@@ -30,10 +30,12 @@ from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_tab
 from alpa_explore.figures.style import CONFIG
 from alpa_explore.figures.t_max import t_max_figure, t_max_table
 from alpa_explore.figures.timeline import timeline_figure, timeline_table
+from alpa_explore.figures.why import why_figure, why_table
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.headline import headline
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
-from alpa_explore.plans.text import cell, figures_of, heading, layers_phrase, printable, sentence
+from alpa_explore.plans.text import cell, heading, layers_phrase, printable, sentence
 from alpa_explore.plans.write import write_text
 
 _ROWS = 2000
@@ -117,6 +119,8 @@ def _sections(plan: Plan) -> list[_Section]:
         ("timeline", "Timeline",
          "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?",
          partial(timeline_figure, schedules=_SCHEDULES), timeline_table(plan, _SCHEDULES)),
+        ("why", "Why", "Where does the time go, what holds the plan back, and what would a single change do?",
+         why_figure, why_table(plan)),
         ("stage-costs", "Stage costs",
          "How long would any run of layers take on any submesh, and which of them does the plan use?",
          stage_costs_figure, stage_costs_table(plan)),
@@ -166,8 +170,9 @@ def _head_html(plan: Plan) -> str:
         + "."
     )
     tiles = "".join(
-        f'<div><dt>{_text(name)}</dt><dd class="value">{_text(value)}</dd><dd class="why">{_text(why)}</dd></div>'
-        for name, value, why in figures_of(plan)
+        f'<div><dt>{_text(f.name)}</dt><dd class="value">{_text(f"{f.text} {f.beside}")}</dd>'
+        f'<dd class="why">{_text(f.why)}</dd></div>'
+        for f in headline(plan)
     )
     warnings = "".join(f"<li>{_text(warning)}</li>" for warning in plan.warnings)
     return (

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.operator_rows import OperatorPage, OperatorRow, operator_page
 from alpa_explore.figures.style import (
     COMMUNICATION_PATTERN,
@@ -24,7 +25,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.tables import sharding_table, stage_named
 
-__all__ = ["sharding_figure", "sharding_table"]
+__all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]
 
 _ROWS = 48
 """Operators on one page."""
@@ -50,8 +51,9 @@ def sharding_figure(
         rows=1, cols=2, shared_yaxes=True, column_widths=[0.66, 0.34], horizontal_spacing=0.015,
     )  # fmt: skip
     pieces = _sizes(shown)
-    _specs(figure, page.rows, pieces)
-    _seconds(figure, page.rows, shown, theme)
+    keys = [key(stage=stage, layer=row.operator.layer, operator=row.operator.name) for row in page.rows]
+    _specs(figure, page.rows, pieces, keys)
+    _seconds(figure, page.rows, shown, theme, keys)
     names = [short(row.label, 34) for row in page.rows]
     figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=_with_phases(page.rows, names), autorange="reversed",
@@ -60,7 +62,7 @@ def sharding_figure(
     height = 170 + 19 * max(6, len(names))
     most = math.prod(pieces)
     ticks = [1 << k for k in range(max(1, most).bit_length())]
-    figure = dress(figure, _title(page, shown), theme=theme, height=height, barmode="stack")
+    figure = dress(figure, _words(page, shown), theme=theme, height=height, barmode="stack")
     figure.update_yaxes(tickfont_size=11)
     return figure.update_layout(
         bargap=0.3,
@@ -78,7 +80,16 @@ def sharding_figure(
     )  # fmt: skip
 
 
-def _title(page: OperatorPage, stage: PlanStage) -> str:
+def sharding_sentence(
+    plan: Plan, stage: int = 0, *, layer: int | None = None, phase: str | None = None, start: int | None = None,
+    count: int = _ROWS,
+) -> str:  # fmt: skip
+    """What the figure shows for this plan and stage."""
+    shown = stage_named(plan, stage)
+    return _words(operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count)), shown)
+
+
+def _words(page: OperatorPage, stage: PlanStage) -> str:
     if not stage.operators:
         return f"The strategies of stage {stage.index} are not in the plan: plan again to see them."
     if not _sizes(stage):
@@ -97,7 +108,7 @@ def _cut(spec: str, sizes: tuple[int, ...]) -> int:
     return math.prod(sizes[int(axis)] for axis in spec.split("+")[0] if axis.isdecimal() and int(axis) < len(sizes))
 
 
-def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...]) -> None:
+def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...], keys: Sequence[str]) -> None:
     inputs = min(max((len(row.operator.inputs) for row in rows), default=1), _INPUTS)
     columns = [*(f"input {i}" for i in range(inputs)), "output"]
     grid = [
@@ -111,13 +122,16 @@ def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...
             text=[[safe(spec) for spec in line] for line in grid], texttemplate="%{text}", textfont={"size": 11},
             hovertext=[[_text(row, column) for column in columns] for row in rows],
             hovertemplate="%{hovertext}<extra></extra>", name="specs",
+            customdata=[[name] * len(columns) for name in keys],
         ),
         row=1, col=1,
     )  # fmt: skip
     figure.update_xaxes(side="top", showgrid=False, row=1, col=1)
 
 
-def _seconds(figure: go.Figure, rows: Sequence[OperatorRow], stage: PlanStage, theme: str) -> None:
+def _seconds(
+    figure: go.Figure, rows: Sequence[OperatorRow], stage: PlanStage, theme: str, keys: Sequence[str]
+) -> None:  # fmt: skip
     divisor, unit = units.seconds_axis(max((row.seconds for row in rows), default=0.0))
     color = stage_color(stage.index, theme)
     hatched = {
@@ -131,7 +145,8 @@ def _seconds(figure: go.Figure, rows: Sequence[OperatorRow], stage: PlanStage, t
         figure.add_trace(
             go.Bar(
                 orientation="h", y=list(range(len(rows))), x=[v / divisor for v in values], name=name,
-                marker=marker, hovertext=[_text(row, "") for row in rows], hovertemplate="%{hovertext}<extra></extra>",
+                marker=marker, customdata=list(keys), hovertext=[_text(row, "") for row in rows],
+                hovertemplate="%{hovertext}<extra></extra>",
             ),
             row=1, col=2,
         )  # fmt: skip

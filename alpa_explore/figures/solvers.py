@@ -11,7 +11,7 @@ from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
 from alpa_explore.intra_op.compare import Comparison, SolverRow, solvers_table
 
-__all__ = ["solvers_figure", "solvers_html", "solvers_table"]
+__all__ = ["solvers_figure", "solvers_html", "solvers_sentence", "solvers_table"]
 
 _PARTS = (("build", "build_seconds"), ("solve", "solve_seconds"), ("repair", "repair_seconds"))
 
@@ -64,7 +64,7 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> go.Figure:
     )  # fmt: skip
     highest = 100 * max((g for g in (*before, *after) if g is not None), default=0.0)
     figure.update_yaxes(range=[0, max(1.0, 1.15 * highest)], row=1, col=2)
-    figure = dress(figure, _title(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
+    figure = dress(figure, solvers_sentence(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
     return figure.update_layout(legend={"y": -0.12, "yanchor": "top"})
 
 
@@ -74,7 +74,8 @@ def solvers_html(comparison: Comparison, theme: str = "light") -> str:
     return page
 
 
-def _title(comparison: Comparison) -> str:
+def solvers_sentence(comparison: Comparison) -> str:
+    """What the figure shows for this comparison."""
     rows = comparison.rows
     if not rows:
         return f"No formulation was run on mesh {comparison.mesh}."

@@ -9,14 +9,16 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row, stage_costs_table
 from alpa_explore.plans.text import FOUND_PHRASES, layers_phrase
 
-__all__ = ["stage_costs_figure", "stage_costs_table"]
+__all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 
-_PANELS = 12
+_PANELS, _LARGE_PANELS = 12, 6
+"""Submeshes that are drawn unless told which: a browser takes a second for a dozen panels of many layers."""
 _GAP = 78
 """Pixels between two rows of panels, for the axis of one and the heading of the other."""
 _LETTERED = 10
@@ -26,7 +28,8 @@ _LETTERED = 10
 def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
     """A heatmap a submesh: first layer down, last layer across, colour = latency of a microbatch at the plan's B.
 
-    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to 12.
+    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to 12 (6 of
+    a plan with many layers).
     """
     rows = stage_costs_table(plan)
     pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
@@ -46,18 +49,34 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         at = {"row": place // columns + 1, "col": place % columns + 1}
         of_panel = [row for row in rows if row["submesh"] == pieces[index]]
         _panel(figure, plan, of_panel, theme, at, lettered=lettered)
+    count = len(plan.layers)  # all axes at once: plotly takes longest for single ones
+    figure.update_xaxes(
+        title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, showgrid=False, zeroline=False,
+        range=[-0.5, count - 0.5],
+    )  # fmt: skip
+    figure.update_yaxes(
+        title="first layer", tickmode="linear", dtick=_tick(count), showgrid=False, zeroline=False,
+        range=[count - 0.5, -0.5],
+    )  # fmt: skip
     fitting = [row["latency_seconds"] for row in rows if row["microbatches_fit"]]
-    figure = dress(figure, _title(plan, rows), theme=theme, height=plot + 160, showlegend=False)
+    figure = dress(figure, _words(plan, rows), theme=theme, height=plot + 160, showlegend=False)
     return figure.update_layout(coloraxis=_scale(fitting), margin={"r": 96, "t": figure.layout.margin.t + 6})
 
 
-def _title(plan: Plan, rows: list[Row]) -> str:
+def stage_costs_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
+    return _words(plan, stage_costs_table(plan))
+
+
+def _words(plan: Plan, rows: list[Row]) -> str:
     fits = sum(bool(row["microbatches_fit"]) for row in rows)
     b = plan.options.num_microbatches
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
+    drawn, pieces = _most_panels(plan), len(plan.costs.submeshes)
+    part = f" {drawn} of the {pieces} submeshes are drawn; the table has all." if drawn < pieces else ""
     return (
         f"{fits} of the {len(rows)} pairs of a run of layers and a submesh fit in memory; the plan uses {framed} "
-        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it."
+        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it.{part}"
     )
 
 
@@ -70,7 +89,12 @@ def _panels(plan: Plan, pieces: list[tuple[int, int]]) -> list[int]:
     """Those of the plan first, then the smallest, up to the limit; in the order of size."""
     used = {s.submesh for s in plan.stages}
     order = sorted(range(len(pieces)), key=lambda i: (pieces[i] not in used, i))
-    return sorted(order[:_PANELS])
+    return sorted(order[: _most_panels(plan)])
+
+
+def _most_panels(plan: Plan) -> int:
+    used = len({s.submesh for s in plan.stages})
+    return _PANELS if len(plan.layers) <= _LETTERED else min(_PANELS, max(_LARGE_PANELS, used))
 
 
 def _panel(
@@ -78,42 +102,41 @@ def _panel(
 ) -> None:  # fmt: skip
     count = len(plan.layers)
     seconds: list[list[float | None]] = [[None] * count for _ in range(count)]
-    short = [[""] * count for _ in range(count)]
-    texts = [[""] * count for _ in range(count)]
     over: list[list[float | None]] = [[None] * count for _ in range(count)]
+    # Hover texts are most of what goes to the page: each stands only with the trace that shows its cell.
+    short, texts, keys, over_texts = ([[""] * count for _ in range(count)] for _ in range(4))
     for row in rows:
         first, last = row["layers"]
-        texts[first][last] = _text(plan, row)
+        if row["stage"] is not None:
+            keys[first][last] = key(stage=row["stage"])
         if row["microbatches_fit"]:
+            texts[first][last] = _text(plan, row)
             seconds[first][last] = math.log10(max(row["latency_seconds"], 1e-12))
             short[first][last] = units.seconds(row["latency_seconds"]).replace(" ", "<br>" if count > 4 else " ")
         else:
             over[first][last] = 1.0
-            short[first][last] = "✕"
+            over_texts[first][last] = _text(plan, row)
     axis = list(range(count))
-    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1, "hovertext": texts, "text": short}
+    common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1}
     figure.add_trace(
         go.Heatmap(
-            z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="%{text}",
-            textfont={"color": faint(theme)}, hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False,
-            name="does not fit", **common,
+            z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="✕",
+            textfont={"color": faint(theme)}, hovertext=over_texts, hovertemplate="%{hovertext}<extra></extra>",
+            hoverongaps=False, name="does not fit", **common,
         ),
         **at,
     )  # fmt: skip
     figure.add_trace(
         go.Heatmap(
             z=seconds, coloraxis="coloraxis", texttemplate="%{text}" if lettered else None, textfont={"size": 11},
-            hovertemplate="%{hovertext}<extra></extra>", hoverongaps=False, name="fits", **common,
+            text=short if lettered else None, hovertext=texts, customdata=keys, hoverongaps=False, name="fits",
+            hovertemplate="%{hovertext}<extra></extra>", **common,
         ),
         **at,
     )  # fmt: skip
     for row in rows:
         if row["stage"] is not None:
             _frame(figure, plan, row, theme, at)
-    figure.update_xaxes(title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, **at)
-    figure.update_yaxes(title="first layer", tickmode="linear", dtick=_tick(count), **at)
-    figure.update_xaxes(showgrid=False, zeroline=False, range=[-0.5, count - 0.5], **at)
-    figure.update_yaxes(showgrid=False, zeroline=False, range=[count - 0.5, -0.5], **at)
 
 
 def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, int]) -> None:
@@ -125,7 +148,7 @@ def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, in
         figure.add_trace(
             go.Scatter(
                 x=x, y=y, mode="lines", line={"color": color, "width": width}, hoverinfo="skip",
-                name=f"stage {row['stage']}",
+                name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
             ),
             **at,
         )  # fmt: skip
@@ -136,7 +159,7 @@ def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, in
                 "size": 19 if len(plan.layers) <= _LETTERED else 15, "color": ground(theme),
                 "line": {"color": stage_color(row["stage"], theme), "width": 2},
             },
-            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}",
+            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
         ),
         **at,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import chosen_candidate, outcome, t_max_table
 
-__all__ = ["t_max_figure", "t_max_table"]
+__all__ = ["t_max_figure", "t_max_sentence", "t_max_table"]
 
 _SHOWN = 1500
 """Candidates drawn in the lower panel: of more, each n-th."""
@@ -40,12 +40,13 @@ def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
     more = f"; {beyond:,} more to the right, a double click shows them" if beyond else ""
     figure.update_xaxes(title=f"t_max, the latency that no stage may exceed ({x_unit}{more})", row=2, col=1)
     figure.update_xaxes(showline=True, linecolor=faint(theme), zeroline=False, range=[0, right / x_scale])
-    return dress(figure, _title(plan, best), theme=theme, height=540).update_layout(margin={"l": 110})
+    return dress(figure, t_max_sentence(plan), theme=theme, height=540).update_layout(margin={"l": 110})
 
 
-def _title(plan: Plan, best: int | None) -> str:
+def t_max_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
     p, terms = plan.predicted, plan.terms
-    if best is None:
+    if chosen_candidate(plan) is None:
         return f"T = {units.seconds(p.iteration_seconds)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
     return (

@@ -16,11 +16,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, OKABE_ITO, dress, empty, faint, hatching, ink, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
 from alpa_explore.plans.timeline import plan_timeline
-from alpa_explore.plans.timeline_tables import ACTION_NAMES, comparison_table, submeshes_table, timeline_sentence
+from alpa_explore.plans.timeline_tables import ACTION_NAMES, comparison_table, submeshes_table
+from alpa_explore.plans.timeline_tables import timeline_sentence as one_schedule
 from alpa_explore.schedules.memory import memory_curve
 from alpa_explore.schedules.task import Action
 from alpa_explore.schedules.timeline import Timeline
@@ -79,8 +81,7 @@ def timeline_figure(
         figure.update_yaxes(title=f"submesh<br>{timeline.schedule.name}", row=pen.row, col=1, **axis)
     figure.update_xaxes(range=[view[0] / scale, view[1] / scale], showgrid=False, zeroline=False)
     figure.update_xaxes(title=f"time in the iteration ({unit})", row=len(heights), col=1)
-    title = timeline_sentence(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
-    dress(figure, title, theme=theme, height=inside + 150, barmode="overlay")
+    dress(figure, timeline_sentence(plan, timelines=drawn), theme=theme, height=inside + 150, barmode="overlay")
     return figure.update_layout(margin={"l": 92, "b": 64}, legend={"traceorder": "normal"})
 
 
@@ -92,6 +93,14 @@ def _view(window: Window, longest: float, timelines: Sequence[Timeline]) -> Span
     width = min(0.25, 0.8 * MOST_BARS / max(len(t.start_seconds) for t in timelines)) * longest
     start = {"start": 0.0, "middle": (longest - width) / 2, "end": longest - width}[window]
     return start, start + width
+
+
+def timeline_sentence(
+    plan: Plan, schedules: Sequence[str] = ("1f1b",), *, timelines: Sequence[Timeline] | None = None
+) -> str:  # fmt: skip
+    """What the figure shows for this plan: one schedule in full, or which of several is best."""
+    drawn = list(timelines) if timelines is not None else [plan_timeline(plan, name) for name in schedules]
+    return one_schedule(plan, drawn[0]) if len(drawn) == 1 else _comparison(plan, drawn)
 
 
 def timeline_table(
@@ -137,7 +146,10 @@ class _Pen:
                             "size": 6}, "line": {"width": 0.5, "color": ink(self.theme)}},
                     text=[str(t.microbatch) for t in tasks] if numbered and action is not Action.UPDATE else None,
                     textangle=0, constraintext="both", textposition="inside",
-                    customdata=[[str(t), units.seconds(s)] for t, s in zip(tasks, seconds.tolist(), strict=True)],
+                    customdata=[
+                        [str(t), units.seconds(s), key(stage=home)]
+                        for t, s, home in zip(tasks, seconds.tolist(), homes[here].tolist(), strict=True)
+                    ],
                     hovertemplate="%{customdata[0]}: %{customdata[1]}<extra></extra>",
                 )
             )  # fmt: skip
@@ -160,11 +172,11 @@ class _Pen:
                 x=_short([(b - a) / self.scale for _, a, b in shown]),
                 base=_short([a / self.scale for _, a, _ in shown]),
                 y=[p for p, _, _ in shown], orientation="h", width=0.72, name="waits", legendgroup="waits",
-                showlegend=self.legend, customdata=[units.seconds(b - a) for _, a, b in shown],
+                showlegend=self.legend, customdata=[[units.seconds(b - a), key(stage=p)] for p, a, b in shown],
                 marker={"color": empty(self.theme), "line": {"width": 0},
                         "pattern": {"shape": "\\", "fgcolor": faint(self.theme), "fgopacity": 0.45, "size": 8,
                                     "solidity": 0.15}},
-                hovertemplate="submesh %{y} waits %{customdata}<extra></extra>",
+                hovertemplate="submesh %{y} waits %{customdata[0]}<extra></extra>",
             )
         )  # fmt: skip
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from alpa_explore import units
+from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem
 from alpa_explore.plans.plan import PlanOperator, PlanTensor
-from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 
@@ -21,7 +22,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
         incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
-    halves = _weight_half(problem)
+    halves, stored = _weight_half(problem), _stored(problem, choices)
     found = []
     for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
         if node.priced is None:
@@ -31,7 +32,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         strategy = node.priced.strategies[choice]
         outputs = [graph.tensors[t] for t in operator.outputs]
         rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-        lines, seconds = _communication(problem, incoming.get(index, []), choices)
+        lines, seconds, axis_seconds = _communication(problem, incoming.get(index, []), choices)
         for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
             if tensor in problem.stage.sinks and PARTIAL in spec:
                 cost = problem.leaving_seconds(tensor, spec)
@@ -39,6 +40,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                     f"{graph.tensors[tensor].name} leaves the stage: its pending sum takes {units.seconds(cost)}",
                 )
                 seconds += cost
+                _add_steps(axis_seconds, _completion(problem.model.reshard(graph.tensors[tensor]), spec), 1)
         found.append(
             PlanOperator(
                 name=operator.name,
@@ -61,6 +63,8 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                 weight_half=operator.index in halves,
                 gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
                 optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
+                axis_seconds=tuple(axis_seconds),
+                stored=stored[node.subject] if update else "",
             )
         )
     return tuple(found)
@@ -106,6 +110,18 @@ def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
     return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
 
 
+def _stored(problem: StageProblem, choices: tuple[int, ...]) -> dict[int, str]:
+    """Place in graph.parameters -> the spec in which the weight is stored."""
+    tensors = problem.stage.layered.graph.tensors
+    found = {}
+    for edge in problem.edges:
+        node = problem.nodes[edge.b]
+        if node.kind is NodeKind.WEIGHT:
+            spec = problem.model.reshard(tensors[edge.tensor]).specs[edge.target_specs[choices[edge.b]]]
+            found[node.subject] = render(spec, len(tensors[edge.tensor].shape))
+    return found
+
+
 def _weight_half(problem: StageProblem) -> frozenset[int]:
     """The backward operators from which no path leads to a backward operator of another layer, or out of the stage.
 
@@ -123,10 +139,14 @@ def _weight_half(problem: StageProblem) -> frozenset[int]:
     return frozenset(here) - handed_on
 
 
-def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]) -> tuple[tuple[str, ...], float]:
+def _communication(
+    problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]
+) -> tuple[tuple[str, ...], float, list[float]]:
+    """A line for each resharding, the seconds of all of them, and of these what each microbatch pays by mesh axis."""
     lines: list[str] = []
     total = 0.0
     mesh = problem.model.mesh
+    axis_seconds = [0.0] * len(mesh.shape)
     for edge in edges:
         seconds = float(edge.seconds[choices[edge.a], choices[edge.b]])
         if seconds == 0.0:
@@ -137,7 +157,10 @@ def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int,
         rank = len(tensor.shape)
         source, target = edge.source_specs[choices[edge.a]], edge.target_specs[choices[edge.b]]
         steps = []
-        for step, cost in table.path(table.specs[source], table.specs[target]):
+        path = table.path(table.specs[source], table.specs[target])
+        if not edge.each_iteration:
+            _add_steps(axis_seconds, path, edge.times)
+        for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
                 moved = units.bytes_(tensor.bytes * local_share(larger, mesh.shape))
@@ -148,4 +171,15 @@ def _communication(problem: StageProblem, edges: list[Edge], choices: tuple[int,
         if hidden > 0.0:
             when += f", {units.seconds(hidden)} of it hidden"
         lines.append(f"{tensor.name}: {way}, {', then '.join(steps)}{when}")
-    return tuple(lines), total
+    return tuple(lines), total, axis_seconds
+
+
+def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ...]:
+    """The collectives of the cheapest way to a spec without a pending sum (`stage_problem.completion_seconds`)."""
+    complete = [target for target in table.specs if PARTIAL not in target]
+    return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
+
+
+def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: int) -> None:
+    for step, cost in path:
+        axis_seconds[step.axis] += times * cost

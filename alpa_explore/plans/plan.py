@@ -101,6 +101,12 @@ class PlanOperator:
     """Of an update operator: what the gradient that it reads keeps on a device; 0 in a file of an earlier version."""
     optimizer_bytes: float = 0.0
     """Of an update operator: what its state keeps on a device."""
+    axis_seconds: tuple[float, ...] = ()
+    """What each microbatch pays for collectives on each mesh axis with more than one device: bringing its inputs (twice
+    where it is computed again) and completing what leaves the stage; of an update, summing its gradient. Empty in a
+    file of an earlier version."""
+    stored: str = ""
+    """Of an update: the spec in which its weight is stored between iterations; '' in a file of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,7 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
-from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.tables import stages_table
 
 _HEADINGS = {"num_microbatches": "B", "microbatch_samples": "microbatch", "weight_bytes": "weights",
              "activation_bytes": "activations", "held_bytes": "activations held", "over_bytes": "over by",
@@ -151,27 +149,6 @@ def tied_sentences(plan: Plan) -> Sequence[str]:
     return found
 
 
-def figures_of(plan: Plan) -> Sequence[tuple[str, str, str]]:
-    """(name, value, where it comes from with the numbers put in) of the figures at the top of every report."""
-    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
-    full, second, byte = fullest(plan), units.seconds, units.bytes_
-    peak = units.flops_per_second(device.peak(model.precision))
-    tokens = f"; {_rate(plan.tokens_per_second)} tokens/s" if model.tokens > model.samples else ""
-    return (
-        ("iteration", second(p.iteration_seconds),
-         iteration_sum(plan)),
-        ("throughput", f"{_rate(plan.samples_per_second)} samples/s",
-         f"{model.samples:,} samples × {b:,} microbatches / {second(p.iteration_seconds)}{tokens}"),
-        ("FLOP/s of a device", units.flops_per_second(plan.flops_per_second_per_device),
-         f"{units.percent(plan.flops_utilization)} of {peak} in {printable(model.precision)}; model FLOPs "
-         f"{units.flops(model.model_flops)} a microbatch, recomputation not counted"),
-        ("bubble", units.percent(p.bubble_fraction), "share of T in which the average stage waits: 1 − Σ B·t / (S·T)"),
-        ("peak memory", byte(p.peak_bytes_per_device),
-         f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
-         f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}"),
-    )  # fmt: skip
-
-
 def iteration_sum(plan: Plan) -> str:
     """T as the sum that it is, in symbols and with the numbers put in."""
     p, terms, second = plan.predicted, plan.terms, units.seconds
@@ -184,37 +161,7 @@ def iteration_sum(plan: Plan) -> str:
     return f"{symbols} = {numbers}"
 
 
-def _rate(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _overlaps(device: Device) -> Sequence[str]:
+def overlap_sentences(device: Device) -> Sequence[str]:
     """What of collectives hides behind computing, in words; nothing in the paper."""
     shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
     return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]
-
-
-def plan_report(plan: Plan) -> str:
-    """The summary that `alpa-explore plan` and `show` print."""
-    model, options, statistics = plan.model, plan.options, plan.statistics
-    rows = [dict(zip(("figure", "value", "from"), line, strict=True)) for line in figures_of(plan)]
-    spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
-    parts = [
-        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
-        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
-        f"delta {options.delta:g}, {options.num_layers} layers"
-        + "".join(f"; {words}" for words in phrases(options.pipeline).values())
-        + "".join(f"; {words}" for words in _overlaps(plan.cluster.device))
-        + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
-        sentence(plan),
-        *([rematerialized_sentence(plan)] if options.rematerialization else []),
-        *tied_sentences(plan),
-        render_table(stages_table(plan)),
-        "\n".join(render_table(rows).splitlines()[1:]),
-        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
-        f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
-        f"Seconds by pass: {spent or 'not recorded'}.",
-    ]
-    if plan.warnings:
-        parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
-    return "\n\n".join(parts)

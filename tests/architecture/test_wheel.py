@@ -39,3 +39,11 @@ def test_the_wheel_names_its_license_and_its_command(wheel: Path) -> None:
     assert "License-Expression: Apache-2.0" in named["METADATA"]
     assert "Apache License" in named["LICENSE"]
     assert "alpa-explore = alpa_explore.cli:main" in named["entry_points.txt"]
+
+
+def test_the_wheel_brings_the_extension_to_where_lab_looks_for_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    folder = "data/share/jupyter/labextensions/alpa-explore/"
+    for file in ("package.json", "install.json", "static/remoteEntry.js"):
+        assert any(name.endswith(folder + file) for name in names)

@@ -106,7 +106,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
 
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
 
     lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
     assert explorer.get_by_text("Out of date").count() == 0
@@ -118,7 +118,7 @@ def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
     explorer = first_explorer(lab)
     drawn = seen_figure(lab, explorer)["data"]
     slider(explorer, "FLOP tolerance").press("ArrowRight")
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     explorer.get_by_text("left").wait_for()
     assert "of 6,000" in explorer.locator(".alpa-progress").inner_text()
     assert explorer.locator(".alpa-figure:visible").get_attribute("aria-busy") == "true"
@@ -138,7 +138,7 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     box = explorer.get_by_role("spinbutton", name="Layers")
     box.fill("1000")
     box.press("Tab")
-    explorer.get_by_role("button", name="Plan").press("Enter")
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     alert = explorer.get_by_role("alert")
     alert.wait_for(timeout=1000 * PLAN_SECONDS)
     assert "last plan that worked" in alert.inner_text()
@@ -153,7 +153,7 @@ def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPa
     before = lab.page.evaluate(cells)
     for place in (
         tab(explorer, "Layers"),
-        explorer.get_by_role("button", name="Plan"),
+        explorer.get_by_role("button", name="Plan", exact=True),
         slider(explorer, "B, microbatches"),
     ):
         place.focus()
@@ -204,3 +204,70 @@ def test_every_control_has_a_name(lab: LabPage) -> None:
     )
     figure_tools = [html for html in unnamed if "modebar" not in html]
     assert figure_tools == []
+
+
+def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("select.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    graph = lab.figure(explorer.locator(".alpa-panel:visible"))
+    # A click on a drawn bar: pixels of a mark depend on fonts, so plotly is told what it would find under them.
+    graph.evaluate(
+        """(g) => { const at = g.data.findIndex((t) => t.customdata?.some((k) => String(k).includes('layer:1')));
+          const place = g.data[at].customdata.findIndex((k) => String(k).includes('layer:1'));
+          g.emit('plotly_click', { points: [{ customdata: g.data[at].customdata[place], data: g.data[at] }] }); }"""
+    )
+    explorer.locator(".alpa-selected").wait_for()
+    assert "layer 1" in explorer.locator(".alpa-selected").inner_text()
+
+    def faded() -> bool:
+        return any(trace.get("selectedpoints") is not None for trace in seen_figure(lab, explorer)["data"])
+
+    lab.wait_until(faded, "what is not selected is faint")
+    tab(explorer, "Cluster").click()
+    lab.wait_until(faded, "in the next tab too")
+    tab(explorer, "Cluster").press("Escape")
+    lab.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
+    lab.wait_until(lambda: not faded(), "nothing is faint")
+
+
+def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("keyboard.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    legend = explorer.locator(".alpa-stages button").first
+    legend.press("Enter")
+    explorer.locator(".alpa-selected").wait_for()
+    lab.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend says so")
+    legend.press("Escape")
+    lab.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
+    explorer.get_by_role("button", name="Tables").press("Enter")
+    row = explorer.locator(".alpa-panel:visible tr[data-alpa-key]").first
+    row.wait_for()
+    row.press("Enter")
+    lab.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
+    assert "layer 0" in explorer.locator(".alpa-selected").inner_text()
+
+
+def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path) -> None:
+    lab.open(lab.server.write_notebook("share.ipynb", SMALL))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    explorer.get_by_role("button", name="Pin").press("Enter")
+    explorer.locator(".alpa-tile em").first.wait_for()
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    explorer.get_by_text("12 × 8").wait_for()
+    lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is told")
+    with lab.page.expect_download() as waiting:
+        explorer.get_by_role("button", name="Save plan").press("Enter")
+    waiting.value.save_as(tmp_path / "mine.plan.json")
+    assert waiting.value.suggested_filename == "mlp-tiny_1x4_B12.plan.json"
+
+    explorer.get_by_role("button", name="Undo").press("Enter")
+    explorer.get_by_text("8 × 8").wait_for()
+
+    with lab.page.expect_file_chooser() as choosing:
+        explorer.get_by_role("button", name="Open…").press("Enter")
+    choosing.value.set_files(tmp_path / "mine.plan.json")
+    explorer.get_by_text("12 × 8").wait_for()
+    assert explorer.locator(".alpa-message").count() == 0

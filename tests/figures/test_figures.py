@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,14 @@ from alpa_explore.figures.stage_costs import stage_costs_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
 from alpa_explore.figures.t_max import t_max_figure
 from alpa_explore.figures.timeline import timeline_figure
+from alpa_explore.figures.why import why_figure
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
     layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
-    timeline_figure, microbatches_figure,
+    timeline_figure, microbatches_figure, why_figure,
 ]  # fmt: skip
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 
@@ -46,6 +50,12 @@ def test_a_title_is_one_sentence_about_this_plan(draw: Callable[..., go.Figure],
     assert title.endswith(".")
     assert any(letter.isdigit() for letter in title) or "One stage" in title
     assert title != title_of(draw(example_plan("1x4:v100", num_layers=12)))
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_the_title_is_the_sentence_that_stands_beside_the_figure(draw: Callable[..., go.Figure], plan: Plan) -> None:
+    say = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
+    assert title_of(draw(plan)) == escape(say(plan), quote=False)
 
 
 @pytest.mark.parametrize("draw", FIGURES)
@@ -87,6 +97,27 @@ def test_layers_shows_every_forward_operator_in_the_colour_of_its_stage(plan: Pl
         assert [y * 1e12 for y in bars.y] == pytest.approx([f for layer in layers for f in layer.operator_flops])
         assert bars.marker.color == strip.marker.color == stage_color(stage.index)
     assert len(traces(figure, "cuts")[0].x) == len(plan.layers) - 1
+
+
+def test_of_ten_thousand_operators_neighbours_of_one_layer_share_a_mark(plan: Plan) -> None:
+    many = 60
+    long = replace(
+        plan,
+        layers=tuple(
+            replace(
+                layer, operators=layer.operators * many, operator_flops=layer.operator_flops * many,
+                operator_cut_bytes=layer.operator_cut_bytes * many, flops=layer.flops * many,
+            )
+            for layer in plan.layers
+        ),
+    )  # fmt: skip
+    count = sum(len(layer.operators) for layer in long.layers)
+    figure = layers_figure(long)
+    bars = [traces(figure, f"stage {stage.index}")[1] for stage in long.stages]
+    assert sum(len(trace.x) for trace in bars) <= 2100 < 10_000 < count
+    assert sum(sum(trace.width) for trace in bars) == count
+    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in long.layers))
+    assert "Each mark stands for up to 6 operators" in title_of(figure)
 
 
 def test_cluster_places_every_device_of_a_stage(plan: Plan) -> None:
@@ -144,9 +175,21 @@ def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Pla
     panel = plan.costs.submeshes.index(next(m for m in plan.costs.submeshes if (m.nodes, m.devices_per_node) == (1, 4)))
     assert 10 ** fits[panel].z[2][4] == pytest.approx(stage.latency_seconds)
     assert over[0].z[0][5] == 1.0
-    assert over[0].text[0][5] == "✕"
+    assert over[0].texttemplate == "✕"
+    assert "does not fit" in over[0].hovertext[0][5]
+    assert fits[0].hovertext[0][5] == ""
     assert fits[0].z[0][5] is None
     assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
+
+
+def test_stage_costs_of_many_layers_draws_some_submeshes_those_of_the_plan_among_them() -> None:
+    plan = example_plan("8x8:v100", num_layers=12)
+    figure = stage_costs_figure(plan)
+    drawn = len(traces(figure, "fits"))
+    assert drawn == 6 < len(plan.costs.submeshes)
+    assert "6 of the 11 submeshes are drawn" in title_of(figure)
+    assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
+    assert len(traces(stage_costs_figure(plan, submeshes=range(11)), "fits")) == 11
 
 
 def test_stage_costs_shows_the_panels_that_are_asked_for(plan: Plan) -> None:
@@ -181,8 +224,6 @@ def test_sharding_selects_a_layer_and_a_phase(plan: Plan) -> None:
 
 
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:
-    from dataclasses import replace
-
     bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "not in the plan" in title_of(sharding_figure(bare))
 

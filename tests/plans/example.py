@@ -168,6 +168,7 @@ def _operators(layers: tuple[PlanLayer, ...], mesh: LogicalMesh, mark: str) -> t
                         communication=(f"input 0{mark}: {row} → {whole}, all-gather over axis 0 (40 MiB, 400 µs)",)
                         if moves else (),
                         flops=flops, output_shape=(8, 1024, HIDDEN),
+                        axis_seconds=(4e-4 if moves else 0.0, *[0.0] * (len(axes) - 1)) if axes else (),
                     )
                 )  # fmt: skip
     found += [

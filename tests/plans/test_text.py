@@ -6,7 +6,8 @@ import pytest
 
 from alpa_explore.plans import tables
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.text import cell, heading, plan_report, printable, ranges, render_table, sentence
+from alpa_explore.plans.report import plan_report
+from alpa_explore.plans.text import cell, heading, printable, ranges, render_table, sentence
 from tests.plans.example import example_plan
 
 

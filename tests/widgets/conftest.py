@@ -14,7 +14,7 @@ from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.sources import Sources
-from alpa_explore_widgets.state import Settings
+from alpa_explore_widgets.state import Settings, State
 
 from alpa_explore.cluster import Cluster, Submesh
 from alpa_explore.errors import AlpaExploreError, CancelledError
@@ -79,7 +79,7 @@ class HeldPlanner:
 
     captures: list[tuple[str, int]] = field(default_factory=list)
     plans: list[dict[str, Any]] = field(default_factory=list)
-    replans: list[int] = field(default_factory=list)
+    replans: list[Any] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
     """Planning goes on while set."""
     replan_gate: threading.Event = field(default_factory=threading.Event)
@@ -92,7 +92,7 @@ class HeldPlanner:
         self.replan_gate.set()
 
     def functions(self) -> Planner:
-        return Planner(capture=self.capture, plan=self.plan, replan=self.replan)
+        return Planner(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
 
     def capture(self, name: str, microbatch: int) -> Any:
         self.captures.append((name, microbatch))
@@ -111,18 +111,29 @@ class HeldPlanner:
         progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=1.0))
         if self.error is not None:
             raise self.error
-        return make_plan(cluster, **options)
+        remat = options.pop("rematerialization", True)
+        known = {name: options[name] for name in ("num_microbatches", "delta", "num_layers")}
+        made = make_plan(cluster, **known)
+        return replace(made, model=replace(made.model, rematerialization=remat))
 
-    def replan(self, plan: Plan, *, num_microbatches: int) -> Plan:
-        self.replans.append(num_microbatches)
+    def baseline(self, _graph: object, cluster: Cluster, kind: str, **options: Any) -> Plan:
+        if kind == "megatron":
+            raise AlpaExploreError("Nothing fits", found="a test", remedy="None.")
+        made = make_plan(cluster, num_microbatches=options["num_microbatches"])
+        return replace(made, options=replace(made.options, baseline=kind))
+
+    def replan(self, plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
+        self.replans.append((num_microbatches, pipeline) if pipeline else num_microbatches)
         self.started.release()
         assert self.replan_gate.wait(10), "nobody released the replan"
         if self.error is not None:
             raise self.error
         options = plan.options
-        return make_plan(
+        made = make_plan(
             plan.cluster, num_microbatches=num_microbatches, delta=options.delta, num_layers=options.num_layers
         )
+        changed = replace(options.pipeline, **pipeline)
+        return replace(made, options=replace(made.options, pipeline=changed))
 
 
 SETTINGS = Settings(
@@ -152,12 +163,16 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
     """(tab, B, theme) of every figure that was drawn, in order; real figures have tests of their own."""
     found: list[tuple[str, int, str]] = []
 
-    def draw(self: FigurePanel, plan: Plan, theme: str) -> go.Figure:
-        found.append((self.title, plan.options.num_microbatches, theme))
-        return go.Figure(go.Bar(y=[plan.options.num_microbatches]))
+    def draw(self: FigurePanel, state: State, theme: str) -> go.Figure:
+        assert state.plan is not None
+        found.append((self.title, state.plan.options.num_microbatches, theme))
+        return go.Figure(go.Bar(y=[state.plan.options.num_microbatches]))
 
-    for panel in FigurePanel.__subclasses__():
-        monkeypatch.setattr(panel, "draw", draw)
+    kinds: list[type[FigurePanel]] = [FigurePanel]
+    for kind in kinds:  # grows while it is walked
+        kinds += kind.__subclasses__()
+        if "draw" in vars(kind):
+            monkeypatch.setattr(kind, "draw", draw)
     return found
 
 

@@ -43,7 +43,7 @@ def test_only_the_tab_that_is_seen_is_drawn(explorer: Explorer, drawn: list[tupl
     assert drawn == [("Layers", 8, "light")]
     explorer.tabs.selected = 2
     assert drawn[1:] == [("t_max", 8, "light")]
-    explorer.controls.num_microbatches.value = 32
+    explorer.controls["num_microbatches"].value = 32
     assert explorer.wait(5)
     assert drawn[2:] == [("t_max", 32, "light")]
     explorer.tabs.selected = 0
@@ -57,7 +57,7 @@ def test_a_change_of_data_reaches_the_figure_that_is_there(explorer: Explorer) -
     explorer.session.plan()
     assert explorer.wait(5)
     assert '"y":[8]' in figure.figure_json
-    explorer.controls.num_microbatches.value = 16
+    explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
     assert explorer.panels[0].figure is figure
     assert '"y":[16]' in figure.figure_json
@@ -73,12 +73,12 @@ def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: lis
 def test_controls_show_what_the_session_says_and_hand_on_what_the_user_does(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    assert explorer.controls.num_layers.value == 4
-    assert explorer.controls.num_microbatches.note == "8 × 8 = 64 samples a step"
-    explorer.controls.devices_per_node.value = "8"
-    explorer.controls.device.value = "h100"
-    explorer.controls.nodes.value = 2
-    explorer.controls.num_layers.value = None
+    assert explorer.controls["num_layers"].value == 4
+    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples a step"
+    explorer.controls["devices_per_node"].value = "8"
+    explorer.controls["device"].value = "h100"
+    explorer.controls["nodes"].value = 2
+    explorer.controls["num_layers"].value = None
     settings = explorer.settings
     assert (settings.nodes, settings.devices_per_node, settings.device, settings.num_layers) == (2, 8, "h100", None)
     explorer.run.plan.click()
@@ -87,20 +87,20 @@ def test_controls_show_what_the_session_says_and_hand_on_what_the_user_does(expl
 
 
 def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer: Explorer) -> None:
-    explorer.controls.model.value = "gpt-39b"
-    assert explorer.controls.num_microbatches.value == 1024
-    assert explorer.controls.microbatch.value == "1"
-    assert "48 layers" in explorer.controls.model.note
+    explorer.controls["model"].value = "gpt-39b"
+    assert explorer.controls["num_microbatches"].value == 1024
+    assert explorer.controls["microbatch"].value == "1"
+    assert "48 layers" in explorer.controls["model"].note
 
 
 def test_what_plan_would_change_is_said_beside_the_button(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    explorer.controls.delta.value = 0.3
+    explorer.controls["delta"].value = 0.3
     assert "Out of date" in explorer.run.progress.value
     assert "δ 0.5 → 0.3" in explorer.run.progress.value
     assert "alpa-stale" in explorer.summary.widget.value
-    explorer.controls.delta.value = 0.5
+    explorer.controls["delta"].value = 0.5
     assert "Out of date" not in explorer.run.progress.value
 
 
@@ -136,7 +136,7 @@ def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Ex
     assert explorer.wait(5)
     planner.started.acquire()
     planner.replan_gate.clear()
-    explorer.controls.num_microbatches.value = 64
+    explorer.controls["num_microbatches"].value = 64
     assert planner.started.acquire(timeout=5)
     figure = explorer.panels[0].figure
     assert figure.busy
@@ -149,7 +149,7 @@ def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Ex
 def test_a_figure_that_fails_says_so_in_its_own_tab_and_leaves_the_others(
     explorer: Explorer, drawn: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(plan: object, theme: str) -> None:
+    def fail(state: object, theme: str) -> None:
         raise KeyError("no such stage")
 
     monkeypatch.setattr(explorer.panels[0], "draw", fail)
@@ -201,7 +201,7 @@ def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner
     assert explorer.plan is plan
     assert (planner.plans, drawn) == ([], [("Layers", 8, "light")])
     assert explorer.settings.num_layers == 4
-    explorer.controls.num_microbatches.value = 16
+    explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
     assert drawn[-1] == ("Layers", 16, "light")
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 from alpa_explore_widgets.panels.timeline import TimelinePanel
+from alpa_explore_widgets.state import State
 
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
-from tests.widgets.conftest import make_plan
+from tests.widgets.conftest import SETTINGS, make_plan
 
 
 @pytest.fixture
 def eight_layers() -> Plan:
     return example_plan(num_layers=8, num_microbatches=16)
+
+
+def state(plan: Plan) -> State:
+    return State(settings=SETTINGS, plan=plan)
 
 
 def names(field) -> list[str]:
@@ -21,12 +26,12 @@ def names(field) -> list[str]:
 
 def test_only_schedules_that_exist_for_the_plan_are_offered(eight_layers: Plan) -> None:
     panel = TimelinePanel()
-    panel.show(eight_layers, "light")
+    panel.show(state(eight_layers), "light")
     assert names(panel.schedule) == ["1f1b", "gpipe", "eager-1f1b", "zb-h1", "interleaved-1f1b"]
     assert names(panel.beside) == ["none", *names(panel.schedule)]
     panel.schedule.value = "interleaved-1f1b"
     assert "interleaved-1f1b" in panel.finding.value
-    panel.show(make_plan(), "light")
+    panel.show(state(make_plan()), "light")
     assert names(panel.schedule) == ["1f1b", "gpipe", "eager-1f1b", "zb-h1"]
     assert panel.schedule.value == "1f1b"
     assert 'role="alert"' not in panel.finding.value
@@ -34,9 +39,9 @@ def test_only_schedules_that_exist_for_the_plan_are_offered(eight_layers: Plan) 
 
 def test_a_choice_draws_again(eight_layers: Plan) -> None:
     panel = TimelinePanel()
-    panel.show(eight_layers, "light")
+    panel.show(state(eight_layers), "light")
     panel.beside.value = "gpipe"
-    assert panel.schedules(eight_layers) == ("1f1b", "gpipe")
+    assert panel.schedules() == ("1f1b", "gpipe")
     assert "gpipe" in panel.finding.value
     before = panel.figure.figure_json
     panel.window.value = "end"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 from IPython.display import display, update_display
 
+from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
+from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
+from alpa_explore.plans.files import plan_text
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.torch_code import torch_code
 from alpa_explore_widgets.fields import PageBridge, TabBar
+from alpa_explore_widgets.neighbours import neighbours
 from alpa_explore_widgets.panels.cluster import ClusterPanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.figure_panel import FigurePanel
@@ -18,19 +24,30 @@ from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
 from alpa_explore_widgets.panels.run import RunPanel
+from alpa_explore_widgets.panels.search import SearchPanel
+from alpa_explore_widgets.panels.selected import SelectedPanel
 from alpa_explore_widgets.panels.sharding import ShardingPanel
+from alpa_explore_widgets.panels.solvers import SolversPanel
 from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.t_max import TMaxPanel
 from alpa_explore_widgets.panels.timeline import TimelinePanel
+from alpa_explore_widgets.panels.toolbar import ToolbarPanel
+from alpa_explore_widgets.panels.why import WhyPanel
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
+from alpa_explore_widgets.sharing import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.sources import Sources, own_model, planned_model
-from alpa_explore_widgets.state import Settings, State, settings_of
+from alpa_explore_widgets.state import Problem, Settings, State, settings_of
+from alpa_explore_widgets.tables import table_csv
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
+
+
+_MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING)
+"""Settings that have a default: options of `explore` of the same names."""
 
 
 class Explorer(W.VBox):
@@ -40,29 +57,34 @@ class Explorer(W.VBox):
         self.session = session
         self.bridge = PageBridge()
         self.controls, self.run = ControlsPanel(session), RunPanel(session)
-        self.messages, self.summary = MessagesPanel(), SummaryPanel()
+        self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
+        self.toolbar = ToolbarPanel(self._pressed)
         self.panels: list[FigurePanel] = [
-            LayersPanel(),
-            ClusterPanel(),
-            TMaxPanel(),
-            MicrobatchesPanel(),
-            TimelinePanel(),
-            ShardingPanel(),
-            StageCostsPanel(),
-            FrontierPanel(),
-        ]
+            LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
+            ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
+            WhyPanel(self._try_neighbours),
+            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)), SolversPanel(session.compare),
+        ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
+        self._as_table = False
+        self._start = session.store.state.settings
         left = W.VBox([self.controls.widget, self.run.widget])
         left.add_class("alpa-controls")
-        right = W.VBox([self.messages.widget, self.summary.widget, self.tabs, *(p.widget for p in self.panels)])
+        right = W.VBox([
+            self.toolbar.widget, self.messages.widget, self.summary.widget, self.selected.widget, self.tabs,
+            *(p.widget for p in self.panels),
+        ])  # fmt: skip
         right.add_class("alpa-main")
         body = W.Box([left, right])
         body.add_class("alpa-body")
         super().__init__([self.bridge, body])
         self.add_class("alpa-explorer")
         self._saved = None
-        self.tabs.observe(self._tab_chosen, "selected")
-        self.bridge.observe(self._theme_changed, "theme")
+        self.tabs.observe(self._again, "selected")
+        self.bridge.observe(self._again, "theme")
+        self.bridge.observe(self._selected, "selection")
+        for panel in self.panels:
+            panel.figure.observe(self._selected, "selection")
         with session.store.lock:  # planning may be under way already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
@@ -95,20 +117,74 @@ class Explorer(W.VBox):
         self.run.show(state)
         self.messages.show(state)
         self.summary.show(state, self.bridge.theme)
+        self.selected.show(state)
+        self.bridge.selection = state.selection
+        own = self.session.sources.own
+        code = plan_code(state.settings, own=own is not None and own.name == state.settings.model)
+        self.toolbar.show(state, code, as_table=self._as_table)
         panel = self.panels[self.tabs.selected]
         for other in self.panels:  # hidden, not removed: a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
-            panel.show(state.plan, self.bridge.theme)
+            panel.show(state, self.bridge.theme, as_table=self._as_table)
         panel.figure.busy = state.replanning or (state.planning and state.plan is not None)
 
-    def _tab_chosen(self, _change: dict[str, Any]) -> None:
+    def _again(self, _change: dict[str, Any]) -> None:
         with self.session.store.lock:
             self._show(self.session.store.state)
 
-    def _theme_changed(self, _change: dict[str, Any]) -> None:
+    def _selected(self, change: dict[str, Any]) -> None:
         with self.session.store.lock:
-            self._show(self.session.store.state)
+            if change["new"] != self.session.store.state.selection:
+                self.session.select(change["new"])
+                self._show(self.session.store.state)  # a key that names nothing goes out again
+
+    def _try_neighbours(self) -> None:
+        state = self.session.store.state
+        if state.plan is not None and state.planned is not None:
+            self.session.try_each(neighbours(state.planned, state.plan))
+
+    def _pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+        """A button of the toolbar."""
+        try:
+            with self.session.store.lock:
+                self._do(name, content, buffers)
+        except AlpaExploreError as error:
+            problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
+            self.session.store.change(problem=problem)
+
+    def _do(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+        session, state = self.session, self.session.store.state
+        if name in ("undo", "redo"):
+            getattr(session, name)()
+        elif name == "pin":
+            session.pin(on=state.pinned is None)
+        elif name == "table":
+            self._as_table = not self._as_table
+            self._show(state)
+        elif name == "reset":
+            session.set(**asdict(self._start))
+        elif name == "open":
+            plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))
+            session.bring(plan)
+        elif state.plan is not None:
+            plan = state.plan
+            session.ask(lambda: self._export(name, state, plan), "writing a file…")
+
+    def _export(self, name: str, state: State, plan: Plan) -> dict[str, Any]:
+        save = self.toolbar.widget.save
+        if name == "plan":
+            save(file_name(plan, "plan.json"), plan_text(plan), "application/json")
+        elif name == "csv":
+            panel = self.panels[self.tabs.selected]
+            save(file_name(plan, f"{panel.title.lower()}.csv"), table_csv(panel.rows(state)), "text/csv")
+        elif name == "torch":
+            save(file_name(plan, "py"), torch_code(plan), "text/x-python")
+        elif name == "html":
+            from alpa_explore.figures.page import page_html  # late: plotly takes seconds to import
+
+            save(file_name(plan, "html"), page_html(plan), "text/html")
+        return {"activity": "The file is saved where the browser keeps downloads."}
 
     def __repr__(self) -> str:
         # Stored with the notebook as the text of this output: ipywidgets' own repr names every child.
@@ -140,15 +216,16 @@ class Explorer(W.VBox):
 def explore(
     model: TrainingGraph | Plan | str | Any, *, cluster: Cluster | str = "1x4:v100",
     num_microbatches: int | None = None, delta: float = 0.5, num_layers: int | None = None, example_inputs: Any = None,
-    planner: Planner | None = None, **capture_options: Any,
+    planner: Planner | None = None, **options: Any,
 ) -> Explorer:  # fmt: skip
     """Show the plan of `model` on `cluster` and let its settings be moved. Returns at once; planning goes on beside.
 
     `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
-    of `ax.capture`. A finished Plan is shown as it is, with its own settings. `num_microbatches` is B (the paper's for
-    its own models, else 32); `num_layers` None lets the planner choose. `planner` replaces the planner's functions
-    (tests). Raises UnknownNameError, ClusterError or OptionError for input at fault; what goes wrong while planning is
-    shown in the explorer.
+    of `ax.capture`. `options` may also be fields of `Settings` (solver, schedule, memory_bytes, …). A finished Plan is
+    shown as it is, with its own settings. `num_microbatches` is B (the paper's for its own models, else 32);
+    `num_layers` None lets the planner choose. `planner` replaces the planner's functions (tests). Raises
+    UnknownNameError, ClusterError or OptionError for input at fault; what goes wrong while planning is shown in the
+    explorer.
     """
     planner = planner or Planner()
     if isinstance(model, Plan):
@@ -156,13 +233,19 @@ def explore(
         session.start_from(model)
         return Explorer(session)
     given = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    own = None if isinstance(model, str) else own_model(model, example_inputs, capture_options)
+    asked = {name: options.pop(name) for name in _MORE if name in options}
+    own = None if isinstance(model, str) else own_model(model, example_inputs, options)
+    if isinstance(model, str) and options:
+        raise OptionError(
+            "explore does not know this option", found=", ".join(options), remedy=nearest_names(min(options), _MORE)
+        )
     sources = Sources(planner.capture, own, given)
     name = own.name if own is not None else str(model).lower()
     microbatch, count = sources.start(name, num_microbatches)
     settings = Settings(
         model=name, microbatch=microbatch, nodes=given.nodes, devices_per_node=given.devices_per_node,
         device=given.device.name, num_microbatches=count, delta=float(delta), num_layers=num_layers,
+        **asked,
     )  # fmt: skip
     session = Session(settings, sources, planner)
     session.plan()

@@ -31,6 +31,8 @@ class NumberField(anywidget.AnyWidget):
     """Integers only."""
     optional = traitlets.Bool(False).tag(sync=True)
     """An emptied box means None."""
+    usual = traitlets.Float(None, allow_none=True).tag(sync=True)
+    """What None stands for, where that is known: where the slider then is, and what the empty box shows."""
     note = traitlets.Unicode().tag(sync=True)
     """A line below: what the value comes to."""
     disabled = traitlets.Bool(False).tag(sync=True)
@@ -69,6 +71,41 @@ class TabBar(anywidget.AnyWidget):
     """Place of the tab that is shown."""
 
 
+class Fold(anywidget.AnyWidget):
+    """The heading of a group of controls, which it shows and hides."""
+
+    _esm = STATIC / "fold.js"
+
+    label = traitlets.Unicode().tag(sync=True)
+    """Visible and accessible name."""
+    hint = traitlets.Unicode().tag(sync=True)
+    """Tooltip: what the group is about."""
+    expanded = traitlets.Bool(True).tag(sync=True)
+    """Whether the group is shown."""
+
+
+class Toolbar(anywidget.AnyWidget):
+    """A row of buttons. A press is a message {"kind": name}; what the page must do itself (copy, save a file, read one)
+    it does here."""
+
+    _esm = STATIC / "toolbar.js"
+
+    label = traitlets.Unicode().tag(sync=True)
+    """Accessible name of the row."""
+    buttons = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    """[name, text, tooltip] of each."""
+    disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Names of the buttons that cannot be pressed now."""
+    pressed = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Names of the buttons that stay down: switches that are on."""
+    code = traitlets.Unicode().tag(sync=True)
+    """What "copy" copies; here beforehand, because a page may copy only while a press is handled."""
+
+    def save(self, name: str, text: str, kind: str) -> None:
+        """Let the page save `text` (a file of the MIME type `kind`)."""
+        self.send({"kind": "save", "name": name, "type": kind}, buffers=[text.encode()])
+
+
 class PageBridge(anywidget.AnyWidget):
     """Invisible: reports the page's theme, keeps the page's shortcuts out of the explorer, brings the style sheet."""
 
@@ -79,3 +116,5 @@ class PageBridge(anywidget.AnyWidget):
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
     """Accessible name of the whole explorer."""
+    selection = traitlets.Unicode("").tag(sync=True)
+    """Key of what is selected; any element with `data-alpa-key` selects, Escape clears."""

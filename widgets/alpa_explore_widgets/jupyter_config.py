@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 from typing import Any
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821  Jupyter provides it
@@ -17,6 +18,8 @@ c.ServerApp.ip = "127.0.0.1"
 c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"
 c.LabApp.extension_manager = "readonly"
+# Where an installation puts it, too; here as well for a package that was installed editable.
+c.LabServerApp.extra_labextensions_path = [str(Path(__file__).parent / "labextension")]
 # Looking for language servers runs every one it can find on the machine.
 c.LanguageServerManager.autodetect = False
 

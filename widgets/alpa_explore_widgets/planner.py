@@ -1,14 +1,21 @@
-"""The three functions of alpa_explore that an explorer works with; their imports (torch) never hold up a cell."""
+"""The functions of alpa_explore that an explorer works with; their imports (torch) never hold up a cell."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from alpa_explore.errors import OptionError
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
+    from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.what_if import Regret
+
+COMPARE_SECONDS = 20.0
+"""For each formulation."""
 
 
 def _capture(name: str, microbatch: int) -> TrainingGraph:
@@ -18,16 +25,52 @@ def _capture(name: str, microbatch: int) -> TrainingGraph:
     return resolve(name, entry(name).global_batch // microbatch)
 
 
-def _plan(*arguments: Any, **options: Any) -> Plan:
+def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
+    """`pipeline`: the fields of PipelineOptions that are not the paper's."""
+    from alpa_explore.inter_op.options import PipelineOptions
     from alpa_explore.planner import plan
 
-    return plan(*arguments, **options)
+    return plan(*arguments, pipeline=PipelineOptions(**(pipeline or {})), **options)
 
 
-def _replan(plan: Plan, *, num_microbatches: int) -> Plan:
+def _replan(plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
+    """`pipeline`: fields of the plan's PipelineOptions to change."""
     from alpa_explore.planner import replan
 
-    return replan(plan, num_microbatches=num_microbatches)
+    options = replace(plan.options.pipeline, **pipeline)
+    return replan(plan, num_microbatches=num_microbatches, pipeline=options)
+
+
+def _baseline(*arguments: Any, **options: Any) -> Plan:
+    from alpa_explore.baselines.baseline import baseline
+
+    return baseline(*arguments, **options)
+
+
+def _compare(plan: Plan, stage: int) -> Comparison:
+    """The formulations on the first layer of a stage."""
+    from alpa_explore.cluster import Submesh, logical_mesh
+    from alpa_explore.intra_op.compare import Question, compare_solvers
+
+    chosen = plan.stages[stage]
+    if plan.details is None:
+        raise OptionError(
+            "The model of this plan is not here", found="a plan from a file", remedy="Press Plan: it is kept then."
+        )
+    first = chosen.layers[0]
+    mesh = logical_mesh(plan.cluster, Submesh(*chosen.submesh), chosen.logical_mesh)
+    problem = plan.details.problem((first, first), mesh)
+    question = Question(
+        stage=problem.stage, device=plan.cluster.device, mesh=mesh.squeezed(),
+        inverse_b=1 / plan.options.num_microbatches,
+    )  # fmt: skip
+    return compare_solvers(question, time_limit_seconds=COMPARE_SECONDS)
+
+
+def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
+    from alpa_explore.plans.what_if import regrets
+
+    return regrets(plan, stage, operator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +81,8 @@ class Planner:
     """(catalogue name, samples of a microbatch) -> the graph."""
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
+    baseline: Callable[..., Plan] = _baseline
+    compare: Callable[[Plan, int], Comparison] = _compare
+    """(plan, stage) -> its first layer by each formulation."""
+    regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
+    """(plan, stage, operator) -> what each of its strategies would cost."""

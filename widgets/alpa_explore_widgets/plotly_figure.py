@@ -44,6 +44,8 @@ class PlotlyFigure(anywidget.AnyWidget):
     """Accessible name: what the figure shows, in words."""
     height = traitlets.Int(480).tag(sync=True)
     """Pixels."""
+    selection = traitlets.Unicode("").tag(sync=True)
+    """Key of what is selected (`alpa_explore.figures.keys`): marks of other things are faint. A click sets it."""
     busy = traitlets.Bool(False).tag(sync=True)
     """True greys the figure and says 'computing…'."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore_widgets import headline
+from alpa_explore_widgets.sharing import explore_code
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -19,7 +20,7 @@ _COLUMNS = (
 
 def plan_table(plan: Plan | None, settings: Settings) -> str:
     """HTML with inline styles only, because front ends take style sheets out of saved outputs."""
-    code = f"<pre>{escape(as_code(settings))}</pre>"
+    code = f"<pre>{escape(explore_code(settings))}</pre>"
     if plan is None:
         return f'<div class="alpa-saved"><p>No plan was ready when this was saved. The cell asked for:</p>{code}</div>'
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in _rows(plan))
@@ -43,13 +44,3 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
         )
         for s in plan.stages
     ]  # fmt: skip
-
-
-def as_code(settings: Settings) -> str:
-    """The call that shows the same explorer again."""
-    s = settings
-    layers = "" if s.num_layers is None else f", num_layers={s.num_layers}"
-    return (
-        f'explore("{s.model}", cluster="{s.nodes}x{s.devices_per_node}:{s.device}", '
-        f"num_microbatches={s.num_microbatches}, delta={s.delta:g}{layers})"
-    )

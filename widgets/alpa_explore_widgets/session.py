@@ -1,19 +1,23 @@
-"""What happens when something is asked for: planning in the background, other values of B from the costs at hand."""
+"""What happens when something is asked for: planning in the background, what the costs at hand answer at once, and the
+history of the plans that were shown."""
 
 from __future__ import annotations
 
 import threading
 import time
 import traceback
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
-from alpa_explore.errors import AlpaExploreError, CancelledError
+from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
+from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore_widgets.background import NewestWins
+from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
-from alpa_explore_widgets.sources import Sources
-from alpa_explore_widgets.state import Problem, Settings, State, Store
+from alpa_explore_widgets.sources import Sources, figures_apart
+from alpa_explore_widgets.state import REPLANNED, Problem, Regrets, Settings, State, Store, settings_of
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -21,6 +25,19 @@ if TYPE_CHECKING:
 
 REPORT_SECONDS = 0.1
 """Progress is shown at most this often: a report is a message to the browser."""
+SAME_MOVE_SECONDS = 1.5
+"""Replans that follow each other this quickly are one movement of a slider: one entry of the history."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """Settings to plan for, one after the other."""
+
+    wanted: tuple[Settings, ...]
+    aside: bool = False
+    """Keep the plans among those tried, and show none."""
+    baselines: tuple[str, ...] = ()
+    """One for each of `wanted`, or none at all."""
 
 
 class Session:
@@ -30,28 +47,83 @@ class Session:
         self.store = Store(State(settings=settings))
         self.sources = sources
         self._planner = planner
-        self._plans: NewestWins[Settings] = NewestWins(self._run_plan, "alpa-explore plan")
-        self._replans: NewestWins[int] = NewestWins(self._run_replan, "alpa-explore replan")
+        self._plans: NewestWins[_Job] = NewestWins(self._run_plans, "alpa-explore plan")
+        self._replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
+        self._questions: NewestWins[Callable[[], dict[str, Any]]] = NewestWins(self._run_ask, "alpa-explore ask")
         self._last_report = 0.0
+        self._last_move = float("-inf")
 
     def set(self, **changes: Any) -> None:
-        """Change settings. Another B is answered at once from the last plan's costs, anything else waits for `plan`."""
+        """Change settings. What `replan` can answer is answered at once, anything else waits for `plan`."""
         with self.store.lock:
             old = self.store.state.settings
             if "model" in changes and changes["model"] != old.model:
                 changes = self._fresh_model(changes["model"]) | changes
             settings = replace(old, **changes)
             self.store.change(settings=settings)
-            if settings.num_microbatches != old.num_microbatches and self.store.state.plan is not None:
-                self._replans.submit(settings.num_microbatches)
+            if any(getattr(settings, n) != getattr(old, n) for n in REPLANNED) and self.store.state.plan is not None:
+                self._replans.submit(settings)
 
-    def start_from(self, plan: Plan) -> None:
-        """Show a plan that was made elsewhere."""
-        self.store.change(plan=plan, planned=self.store.state.settings, activity="As given; Plan makes it again.")
+    def bring(self, plan: Plan) -> None:
+        """Show a plan that was opened, with its own settings. OptionError for a model that cannot be chosen here."""
+        settings = settings_of(plan)
+        known = {name for name, *_ in self.sources.model_choices()}
+        devices = {name for name, *_ in self.sources.device_choices()}
+        if settings.model not in known or settings.device not in devices:
+            raise OptionError(
+                "The plan can be shown, but not in this explorer",
+                found=f"{settings.model} on {plan.cluster}, which is not in its lists",
+                remedy="Show it by explore(ax.load_plan(file)) in a cell.",
+            )  # fmt: skip
+        apart = figures_apart(plan.cluster, self.sources.plain_cluster(settings))
+        self.start_from(plan, replace(settings, **apart))
+
+    def start_from(self, plan: Plan, settings: Settings | None = None) -> None:
+        """Show a plan that was made elsewhere, as an answer to `settings` (those of now unless given)."""
+        with self.store.lock:
+            settings = settings or self.store.state.settings
+            self._plans.cancel()
+            self._show(plan, settings, settings, activity="As given; Plan makes it again.", problem=None)
 
     def plan(self) -> None:
         """Run the whole planner for the present settings; a run under way is given up."""
-        self._plans.submit(self.store.state.settings)
+        self._plans.submit(_Job(wanted=(self.store.state.settings,)))
+
+    def try_each(self, wanted: tuple[Settings, ...]) -> None:
+        """Run the planner for one setting after the other; each becomes a plan that was tried, while the plan on screen
+        and what the controls ask for stay."""
+        self._plans.submit(_Job(wanted=wanted, aside=True))
+
+    def try_baselines(self, kinds: tuple[str, ...]) -> None:
+        """The same for what people do by hand, with the settings of the plan on screen."""
+        planned = self.store.state.planned
+        if planned is not None:
+            self._plans.submit(_Job(wanted=(planned,) * len(kinds), aside=True, baselines=kinds))
+
+    def compare(self) -> None:
+        """Solve the first layer of the selected stage by every formulation."""
+        state = self.store.state
+        plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
+        if plan is not None:
+            said = "Formulations were compared: see Solvers."
+            self.ask(lambda: {"comparison": self._planner.compare(plan, stage), "activity": said}, "comparing…")
+
+    def ask_regrets(self) -> None:
+        """Find what the other strategies of the selected operator would cost."""
+        state = self.store.state
+        plan, selection, parts = state.plan, state.selection, read_key(state.selection)
+        if plan is not None and "operator" in parts:
+
+            def look() -> dict[str, Any]:
+                rows = self._planner.regrets(plan, int(parts["stage"]), parts["operator"])
+                return {"regrets": Regrets(plan=plan, selection=selection, rows=rows), "activity": ""}
+
+            self.ask(look, f"solving the stage for every strategy of {parts['operator']}…")
+
+    def ask(self, question: Callable[[], dict[str, Any]], activity: str) -> None:
+        """Run `question` beside the notebook; it returns the changes of the state that are its answer."""
+        self.store.change(activity=activity, problem=None)
+        self._questions.submit(question)
 
     def cancel(self) -> None:
         """Stop planning; the last plan stays."""
@@ -60,77 +132,173 @@ class Session:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
         self._plans.cancel()
 
+    def go(self, place: int) -> None:
+        """Show an entry of the history, with its settings; nothing is planned."""
+        with self.store.lock:
+            history = self.store.state.history
+            if not 0 <= place < len(history.entries):
+                return
+            entry = history.entries[place]
+            self.store.change(
+                history=history.at(place), plan=entry.plan, planned=entry.settings, settings=entry.settings,
+                selection=valid_key(entry.plan, self.store.state.selection), problem=None,
+                activity=f"Plan {place + 1} of the {len(history.entries)} that were tried.",
+            )  # fmt: skip
+
+    def undo(self) -> None:
+        """Back to the plan before."""
+        self.go(self.store.state.history.place - 1)
+
+    def redo(self) -> None:
+        """Forth again."""
+        self.go(self.store.state.history.place + 1)
+
+    def pin(self, *, on: bool = True) -> None:
+        """Compare with the plan on screen from now on, or with none."""
+        self.store.change(pinned=self.store.state.plan if on else None)
+
+    def select(self, chosen: str) -> None:
+        """Select what a key names, everywhere; '' for nothing. A plan that was tried is shown instead."""
+        with self.store.lock:
+            parts, plan = read_key(chosen), self.store.state.plan
+            if "plan" in parts:
+                self.go(int(parts["plan"]))
+            elif plan is not None:
+                self.store.change(selection=valid_key(plan, chosen))
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until nothing is under way (scripts and tests). False when the time ran out."""
-        return self._plans.wait(timeout) and self._replans.wait(timeout)
+        return all(work.wait(timeout) for work in (self._plans, self._replans, self._questions))
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
-        """What does not carry over to another model: its microbatch, its B, its number of layers."""
+        """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation."""
         microbatch, count = self.sources.start(model, None)
-        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None}
+        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None}
 
-    def _run_plan(self, settings: Settings, cancel: threading.Event) -> None:
+    def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
         change, start = self.store.change, time.monotonic()
-        change(planning=True, cancelling=False, progress=None, problem=None, activity=f"capturing {settings.model}…")
-        outcome: dict[str, Any]
-        try:
-            cluster = self.sources.cluster(settings)
-            graph = self.sources.graph(settings)
-            _stop_if(cancel)
-            change(activity="clustering operators into layers…")
-            plan = self._planner.plan(
-                graph, cluster, num_microbatches=settings.num_microbatches, delta=settings.delta,
-                num_layers=settings.num_layers, progress=self._report, cancel=cancel,
+        without = 0
+        for number, settings in enumerate(job.wanted):
+            label = f"{number + 1} of {len(job.wanted)}: " if job.aside else ""
+            change(
+                planning=True, cancelling=False, progress=None, problem=None,
+                activity=f"{label}capturing {settings.model}…",
             )  # fmt: skip
-            _stop_if(cancel)
-        except CancelledError:
-            took = units.seconds(time.monotonic() - start)
-            outcome = {"activity": f"Cancelled after {took}. What was solved is kept: Plan goes on from there."}
-        except AlpaExploreError as error:
-            outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy), "activity": ""}
-        except Exception as error:  # a thread has no cell to show it in
-            outcome = {"problem": _fault(error), "activity": ""}
-        else:
-            self._accept(plan, settings, time.monotonic() - start)
-            return
-        change(planning=False, cancelling=False, progress=None, **outcome)
+            outcome: dict[str, Any]
+            try:
+                plan = self._planned(settings, cancel, label, job.baselines[number] if job.baselines else None)
+            except CancelledError:
+                took = units.seconds(time.monotonic() - start)
+                outcome = {"activity": f"Cancelled after {took}. What was solved is kept: Plan goes on from there."}
+                cancel.set()
+            except AlpaExploreError as error:
+                without += 1
+                problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
+                outcome = {} if job.aside else {"problem": problem, "activity": ""}
+            except Exception as error:  # a thread has no cell to show it in
+                outcome = {"problem": _fault(error), "activity": ""}
+            else:
+                outcome = self._accept(plan, settings, time.monotonic() - start, aside=job.aside)
+            last = cancel.is_set() or number == len(job.wanted) - 1
+            if last and job.aside and not cancel.is_set():
+                none = f"; {without} of them have no plan" if without else ""
+                outcome["activity"] = f"Tried {len(job.wanted)}{none}: see Why and Search."
+            change(**({"planning": False, "cancelling": False, "progress": None} if last else {}), **outcome)
+            if cancel.is_set():
+                return
 
-    def _accept(self, plan: Plan, settings: Settings, seconds: float) -> None:
+    def _planned(self, settings: Settings, cancel: threading.Event, label: str, by_hand: str | None) -> Plan:
+        cluster = self.sources.cluster(settings)
+        graph = self.sources.graph(settings)
+        _stop_if(cancel)
+        if by_hand is not None:
+            self.store.change(activity=f"{label}{by_hand}…")
+            return self._planner.baseline(
+                graph, cluster, by_hand, num_microbatches=settings.num_microbatches, num_layers=settings.num_layers,
+                delta=settings.delta, rematerialization=settings.rematerialization, cancel=cancel,
+            )  # fmt: skip
+        self.store.change(activity=f"{label}clustering operators into layers…")
+        extra: dict[str, Any] = {
+            "solver": settings.solver if settings.solver != "auto" else None,
+            "rematerialization": settings.rematerialization, "pipeline": settings.pipeline or None,
+        }  # fmt: skip
+        plan = self._planner.plan(
+            graph, cluster, num_microbatches=settings.num_microbatches, delta=settings.delta,
+            num_layers=settings.num_layers, progress=self._report, cancel=cancel,
+            **{name: value for name, value in extra.items() if value is not None},
+        )  # fmt: skip
+        _stop_if(cancel)
+        return plan
+
+    def _accept(self, plan: Plan, settings: Settings, seconds: float, *, aside: bool) -> dict[str, Any]:
+        """Show a plan, or only keep it among those tried; returns what there is to say about it."""
         with self.store.lock:
-            wanted = self.store.state.settings
             planned = replace(settings, num_layers=plan.options.num_layers)
-            if replace(wanted, num_microbatches=settings.num_microbatches) == settings:
+            if aside:
+                history = self.store.state.history
+                tried = history.add(Entry(settings=planned, plan=plan))
+                return {"history": tried.at(history.place) if history.place >= 0 else tried}
+            wanted = self.store.state.settings
+            if settings.needs_only_replan(wanted):
                 wanted = replace(wanted, num_layers=planned.num_layers)
             found = plan.statistics
-            self.store.change(
-                plan=plan, planned=planned, settings=wanted,
-                planning=False, cancelling=False, progress=None, problem=None,
+            self._show(
+                plan, planned, wanted, problem=None, planning=False, cancelling=False, progress=None,
                 activity=f"Planned in {units.seconds(seconds)}: {found.solves} sharding problems, "
                 f"{found.distinct_solves} distinct, {found.cached_solves} known before.",
             )  # fmt: skip
-            if wanted.num_microbatches != settings.num_microbatches:  # B moved on meanwhile
-                self._replans.submit(wanted.num_microbatches)
+            if wanted != planned and planned.needs_only_replan(wanted):  # B moved on meanwhile
+                self._replans.submit(wanted)
+            return {}
 
-    def _run_replan(self, num_microbatches: int, cancel: threading.Event) -> None:
+    def _show(self, plan: Plan, planned: Settings, wanted: Settings, *, instead: bool = False, **more: Any) -> None:
+        state = self.store.state
+        self.store.change(
+            plan=plan, planned=planned, settings=wanted, selection=valid_key(plan, state.selection),
+            history=state.history.add(Entry(settings=planned, plan=plan), instead=instead), **more,
+        )  # fmt: skip
+
+    def _run_replan(self, wanted: Settings, cancel: threading.Event) -> None:
         before = self.store.state.plan
         if before is None:
             return
         self.store.change(replanning=True)
-        outcome: dict[str, Any]
+        problem, plan = None, None
         try:
-            outcome = {"plan": self._planner.replan(before, num_microbatches=num_microbatches), "problem": None}
+            pipeline = {
+                name: getattr(wanted, name)
+                for name in ("schedule", "communication")
+                if getattr(before.options.pipeline, name) != getattr(wanted, name)
+            }
+            plan = self._planner.replan(before, num_microbatches=wanted.num_microbatches, **pipeline)
         except AlpaExploreError as error:
-            outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy)}
+            problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
         except Exception as error:
-            outcome = {"problem": _fault(error)}
+            problem = _fault(error)
         with self.store.lock:
             state = self.store.state
-            if state.plan is not before or state.planned is None:
-                outcome = {}  # a full plan came meanwhile; it asks for the newest B itself
-            elif "plan" in outcome:
-                outcome["planned"] = replace(state.planned, num_microbatches=num_microbatches)
             # Shown even when a newer value waits (then `cancel` is set): while a slider moves, figures move along.
-            self.store.change(replanning=cancel.is_set(), **outcome)
+            if state.plan is not before or state.planned is None:
+                self.store.change(replanning=cancel.is_set())  # a full plan came meanwhile; it asks for the newest B
+            elif plan is None:
+                self.store.change(replanning=cancel.is_set(), problem=problem)
+            else:
+                planned = replace(state.planned, **{name: getattr(wanted, name) for name in REPLANNED})
+                now = time.monotonic()
+                moving, self._last_move = now - self._last_move < SAME_MOVE_SECONDS, now
+                self._show(
+                    plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
+                )  # fmt: skip
+
+    def _run_ask(self, question: Callable[[], dict[str, Any]], _cancel: threading.Event) -> None:
+        outcome: dict[str, Any]
+        try:
+            outcome = question()
+        except AlpaExploreError as error:
+            outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy), "activity": ""}
+        except Exception as error:
+            outcome = {"problem": _fault(error), "activity": ""}
+        self.store.change(**outcome)
 
     def _report(self, progress: Progress) -> None:
         now = time.monotonic()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models import catalog
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.state import Settings
 
 _FAMILIES = {"gpt": "GPT", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
+HALF = "float16"
+"""The precision whose peak rate is a setting."""
 KEPT_GRAPHS = 3
 """Captured graphs that stay in memory, so that another delta or cluster does not capture again."""
 
@@ -51,6 +53,10 @@ class Sources:
 
     def cluster(self, settings: Settings) -> Cluster:
         """The cluster; ClusterError where its numbers cannot be."""
+        return with_figures(self.plain_cluster(settings), settings)
+
+    def plain_cluster(self, settings: Settings) -> Cluster:
+        """The cluster with the figures of its device as they are."""
         if self._given is not None and settings.device == self._given.device.name:
             return replace(self._given, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
         return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
@@ -68,6 +74,23 @@ class Sources:
         if self._given is not None and self._given.device.name not in names:
             names.insert(0, self._given.device.name)
         return [[name, name, ""] for name in names]
+
+    def solvers(self) -> tuple[str, ...]:
+        """Names of the solvers."""
+        from alpa_explore.intra_op.solve import SOLVERS  # late: it loads HiGHS
+
+        return tuple(SOLVERS)
+
+    def usual_figures(self, settings: Settings) -> dict[str, float | None]:
+        """Field of the settings -> what the device has by itself."""
+        try:
+            cluster = self.plain_cluster(settings)
+        except AlpaExploreError:  # nodes or devices that cannot be: said where they are used
+            return dict.fromkeys(("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth"))
+        return {
+            "memory_bytes": float(cluster.device.memory_bytes), "peak_flops": cluster.device.peak(HALF),
+            "inside_bandwidth": cluster.inside_node.bandwidth, "between_bandwidth": cluster.between_nodes.bandwidth,
+        }  # fmt: skip
 
     def microbatches(self, model: str) -> list[int]:
         """Samples a microbatch of `model` can hold: one value for the user's model, else the divisors of its batch."""
@@ -90,6 +113,35 @@ class Sources:
         entry = catalog.entry(model)
         count = num_microbatches or entry.num_microbatches
         return catalog.microbatch_size(entry, count), count
+
+
+def with_figures(cluster: Cluster, settings: Settings) -> Cluster:
+    """`cluster` with the figures that the settings give in place of its own."""
+    changes: dict[str, Any] = {}
+    if settings.memory_bytes is not None:
+        changes["memory_bytes"] = int(settings.memory_bytes)
+    if settings.peak_flops is not None:
+        factor = settings.peak_flops / cluster.device.peak(HALF)
+        changes["peak_flops"] = {dtype: rate * factor for dtype, rate in cluster.device.peak_flops.items()}
+    for field, bandwidth in (
+        ("inside_node", settings.inside_bandwidth),
+        ("between_nodes", settings.between_bandwidth),
+    ):
+        link: Link = getattr(cluster, field)
+        if bandwidth is not None:
+            changes[field] = replace(link, bandwidth=bandwidth)
+    return cluster.with_changes(**changes) if changes else cluster
+
+
+def figures_apart(cluster: Cluster, plain: Cluster) -> dict[str, float]:
+    """The fields of the settings with which `plain` becomes `cluster` (see `with_figures`)."""
+    pairs = {
+        "memory_bytes": (float(cluster.device.memory_bytes), float(plain.device.memory_bytes)),
+        "peak_flops": (cluster.device.peak(HALF), plain.device.peak(HALF)),
+        "inside_bandwidth": (cluster.inside_node.bandwidth, plain.inside_node.bandwidth),
+        "between_bandwidth": (cluster.between_nodes.bandwidth, plain.between_nodes.bandwidth),
+    }
+    return {name: wanted for name, (wanted, usual) in pairs.items() if wanted != usual}
 
 
 def planned_model(plan: Plan) -> OwnModel | None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore_widgets.history import History
+
 if TYPE_CHECKING:
+    from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.what_if import Regret
     from alpa_explore.profiling.progress import Progress
 
 
@@ -29,10 +33,34 @@ class Settings:
     delta: float
     num_layers: int | None
     """None: as many as the planner thinks right for the model."""
+    memory_bytes: float | None = None
+    """Of a device; here and in the next three None: as the device has it."""
+    peak_flops: float | None = None
+    """FLOP/s of a device in half precision; its other rates follow in proportion."""
+    inside_bandwidth: float | None = None
+    """Bytes per second of the link inside a node."""
+    between_bandwidth: float | None = None
+    """Bytes per second of the network of a node."""
+    rematerialization: bool | None = None
+    """None: as the model has it."""
+    solver: str = "auto"
+    schedule: str = "1f1b"
+    communication: bool = False
+    submesh_space: str = "all"
 
     def needs_only_replan(self, other: Settings) -> bool:
-        """True when `other` differs in B alone, so that the costs already known answer it."""
-        return replace(self, num_microbatches=other.num_microbatches) == other
+        """True when `other` differs at most in what the costs already known answer."""
+        return replace(self, **{name: getattr(other, name) for name in REPLANNED}) == other
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """The fields of PipelineOptions that are not the paper's."""
+        given = {name: getattr(self, name) for name in ("schedule", "communication", "submesh_space")}
+        return {name: value for name, value in given.items() if value not in ("1f1b", False, "all")}
+
+
+REPLANNED = ("num_microbatches", "schedule", "communication")
+"""What `replan` answers at once."""
 
 
 def settings_of(plan: Plan) -> Settings:
@@ -41,6 +69,9 @@ def settings_of(plan: Plan) -> Settings:
         model=plan.model.recipe or plan.model.name, microbatch=plan.model.samples, nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node, device=plan.cluster.device.name,
         num_microbatches=plan.options.num_microbatches, delta=plan.options.delta, num_layers=plan.options.num_layers,
+        rematerialization=plan.model.rematerialization, solver=plan.options.solver,
+        schedule=plan.options.pipeline.schedule, communication=plan.options.pipeline.communication,
+        submesh_space=plan.options.pipeline.submesh_space,
     )  # fmt: skip
 
 
@@ -53,6 +84,16 @@ class Problem:
     remedy: str
     detail: str = ""
     """A traceback, when the fault is ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Regrets:
+    """What the other strategies of an operator would cost."""
+
+    plan: Plan
+    selection: str
+    """Key of the operator."""
+    rows: tuple[Regret, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -76,6 +117,16 @@ class State:
     """Of the run under way; None before its first report and after its end."""
     problem: Problem | None = None
     """Of the last run; None after one that worked."""
+    history: History = field(default_factory=History)
+    """The plans that were shown; the one on screen is at its place."""
+    comparison: Comparison | None = None
+    """Of the formulations of a sharding problem, the last that was asked for."""
+    regrets: Regrets | None = None
+    """Of the operator that was asked about last."""
+    pinned: Plan | None = None
+    """The plan that others are compared with."""
+    selection: str = ""
+    """Key of what is selected, in every figure and table (see `alpa_explore.figures.keys`); '' for nothing."""
 
     @property
     def out_of_date(self) -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import traceback
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from html import escape, unescape
-from typing import TYPE_CHECKING, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import ipywidgets as W
 
 from alpa_explore_widgets.plotly_figure import PlotlyFigure
+from alpa_explore_widgets.tables import table_html
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.tables import Row
+    from alpa_explore_widgets.state import State
 
 TITLE_LINE_PIXELS = 20
 """Height of a line of a figure's title (`figures.style.dress`)."""
@@ -35,42 +39,94 @@ class FigurePanel(ABC):
     def __init__(self) -> None:
         self.figure = PlotlyFigure(height=HEIGHT, label=f"{self.title}: waiting for the first plan")
         self.question_line = W.HTML(f'<p class="alpa-question">{self.question}</p>')
-        self.finding = W.HTML()
+        self.finding, self.table = W.HTML(), W.HTML()
         head = W.HBox([self.question_line, *self.controls()])
         head.add_class("alpa-panel-head")
-        self.widget = W.VBox([head, self.finding, self.figure])
+        self.widget = W.VBox([head, self.finding, self.figure, self.table])
         self.widget.add_class("alpa-panel")
-        self._shown: tuple[Plan, str] | None = None
+        self._shown: tuple[State, str, bool] | None = None
+        self._drawn: tuple[object, ...] = ()
 
     def controls(self) -> list[W.Widget]:
         """Widgets beside the question, none unless a panel has some."""
         return []
 
-    def show(self, plan: Plan, theme: str, *, again: bool = False) -> None:
-        """Draw `plan` unless it is on screen already; called only while the tab is visible."""
-        if not again and self._shown is not None and self._shown[0] is plan and self._shown[1] == theme:
+    def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
+        """Bring figure or table to the state; called only while the tab is visible."""
+        self._shown = (state, theme, as_table)
+        self.follow(state)
+        self.figure.selection = state.selection
+        assert state.plan is not None, "shown before there was a plan"
+        seen = (as_table, state.plan, theme, *self.depends_on(state))
+        if len(seen) == len(self._drawn) and all(a is b or a == b for a, b in zip(seen, self._drawn, strict=True)):
             return
-        self._shown = (plan, theme)
+        self._drawn = seen
+        self.table.layout.display = "" if as_table else "none"
+        self.figure.layout.display = "none" if as_table else None
         try:
-            figure = self.draw(plan, theme)
+            if as_table:
+                self.finding.value = ""
+                self.table.value = table_html(self.rows(state), state.plan, self.stage_of_rows())
+                return
+            figure = self.draw(state, theme)
         except Exception as error:  # one figure that fails must not take the explorer with it
             self.finding.value = fault_html(self.title, error)
             self.figure.layout.display = "none"
             return
-        self.figure.layout.display = None
-        figure.update_layout(uirevision=plan.model.name)  # a zoom outlives a change of B
+        name = state.plan.model.name
+        figure.update_layout(uirevision=name)  # a zoom outlives a change of B
         found = lift_title(figure)
         self.finding.value = f'<p class="alpa-finding">{found}</p>'
-        self.figure.draw(figure, f"{self.title} of {plan.model.name} on {plan.cluster}. {unescape(found)}")
+        self.figure.draw(figure, f"{self.title} of {name} on {state.plan.cluster}. {unescape(found)}")
 
     def redraw(self) -> None:
         """Draw again what is shown, after a control of the panel changed."""
         if self._shown is not None:
-            self.show(*self._shown, again=True)
+            self._drawn = ()
+            state, theme, as_table = self._shown
+            self.show(state, theme, as_table=as_table)
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """What else than the plan the figure is drawn from; marks are faded without drawing it again."""
+        return ()
+
+    def follow(self, _state: State) -> None:
+        """Bring the panel's own controls to the state, before it is drawn."""
+        return
+
+    def stage_of_rows(self) -> int | None:
+        """The stage that all rows of the table are about."""
+        return None
 
     @abstractmethod
-    def draw(self, plan: Plan, theme: str) -> go.Figure:
+    def draw(self, state: State, theme: str) -> go.Figure:
         """The figure; `theme` is 'light' or 'dark'."""
+
+    @abstractmethod
+    def rows(self, state: State) -> Sequence[Row]:
+        """The same as a table."""
+
+
+class PlanPanel(FigurePanel):
+    """A figure of the plan alone: `name`_figure(plan, theme) and `name`_table(plan) of `alpa_explore.figures.name`."""
+
+    name: ClassVar[str]
+    """Of the module."""
+
+    def draw(self, state: State, theme: str) -> go.Figure:
+        """See the module."""
+        figure: go.Figure = self._of("figure")(state.plan, theme=theme)
+        return figure
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """See the module."""
+        found: Sequence[Row] = self._of("table")(state.plan)
+        return found
+
+    def _of(self, what: str) -> Callable[..., Any]:
+        module = import_module(f"alpa_explore.figures.{self.name}")  # late: plotly takes seconds to import
+        verb: Callable[..., Any] = getattr(module, f"{self.name}_{what}")
+        return verb
 
 
 def lift_title(figure: go.Figure) -> str:

@@ -6,6 +6,7 @@ from html import escape
 
 import ipywidgets as W
 
+from alpa_explore import units
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.state import Settings, State
 
@@ -54,18 +55,32 @@ def progress_html(state: State) -> str:
 
 _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
-    "device": "device", "delta": "δ", "num_layers": "layers",
+    "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
+    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute", "solver": "solver",
+    "submesh_space": "submeshes",
 }  # fmt: skip
+_FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
+            "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
 
 
 def differences(planned: Settings, wanted: Settings) -> list[str]:
     """'δ 0.5 → 0.3' for each setting that waits for Plan (B never does)."""
-    pairs = ((word, getattr(planned, name), getattr(wanted, name)) for name, word in _WORDS.items())
-    return [f"{word} {escape(_spell(old))} → {escape(_spell(new))}" for word, old, new in pairs if old != new]
+    pairs = ((name, getattr(planned, name), getattr(wanted, name)) for name in _WORDS)
+    return [
+        f"{_WORDS[name]} {escape(_spell(name, old))} → {escape(_spell(name, new))}"
+        for name, old, new in pairs
+        if old != new
+    ]
 
 
-def _spell(value: object) -> str:
-    return "auto" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+def _spell(name: str, value: object) -> str:
+    if value is None:
+        return "usual" if name in _FORMATS or name == "rematerialization" else "auto"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return _FORMATS[name](value) if name in _FORMATS else f"{value:g}"
+    return str(value)
 
 
 def _clock(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What the plan comes to: the sentence, the six figures, the stages."""
+"""What the plan comes to: the sentence, the figures against the pinned plan, the stages."""
 
 from __future__ import annotations
 
@@ -27,5 +27,6 @@ class SummaryPanel:
         stale = " class='alpa-stale'" if state.out_of_date or state.problem else ""
         self.text.value = (
             f'<div{stale}><p class="alpa-sentence">{headline.sentence(plan)}</p>'
-            f"{headline.tiles(plan)}{headline.stages(plan, theme)}</div>"
+            f"{headline.tiles(plan, state.pinned)}{headline.apart(plan, state.pinned)}"
+            f"{headline.stages(plan, theme)}</div>"
         )

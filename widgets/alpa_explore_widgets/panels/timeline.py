@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
 from alpa_explore_widgets.fields import ChoiceField
-from alpa_explore_widgets.panels.figure_panel import FigurePanel
+from alpa_explore_widgets.panels.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.tables import Row
+    from alpa_explore_widgets.state import State
 
 _ALONE = "none"
 _WINDOWS = [["whole", "the whole iteration", ""], ["start", "its start", ""], ["middle", "its middle", ""],
             ["end", "its end", ""]]  # fmt: skip
 
 
-class TimelinePanel(FigurePanel):
+class TimelinePanel(PlanPanel):
     """What does each submesh do when?"""
 
-    title = "Timeline"
-    question = "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?"
+    title, name = "Timeline", "timeline"
+    question = "What does each submesh do when, and what does it hold?"
 
     def controls(self) -> list[W.Widget]:
         """The schedule, one beside it, and the part of the iteration."""
+        self._offered: Plan | None = None
         self.schedule = ChoiceField(
             label="Schedule", hint="The order of the tasks.", choices=[["1f1b", "1f1b", ""]], value="1f1b"
         )
@@ -42,17 +46,15 @@ class TimelinePanel(FigurePanel):
             field.observe(self._chosen, "value")
         return list(fields)
 
-    def draw(self, plan: Plan, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.timeline`."""
-        from alpa_explore.figures.timeline import timeline_figure  # late: plotly takes seconds to import
-
-        return timeline_figure(plan, self.schedules(plan), theme=theme, window=self.window.value)
-
-    def schedules(self, plan: Plan) -> tuple[str, ...]:
-        """What is chosen, after the choices became those that exist for `plan`."""
+    def follow(self, state: State) -> None:
+        """The choices are the schedules that exist for the plan."""
+        assert state.plan is not None, "shown before there was a plan"
+        if state.plan is self._offered:
+            return
         from alpa_explore.plans.timeline import possible_schedules
 
-        names = possible_schedules(plan)
+        self._offered = state.plan
+        names = possible_schedules(state.plan)
         for field, more in ((self.schedule, []), (self.beside, [[_ALONE, "none", ""]])):
             choices = more + [[name, name, ""] for name in names]
             if field.value not in [value for value, *_ in choices]:
@@ -60,8 +62,25 @@ class TimelinePanel(FigurePanel):
                 field.value = choices[0][0]
                 field.observe(self._chosen, "value")
             field.choices = choices
+
+    def schedules(self) -> tuple[str, ...]:
+        """What is chosen."""
         chosen = (self.schedule.value, self.beside.value)
         return tuple(name for name in dict.fromkeys(chosen) if name != _ALONE)
+
+    def depends_on(self, _state: State) -> tuple[object, ...]:
+        """What is chosen above the figure."""
+        return (*self.schedules(), self.window.value)
+
+    def draw(self, state: State, theme: str) -> go.Figure:
+        """See `alpa_explore.figures.timeline`."""
+        figure: go.Figure = self._of("figure")(state.plan, self.schedules(), theme=theme, window=self.window.value)
+        return figure
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """The same as a table."""
+        found: Sequence[Row] = self._of("table")(state.plan, self.schedules())
+        return found
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()

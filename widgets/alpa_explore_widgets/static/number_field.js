@@ -23,7 +23,9 @@ function render({ model, el }) {
   };
   const say = (value) => {
     // Native sliders report their position; what people hear is the value.
-    slider.setAttribute("aria-valuetext", value === null ? "chosen by the planner" : spell(value));
+    const usual = model.get("usual");
+    const chosen = usual === null ? "chosen by the planner" : `${spell(usual)}, as usual`;
+    slider.setAttribute("aria-valuetext", value === null ? chosen : spell(value));
   };
 
   const show = () => {
@@ -34,13 +36,15 @@ function render({ model, el }) {
     slider.setAttribute("aria-label", model.get("label"));
     slider.max = Math.max(stops().length - 1, 0);
     slider.hidden = stops().length < 2;
-    slider.value = value === null ? Math.floor(stops().length / 2) : nearest(value);
+    const place = value ?? model.get("usual");
+    slider.value = place === null ? Math.floor(stops().length / 2) : nearest(place);
     slider.classList.toggle("alpa-unset", value === null);
     say(value);
+    const usual = model.get("usual");
     typed.min = model.get("minimum");
     typed.max = model.get("maximum") ?? "";
     typed.step = model.get("whole") ? 1 : "any";
-    typed.placeholder = "auto";
+    typed.placeholder = usual === null ? "auto" : String(usual);
     if (document.activeElement !== typed || Number(typed.value) !== value) typed.value = value ?? "";
     note.textContent = model.get("note");
     note.hidden = !model.get("note");

@@ -38,6 +38,46 @@ function fetchPlotly(model) {
   });
 }
 
+// Keys of marks: see alpa_explore/figures/keys.py. Two agree where they say nothing different about the same.
+const KEY = /^(stage|layer|operator|device|plan):/;
+const parts = (key) => new Map(key.split("/").map((part) => part.split(":")));
+const agrees = (chosen) => (key) => [...parts(key)].every(([kind, value]) => (chosen.get(kind) ?? value) === value);
+const keyIn = (datum) => {
+  const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
+  return typeof text === "string" && KEY.test(text) ? text : "";
+};
+const FAINT = { marker: { opacity: 0.22 } };
+
+function highlight(data, layout, selection) {
+  // Faint what is not selected; in heatmaps, which have no such thing, frame what is.
+  const lit = agrees(parts(selection));
+  const shapes = [];
+  for (const trace of data) {
+    const keys = trace.type === "heatmap" ? [] : (trace.customdata ?? []).map(keyIn);
+    const some = keys.some((key) => key);
+    delete trace.selectedpoints;
+    if (some && selection) {
+      trace.selectedpoints = keys.flatMap((key, place) => (key && lit(key) ? [place] : []));
+      trace.unselected = FAINT;
+      trace.selected = { marker: { opacity: 1 } };
+    }
+    if (keyIn(trace.meta)) trace.opacity = !selection || lit(trace.meta) ? 1 : 0.22;
+    if (trace.type !== "heatmap" || !trace.customdata || !selection) continue;
+    const axis = (name) => (trace[`${name}axis`] ?? name);
+    const named = trace.customdata.flat().map(keyIn).filter((key) => key);
+    if (named.every(lit)) continue; // a frame round everything says nothing
+    trace.customdata.forEach((row, y) => {
+      const places = row.flatMap((key, x) => (keyIn(key) && lit(keyIn(key)) ? [x] : []));
+      if (!places.length || shapes.length >= 60) return;
+      shapes.push({
+        type: "rect", xref: axis("x"), yref: axis("y"), x0: places[0] - 0.5, x1: places[places.length - 1] + 0.5,
+        y0: y - 0.5, y1: y + 0.5, line: { width: 2, color: layout.plot_bgcolor === "#111111" ? "#fff" : "#000" },
+      });
+    });
+  }
+  return { ...layout, autosize: true, shapes };
+}
+
 async function render({ model, el }) {
   el.classList.add("alpa-figure");
   const graph = document.createElement("div");
@@ -47,6 +87,15 @@ async function render({ model, el }) {
   let Plotly = null;
   let due = true; // a change that is not on screen yet
   let frame = 0;
+  let drawn = { text: "" };
+  let listening = false;
+
+  const clicked = ({ points }) => {
+    const key = points.map((point) => keyIn(point.customdata) || keyIn(point.data.meta)).find((found) => found);
+    if (!key) return;
+    model.set("selection", key === model.get("selection") ? "" : key);
+    model.save_changes();
+  };
 
   const draw = () => {
     frame = 0;
@@ -54,8 +103,10 @@ async function render({ model, el }) {
     if (!Plotly || !text || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
     if (!due) return Plotly.Plots.resize(graph);
     due = false;
-    const { data, layout } = JSON.parse(text);
-    Plotly.react(graph, data, { ...layout, autosize: true }, model.get("config"));
+    drawn = text === drawn.text ? drawn : { text, ...JSON.parse(text) };
+    Plotly.react(graph, drawn.data, highlight(drawn.data, drawn.layout, model.get("selection")), model.get("config"));
+    if (!listening) graph.on("plotly_click", clicked);
+    listening = true;
   };
   const soon = () => (frame ||= requestAnimationFrame(draw));
 
@@ -74,6 +125,7 @@ async function render({ model, el }) {
     soon();
   };
   model.on("change:figure_json", changed);
+  model.on("change:selection", changed);
   model.on("change:label", name);
   model.on("change:height", height);
   model.on("change:busy", busy);
@@ -97,6 +149,7 @@ async function render({ model, el }) {
 
   return () => {
     model.off("change:figure_json", changed);
+    model.off("change:selection", changed);
     model.off("change:label", name);
     model.off("change:height", height);
     model.off("change:busy", busy);

@@ -1,0 +1,59 @@
+"""What a mark of a figure stands for, as text: 'stage:2/layer:3/operator:addmm_4', 'stage:2/device:5'.
+
+Marks carry their key as `customdata` (where that is a list, as its last item), whole traces as `meta`. What is selected
+is such a key as well, and a mark belongs to it where the two agree on everything that both say: choosing layer 3
+lights its operators, its stage and the devices of its stage, and no other layer. `static/plotly_figure.js` of the front
+end does the same in the browser. Imports no plotly.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+
+KINDS = ("stage", "layer", "operator", "device", "plan")
+
+
+def key(**parts: int | str) -> str:
+    """`key(stage=2, layer=3)` -> 'stage:2/layer:3'."""
+    return "/".join(f"{kind}:{quote(str(parts[kind]), safe='')}" for kind in KINDS if kind in parts)
+
+
+def read_key(text: str) -> dict[str, str]:
+    """The parts of a key; what is no key has none."""
+    pairs = (part.partition(":") for part in text.split("/"))
+    return {kind: unquote(value) for kind, _, value in pairs if kind in KINDS and value}
+
+
+def agree(a: str, b: str) -> bool:
+    """Whether two keys contradict each other nowhere."""
+    first, second = read_key(a), read_key(b)
+    return all(second.get(kind, value) == value for kind, value in first.items())
+
+
+def valid_key(plan: Plan, text: str) -> str:
+    """`text` where all it names is in the plan, else as much of it as is: another plan has other stages.
+
+    A layer or a device that went to another stage takes its new stage with it.
+    """
+    parts = read_key(text)
+    stage_of_layer = {layer: s.index for s in plan.stages for layer in range(s.layers[0], s.layers[1] + 1)}
+    stage_of_device = {device: s.index for s in plan.stages for device in s.devices}
+    found: dict[str, int | str] = {}
+    layer, device, stage = (_number(parts.get(kind)) for kind in ("layer", "device", "stage"))
+    if layer in stage_of_layer:
+        found = {"stage": stage_of_layer[layer], "layer": layer}
+        if "operator" in parts:
+            found["operator"] = parts["operator"]
+    elif device in stage_of_device:
+        found = {"stage": stage_of_device[device], "device": device}
+    elif 0 <= stage < len(plan.stages):
+        found = {"stage": stage}
+    return key(**found)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text is not None and text.isdecimal() else -1

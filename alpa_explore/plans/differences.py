@@ -1,0 +1,45 @@
+"""What two plans were asked differently: the settings, in words, so that a comparison can say what was changed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from alpa_explore import units
+from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.plan import Plan
+
+
+class Difference(NamedTuple):
+    """One setting, as it is in one plan and in the other."""
+
+    name: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.old} → {self.new}"
+
+
+def differences(old: Plan, new: Plan) -> tuple[Difference, ...]:
+    """Every setting in which `new` differs from `old`."""
+    before, after = settings_in_words(old), settings_in_words(new)
+    names = [*before, *(name for name in after if name not in before)]
+    pairs = [Difference(name, before.get(name, "–"), after.get(name, "–")) for name in names]
+    return tuple(pair for pair in pairs if pair.old != pair.new)
+
+
+def settings_in_words(plan: Plan) -> dict[str, str]:
+    """Setting -> its value, for people; options of the pipeline only where they are not the paper's."""
+    o, model, cluster = plan.options, plan.model, plan.cluster
+    return {
+        "model": model.name, "samples in a microbatch": f"{model.samples:,}", "B": f"{o.num_microbatches:,}",
+        "precision": model.precision, "optimizer": model.optimizer,
+        "rematerialisation": "on" if model.rematerialization else "off",
+        "cluster": str(cluster), "memory of a device": units.bytes_(cluster.device.memory_bytes),
+        "peak of a device": units.flops_per_second(cluster.device.peak(model.precision)),
+        "link inside a node": units.bytes_per_second(cluster.inside_node.bandwidth),
+        "network between nodes": units.bytes_per_second(cluster.between_nodes.bandwidth),
+        "δ": f"{o.delta:g}", "layers": str(o.num_layers), "solver": o.solver,
+        "boundaries": ", ".join(o.boundaries) or "clustered", "baseline": o.baseline or "none",
+        **phrases(o.pipeline),
+    }  # fmt: skip

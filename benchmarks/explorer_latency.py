@@ -1,0 +1,122 @@
+"""How quickly the explorer answers, in a browser: a key on the B slider, or a selection, until the figure is painted.
+
+    python benchmarks/explorer_latency.py PLAN_FILE [--presses 15] [--json FILE]
+
+Makes the figures of each tab follow B and reports medians of (capture-phase keydown → plotly_afterplot → next frame) in
+milliseconds; also the seconds until the first figure, the bytes over the web socket, and the size of the notebook once
+it is saved. A plan of GPT-39B on 8 × 8 devices is made by
+
+    alpa-explore plan gpt-39b --cluster 8x8:v100 -B 1024 --layers 16 -o gpt-39b.plan.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from playwright.sync_api import Locator, sync_playwright
+
+from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
+from tests.browser.harness.guard import Guard
+from tests.browser.harness.page import LabPage
+from tests.browser.harness.server import LabServer
+
+TABS = ("Layers", "Cluster", "t_max", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search")
+_WATCH = """(root) => {
+  globalThis.alpaTimes = [];
+  let pressed = null;
+  const begin = () => (pressed = performance.now());
+  root.addEventListener('keydown', begin, true);
+  root.addEventListener('click', begin, true);
+  for (const graph of root.querySelectorAll('.alpa-figure-graph')) {
+    const listen = () => graph.on
+      ? graph.on('plotly_afterplot', () => requestAnimationFrame(() => {
+          if (pressed !== null) globalThis.alpaTimes.push(performance.now() - pressed);
+          pressed = null;
+        }))
+      : setTimeout(listen, 50);
+    listen();
+  }
+}"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("plan", type=Path)
+    parser.add_argument("--presses", type=int, default=15)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    executable = find_chromium()
+    if executable is None:
+        print(f"Chromium was not found: {HOW_TO_INSTALL}", file=sys.stderr)
+        return 1
+    with (
+        tempfile.TemporaryDirectory() as home,
+        LabServer(Path(home)) as server,
+        sync_playwright() as playwright,
+        launch(playwright, executable) as browser,
+    ):
+        context = browser.new_context(viewport={"width": 1400, "height": 900})
+        lab = LabPage(context.new_page(), server, Guard(context))
+        found = measure(lab, options.plan, options.presses)
+        lab.shut_down()
+    for name, value in found.items():
+        print(f"{name:32} {value:,.0f}" if value >= 100 else f"{name:32} {value:.3g}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=1))
+    return 0
+
+
+def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
+    """Name -> figure; milliseconds unless the name says otherwise."""
+    received: list[int] = []
+    lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
+    name = lab.server.write_notebook(
+        "latency.ipynb",
+        "import alpa_explore as ax\nfrom alpa_explore_widgets import explore\n"
+        f"explore(ax.load_plan({str(plan.resolve())!r}))",
+    )
+    lab.open(name)
+    start = time.perf_counter()
+    lab.run_all(300)
+    explorer = lab.page.locator(".alpa-explorer").first
+    lab.figure(explorer, seconds=120)
+    found = {"first figure, s": time.perf_counter() - start}
+    for tab in TABS:  # each has its figure before the clock runs
+        explorer.get_by_role("tab", name=tab, exact=True).click()
+        lab.figure(explorer.locator(".alpa-panel:visible"), seconds=120)
+    explorer.evaluate(_WATCH)
+    slider = explorer.get_by_role("slider", name="B, microbatches")
+    legend = explorer.locator(".alpa-stages button").first
+    for tab in TABS:
+        explorer.get_by_role("tab", name=tab, exact=True).click()
+        lab.page.wait_for_timeout(1500)
+        found[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
+        found[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
+    found["web socket, MB"] = sum(received) / 1e6
+    lab.save()
+    lab.page.wait_for_timeout(2000)
+    found["saved notebook, kB"] = (lab.server.root / name).stat().st_size / 1e3
+    return found
+
+
+def _median(lab: LabPage, presses: int, place: Locator, keys: tuple[str, ...]) -> float:
+    """Of some presses after one that does not count; nan where nothing was painted."""
+    lab.page.evaluate("globalThis.alpaTimes = []")
+    place.focus()
+    for number in range(presses + 1):
+        place.press(keys[number % len(keys)])
+        lab.page.wait_for_timeout(700)
+    times: list[float] = lab.page.evaluate("globalThis.alpaTimes")
+    return statistics.median(times[1:]) if len(times) > 1 else float("nan")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

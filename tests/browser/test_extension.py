@@ -1,0 +1,44 @@
+"""The JupyterLab extension: plan files open by double click, and a notebook with the explorer is one press away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.harness.page import LabPage
+from tests.plans.example import example_plan
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+_OPEN = "(path) => window.jupyterapp.commands.execute('docmanager:open', { path })"
+_SOURCE = """() => {
+  const { context } = window.jupyterapp.shell.currentWidget ?? {};
+  return context?.path.endsWith('.ipynb') ? [context.model.toJSON().cells[0]?.source].flat().join('') : '';
+}"""
+"""Of the first cell of the notebook that is seen."""
+
+
+def test_a_plan_file_opens_in_a_view_that_leads_to_the_explorer(lab: LabPage) -> None:
+    plan = example_plan(mark="<img src=x onerror=alert(1)>")
+    plan.save(Path(lab.server.root) / "mine.v2.plan.json")
+    (Path(lab.server.root) / "bad.plan.json").write_text('{"format": 1}')
+    lab.open(lab.server.write_notebook("any.ipynb", "1"))
+    lab.page.evaluate(_OPEN, "bad.plan.json")
+    lab.page.get_by_text("not a plan of alpa_explore").wait_for()
+    lab.page.evaluate(_OPEN, "mine.v2.plan.json")
+    view = lab.page.locator(".jp-RenderedHTMLCommon:visible", has=lab.page.get_by_role("heading"))
+    view.wait_for()
+    assert "on 2x4:v100" in view.inner_text()
+    assert view.locator("tbody tr").count() == len(plan.stages)
+    assert view.locator("img").count() == 0, "a name is text"
+    view.get_by_role("button", name="Open in the explorer").press("Enter")
+    wanted = 'explore(ax.load_plan("mine.v2.plan.json"))'
+    lab.wait_until(lambda: wanted in lab.page.evaluate(_SOURCE), "a notebook opens that shows it", 30)
+
+
+def test_the_launcher_has_a_card_that_makes_a_notebook_with_the_explorer(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("any.ipynb", "1"))
+    lab.page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
+    lab.page.locator(".jp-LauncherCard", has_text="Plan Explorer").click()
+    lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens", 30)

@@ -1,0 +1,56 @@
+"""Keys of marks: what is said is read again, agreement is symmetric, and another plan keeps what it still has."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alpa_explore.figures.cluster import cluster_figure
+from alpa_explore.figures.keys import agree, key, read_key, valid_key
+from alpa_explore.figures.layers import layers_figure
+from alpa_explore.figures.sharding import sharding_figure
+from alpa_explore.plans.plan import Plan
+from tests.plans.example import example_plan
+
+PARTS = st.fixed_dictionaries(
+    {}, optional={"stage": st.integers(0, 3), "layer": st.integers(0, 5), "operator": st.text(min_size=1)}
+)
+
+
+@given(PARTS)
+def test_a_key_is_read_as_it_was_said(parts: dict[str, int | str]) -> None:
+    assert read_key(key(**parts)) == {kind: str(value) for kind, value in parts.items()}
+
+
+@given(PARTS, PARTS)
+def test_keys_agree_exactly_where_they_say_nothing_different(a: dict[str, object], b: dict[str, object]) -> None:
+    expected = all(a[kind] == b[kind] for kind in a.keys() & b.keys())
+    assert agree(key(**a), key(**b)) is agree(key(**b), key(**a)) is expected
+
+
+def test_another_plan_keeps_of_a_selection_what_it_has() -> None:
+    plan = example_plan()
+    last = plan.stages[-1]
+    layer = last.layers[1]
+    assert valid_key(plan, key(stage=99, layer=layer)) == key(stage=last.index, layer=layer), "a layer brings its stage"
+    assert valid_key(plan, key(stage=0, device=last.devices[0])) == key(stage=last.index, device=last.devices[0])
+    assert valid_key(plan, key(stage=99)) == valid_key(plan, "stage:x") == valid_key(plan, "nonsense") == ""
+
+
+def test_a_selected_layer_lights_its_operators_its_stage_and_its_devices_and_no_others(plan: Plan) -> None:
+    stage = plan.stages[2]
+    chosen = valid_key(plan, key(layer=stage.layers[0]))
+    strip = [
+        k for trace in layers_figure(plan).data for k in (trace.customdata if trace.customdata is not None else ())
+    ]
+    lit = {k for k in strip if agree(chosen, k)}
+    names = {read_key(k).get("operator") for k in lit} - {None}
+    assert names == set(plan.layers[stage.layers[0]].operators)
+    assert key(stage=2) in lit
+    devices = [
+        k for trace in cluster_figure(plan).data for k in (trace.customdata if trace.customdata is not None else ())
+    ]
+    assert {int(read_key(k)["device"]) for k in devices if agree(chosen, k)} == set(stage.devices)
+    rows = sharding_figure(plan, 2, start=0, count=500).data[0].customdata
+    lit_rows = [row[0] for row in rows if agree(chosen, row[0])]
+    assert 0 < len(lit_rows) < len(rows)

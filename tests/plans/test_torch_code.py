@@ -1,0 +1,81 @@
+"""The plan as PyTorch code: it runs on DTensor, and every device holds what the plan says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+from torch.distributed.tensor import Partial, Replicate, Shard
+
+import alpa_explore as ax
+from alpa_explore.errors import OptionError
+from alpa_explore.models.catalog import build
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.torch_code import placements, torch_code
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return ax.plan("gpt-tiny", "2x2:v100", num_microbatches=8, num_layers=2, scheduler="serial")
+
+
+def module_of(plan: Plan) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    exec(compile(torch_code(plan), "plan.py", "exec"), found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("spec", "axes", "expected"),
+    [
+        ("S0R", 1, (Shard(0),)), ("RS1", 2, (Replicate(), Shard(1))), ("S01R", 2, (Shard(0), Shard(0))),
+        ("S1S0", 2, (Shard(1), Shard(0))), ("RR+P0", 2, (Partial(), Replicate())), ("S0R+P1", 2, (Shard(0), Partial())),
+        ("·", 1, (Replicate(),)), ("RR", 0, (Replicate(),)),
+    ],
+)  # fmt: skip
+def test_a_spec_becomes_a_placement_for_each_mesh_axis(spec: str, axes: int, expected: tuple[object, ...]) -> None:
+    names = {"R": Replicate(), "P": Partial(), **{f"S{dim}": Shard(dim) for dim in range(6)}}
+    assert eval(placements(spec, axes), names) == expected
+
+
+@pytest.mark.parametrize("rank", [0, 3])
+def test_every_device_holds_the_weights_that_the_plan_says(plan: Plan, rank: int) -> None:
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    code, (model, _) = module_of(plan), build("gpt-tiny", 1)
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=plan.cluster.devices)
+    try:
+        held = code["distribute"](model, code["stage_meshes"]("cpu"))
+        stage = plan.stages[code["stage_of"](rank)]
+        assert rank in stage.devices
+        updates = [o for o in stage.operators if o.phase == "update"]
+        assert set(held) == {o.name.removeprefix("update_") for o in updates}
+        elements = sum(weight.to_local().numel() for weight in held.values())
+    finally:
+        dist.destroy_process_group()
+    kept = sum(o.gradient_bytes + o.optimizer_bytes for o in updates)
+    assert 2 * elements == pytest.approx(stage.weight_bytes - kept), "weights are float16"
+
+
+def test_the_code_lists_every_forward_operator_with_its_placements(plan: Plan) -> None:
+    found = module_of(plan)
+    for stage, listed in zip(plan.stages, found["FORWARD"], strict=True):
+        forward = [o for o in stage.operators if o.phase == "forward"]
+        assert [name for name, *_ in listed] == [o.name for o in forward]
+        assert all(len(reads) == len(o.inputs) for (_, _, reads, _), o in zip(listed, forward, strict=True))
+    for (ranks, shape), stage in zip(found["MESHES"], plan.stages, strict=True):
+        assert (tuple(ranks), math.prod(shape)) == (stage.devices, len(stage.devices))
+
+
+def test_a_plan_without_strategies_is_refused_with_the_remedy(plan: Plan) -> None:
+    bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
+    with pytest.raises(OptionError, match="Plan again"):
+        torch_code(bare)
+
+
+def test_names_of_strangers_stay_text(plan: Plan) -> None:
+    hostile = replace(plan, model=replace(plan.model, name='x""" + exit() #\\'))
+    assert module_of(hostile)["MESHES"]

@@ -1,0 +1,136 @@
+// The JupyterLab extension: a launcher card, a command, and a read-only view of plan files. Written by hand in the form
+// that Lab loads (a module federation container), so that nothing is built and no node is needed.
+
+(() => {
+  const NAME = "alpa-explore";
+  const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16"><g class="jp-icon3" fill="#616161">
+    <rect x="1" y="2" width="6" height="3"/><rect x="5" y="6.5" width="6" height="3"/><rect x="9" y="11" width="6" height="3"/></g></svg>`;
+  let scope = {};
+
+  // A module of Lab's own, from what it shares; the first version is the only one.
+  const lab = async (name) => (await Object.values(scope[name])[0].get())();
+
+  const notebook = (source) => ({
+    cells: [{ cell_type: "code", id: "explore", metadata: {}, source, outputs: [], execution_count: null }],
+    metadata: { kernelspec: { name: "python3", display_name: "Python 3 (ipykernel)", language: "python" } },
+    nbformat: 4,
+    nbformat_minor: 5,
+  });
+
+  async function openNotebook(app, folder, source) {
+    const { contents } = app.serviceManager;
+    const { path } = await contents.newUntitled({ path: folder, type: "notebook" });
+    await contents.save(path, { type: "notebook", format: "json", content: notebook(source) });
+    return app.commands.execute("docmanager:open", { path });
+  }
+
+  // The view is made of text nodes alone: a plan may come from a stranger.
+  const element = (tag, ...children) => {
+    const found = document.createElement(tag);
+    found.append(...children);
+    return found;
+  };
+  const table = (head, rows) =>
+    element(
+      "table",
+      element("thead", element("tr", ...head.map((name) => element("th", name)))),
+      element("tbody", ...rows.map((row) => element("tr", ...row.map((cell) => element("td", String(cell)))))),
+    );
+  const seconds = (value) => (value >= 1 ? `${value.toPrecision(3)} s` : `${(1e3 * value).toPrecision(3)} ms`);
+  const gib = (value) => `${(value / 2 ** 30).toPrecision(3)} GiB`;
+
+  function summary(plan) {
+    const { model, cluster, options, predicted, stages } = plan;
+    const rows = stages.map((s) => [
+      s.index, s.layers.join("–"), s.submesh.join("×"), s.logical_mesh.join("×"), seconds(s.latency_seconds),
+      gib(s.weight_bytes + s.microbatches_held * s.activation_bytes + s.workspace_bytes),
+    ]);
+    return [
+      element("h1", `${model.name} on ${cluster.nodes}x${cluster.devices_per_node}:${cluster.device}`),
+      element(
+        "p",
+        `${seconds(predicted.iteration_seconds)} an iteration of ${options.num_microbatches} microbatches, δ = ${options.delta}, ` +
+          `${options.num_layers} layers; the average stage waits ${(100 * predicted.bubble_fraction).toPrecision(3)} %, ` +
+          `a device holds ${gib(predicted.peak_bytes_per_device)} at most.`,
+      ),
+      table(["stage", "layers", "submesh", "logical mesh", "a microbatch", "peak of a device"], rows),
+    ];
+  }
+
+  async function plugins() {
+    const [{ Widget }, { ABCWidgetFactory, DocumentWidget }, { ILauncher }, { ICommandPalette }, { LabIcon }] = await Promise.all(
+      ["@lumino/widgets", "@jupyterlab/docregistry", "@jupyterlab/launcher", "@jupyterlab/apputils", "@jupyterlab/ui-components"].map(lab),
+    );
+    const icon = new LabIcon({ name: `${NAME}:plan`, svgstr: ICON });
+
+    class PlanFactory extends ABCWidgetFactory {
+      constructor(app, options) {
+        super(options);
+        this.app = app;
+      }
+      createNewWidget(context) {
+        const content = new Widget();
+        content.addClass("jp-RenderedHTMLCommon");
+        Object.assign(content.node.style, { padding: "16px 24px", overflow: "auto" });
+        content.title.icon = icon;
+        const show = () => {
+          try {
+            const open = element("button", "Open in the explorer");
+            open.type = "button";
+            open.className = "jp-mod-styled";
+            const folder = context.path.split("/").slice(0, -1).join("/");
+            const name = JSON.stringify(context.path.split("/").pop());
+            const code = `import alpa_explore as ax\nfrom alpa_explore_widgets import explore\n\nexplore(ax.load_plan(${name}))`;
+            open.addEventListener("click", () => openNotebook(this.app, folder, code));
+            content.node.replaceChildren(...summary(JSON.parse(context.model.toString())), open);
+          } catch (error) {
+            content.node.replaceChildren(element("p", `This is not a plan of alpa_explore, or a damaged one (${error.message}). Open it with the editor to look at it.`));
+          }
+        };
+        context.ready.then(() => {
+          show();
+          context.model.contentChanged.connect(show);
+        });
+        return new DocumentWidget({ content, context });
+      }
+    }
+
+    return [
+      {
+        id: `${NAME}:plugin`,
+        autoStart: true,
+        optional: [ILauncher, ICommandPalette],
+        activate: (app, launcher, palette) => {
+          const command = `${NAME}:new`;
+          app.commands.addCommand(command, {
+            label: "Plan Explorer",
+            caption: "A notebook with the explorer on a small model",
+            icon,
+            execute: ({ cwd }) =>
+              openNotebook(app, cwd ?? "", 'from alpa_explore_widgets import explore\n\nexplore("gpt-tiny", cluster="1x4:v100", num_microbatches=8)'),
+          });
+          launcher?.add({ command, category: "Notebook", rank: 100 });
+          palette?.addItem({ command, category: "alpa_explore" });
+          app.docRegistry.addFileType({
+            name: "alpa-plan", displayName: "Plan", extensions: [".plan.json"], mimeTypes: ["application/json"],
+            fileFormat: "text", contentType: "file", icon,
+          });
+          app.docRegistry.addWidgetFactory(
+            new PlanFactory(app, { name: "Plan", modelName: "text", fileTypes: ["alpa-plan"], defaultFor: ["alpa-plan"], readOnly: true }),
+          );
+        },
+      },
+    ];
+  }
+
+  window._JUPYTERLAB ??= {};
+  window._JUPYTERLAB[NAME] = {
+    init: (shared) => {
+      scope = shared;
+    },
+    get: async () => {
+      const found = await plugins();
+      return () => found;
+    },
+  };
+})();

@@ -1,0 +1,92 @@
+"""`%load_ext alpa_explore_widgets`: the magics %alpa and %%alpa.
+
+%alpa gpt-350m 2x2:v100 -B 64 --layers 4          the explorer on a catalogue model (or a plan file)
+
+%%alpa 1x4:a100 -B 16                             the explorer on the model that the cell makes:
+model = nn.Linear(8, 8)                           `model`, `example_inputs` (one microbatch) and, where the model
+example_inputs = (torch.empty(4, 8), target)      does not return its loss, `loss`
+loss = nn.functional.mse_loss
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from alpa_explore.errors import OptionError
+from alpa_explore_widgets.explorer import Explorer, explore
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+_NAMES = ("model", "example_inputs", "loss")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains by an error of ours: argparse's own would end the kernel."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError("The magic was not understood", found=message, remedy=f"Usage: {self.format_usage().strip()}")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise OptionError("The magic shows nothing", found=message or "--help", remedy=self.format_usage().strip())
+
+
+def load(shell: InteractiveShell) -> None:
+    """Register the magics."""
+
+    def alpa(line: str, cell: str | None = None) -> Explorer:
+        options = parse(line, with_model=cell is None)
+        if cell is None:
+            return explorer_of(options)
+        # Its own assignments count, also where a name held something before.
+        before = {name: shell.user_ns.pop(name) for name in _NAMES if name in shell.user_ns}
+        shell.run_cell(cell).raise_error()
+        made = {name: shell.user_ns[name] for name in _NAMES if name in shell.user_ns}
+        shell.user_ns.update({name: value for name, value in before.items() if name not in made})
+        return explorer_of(options, made)
+
+    shell.register_magic_function(alpa, magic_kind="line_cell", magic_name="alpa")
+
+
+def parse(line: str, *, with_model: bool) -> argparse.Namespace:
+    """The options of a magic. OptionError for what cannot be read."""
+    magic = "%alpa MODEL" if with_model else "%%alpa"
+    parser = _Parser(prog=magic.split()[0], allow_abbrev=False, add_help=False)
+    if with_model:
+        parser.add_argument("model", help="a name of the catalogue, or a plan file")
+    parser.add_argument("cluster", nargs="?", default="1x4:v100")
+    parser.add_argument("-B", "--num-microbatches", type=int)
+    parser.add_argument("--delta", type=float, default=0.5)
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--solver", default="auto")
+    parser.add_argument("--schedule", default="1f1b")
+    parser.add_argument("--communication", action="store_true")
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise OptionError("The magic was not understood", found=str(error), remedy="Close the quotation.") from error
+    return parser.parse_args(words)
+
+
+def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None) -> Explorer:
+    """The explorer for parsed options and, of a cell, what it made. OptionError where it made no model."""
+    common = {
+        "cluster": options.cluster, "num_microbatches": options.num_microbatches, "delta": options.delta,
+        "num_layers": options.layers, "solver": options.solver, "schedule": options.schedule,
+        "communication": options.communication,
+    }  # fmt: skip
+    if made is None:
+        if options.model.endswith(".json"):
+            from alpa_explore.plans.files import load_plan
+
+            return explore(load_plan(options.model))
+        return explore(options.model, **common)
+    if "model" not in made:
+        raise OptionError(
+            "The cell made no model", found=", ".join(made) or "none of the names",
+            remedy="Assign `model`, and `example_inputs` where it is a module.",
+        )  # fmt: skip
+    loss = {"loss": made["loss"]} if "loss" in made else {}
+    return explore(made["model"], example_inputs=made.get("example_inputs"), **common, **loss)
