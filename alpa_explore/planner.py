@@ -17,7 +17,7 @@ from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import Layering, cluster_operators, manual_layers
-from alpa_explore.models.catalog import CatalogEntry, divided_batch, entry, microbatch_size, names
+from alpa_explore.models.catalog import divided_batch, entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
 from alpa_explore.plans.nearest import nothing_fits
@@ -28,6 +28,7 @@ from alpa_explore.profiling.profile_stages import code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
+from alpa_explore.tracing.catalogue import catalogue_batches, catalogue_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,9 +63,8 @@ def plan(
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
     versions_of(rematerialization, 1)
     whole = rematerialization if isinstance(rematerialization, bool) else None
-    if num_microbatches == "auto" and isinstance(model, str):
-        global_batch = entry(model).global_batch if global_batch is None else global_batch
-        model = catalogue_batches(model, rematerialization=whole, precision=precision)
+    if num_microbatches == "auto" and isinstance(model, str) and global_batch is None:
+        global_batch = entry(model).global_batch
 
     if num_microbatches == "auto" and global_batch is not None and isinstance(model, TrainingGraph):
         raise OptionError(
@@ -75,10 +75,15 @@ def plan(
     with ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler))
         store = stack.enter_context(SolveCache(code_version=code_version())) if cache else None
+        family = model
+        if num_microbatches == "auto" and isinstance(model, str):
+            family = catalogue_batches(model, rematerialization=whole, precision=precision, store=store)
 
         def at(count: int, progress: ProgressCallback | None) -> Plan:
             def captured() -> TrainingGraph:
-                return resolve(model, count, rematerialization=whole, precision=precision, global_batch=global_batch)
+                return resolve(
+                    family, count, rematerialization=whole, precision=precision, global_batch=global_batch, store=store
+                )
 
             return _planned(
                 captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
@@ -177,12 +182,16 @@ def resolve(
     rematerialization: bool | None = None,
     precision: str | None = None,
     global_batch: int | None = None,
+    store: SolveCache | None = None,
 ) -> TrainingGraph:
-    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples."""
+    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
+
+    Graphs of catalogue models are kept in `store`.
+    """
     if isinstance(model, str):
         known = entry(model)
         samples = microbatch_size(known, num_microbatches, global_batch)
-        return _captured(known, samples, rematerialization=rematerialization, precision=precision)
+        return catalogue_graph(known, samples, rematerialization=rematerialization, precision=precision, store=store)
     if isinstance(model, TrainingGraph):
         graph = model
         if global_batch is not None and graph.samples * num_microbatches != global_batch:
@@ -203,32 +212,6 @@ def resolve(
             remedy="Give precision= to capture() instead.",
         )
     return graph if rematerialization is None else replace(graph, rematerialization=rematerialization)
-
-
-def catalogue_batches(name: str, *, rematerialization: bool | None = None, precision: str | None = None) -> Batches:
-    """A catalogue model at any batch size."""
-    from alpa_explore.tracing.batches import Batches
-
-    known = entry(name)
-
-    def capture_at(samples: int) -> TrainingGraph:
-        return _captured(known, samples, rematerialization=rematerialization, precision=precision)
-
-    return Batches(capture_at, microbatch_size(known, known.num_microbatches), unit=1)
-
-
-def _captured(
-    known: CatalogEntry, samples: int, *, rematerialization: bool | None, precision: str | None
-) -> TrainingGraph:
-    from alpa_explore.models.catalog import build
-    from alpa_explore.tracing.capture import capture
-
-    module, inputs = build(known.name, samples)
-    return capture(
-        module, inputs, name=known.name, recipe=known.name,
-        precision=known.precision if precision is None else precision,
-        rematerialization=known.rematerialization if rematerialization is None else rematerialization,
-    )  # fmt: skip
 
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:

@@ -79,7 +79,7 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
     """The job of every rank, and the initial values of parameters and buffers."""
     home = folder / "job"
     home.mkdir(mode=0o700)
-    torch.save(dict(state), home / "initial.pt")
+    torch.save({tensor: value.cpu() for tensor, value in state.items()}, home / "initial.pt")
     groups = sorted({tuple(sorted(i.ranks)) for _, _, i in _all(program) if isinstance(i, Collective)})
     outboxes: dict[tuple[int, int], dict[tuple[int, Action], tuple[int, ...]]] = {}
     for rank, task, instruction in _all(program):

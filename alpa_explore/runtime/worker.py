@@ -91,6 +91,7 @@ class _Worker:
         self.device = torch.device("cuda", local_rank) if options.device == "cuda" else torch.device("cpu")
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
+            torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
         else:
             torch.set_num_threads(1)
         # A path may hold what a URL may not.

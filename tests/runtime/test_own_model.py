@@ -115,3 +115,30 @@ def test_a_catalogue_recipe_gives_the_same_weights_and_data_each_time() -> None:
     assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True))
     assert torch.equal(one.microbatch(5)[0], two.microbatch(5)[0])
     assert not torch.equal(one.microbatch(5)[0], one.microbatch(6)[0])
+
+
+def test_a_recipe_of_the_users_own_package_gives_model_and_data(tmp_path, monkeypatch) -> None:
+    source = """
+import torch
+
+def microbatch(number):
+    return torch.full((4, 8), float(number)), torch.zeros(4, 1)
+
+def whole():
+    return torch.nn.Linear(8, 1), microbatch(0), "mse", microbatch
+
+def model_alone():
+    return torch.nn.Linear(8, 1)
+"""
+    (tmp_path / "my_package.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    made = follow("my_package:whole", 4, allow_import=True)
+    graph = ax.capture(made.model, made.example_inputs, made.loss, recipe="my_package:whole")
+    plan = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1)
+    (one, batches), (two, _) = (training(graph, plan.model, None, seed=1, allow_import=True) for _ in range(2))
+    assert all(torch.equal(one[t], two[t]) for t in one)
+    assert [float(batches(n)[graph.inputs[0]][0, 0]) for n in (0, 3)] == [0.0, 3.0]
+    with pytest.raises(RecipeError, match="makes no model"):
+        follow("my_package:model_alone", 4, allow_import=True)
+    with pytest.raises(RecipeError, match="--allow-import"):
+        training(graph, plan.model, None, seed=1, allow_import=False)
