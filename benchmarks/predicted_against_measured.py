@@ -4,8 +4,8 @@
 
 The device is measured first (matrix products, memory, collectives of as many processes as the plans have ranks, a core
 each). Then every plan is launched, and its fastest step stands beside the simulated iteration: what else runs on the
-machine only adds. All plans train on the same samples an iteration. Printed: a row a plan, Kendall's tau of the ranking,
-the mean error, and the error that is left when one factor is taken out of all predictions.
+machine only adds. All plans train on the same samples an iteration. Printed: a row a plan, Kendall's tau of the
+ranking, the mean error, and the error that is left when one factor is taken out of all predictions.
 """
 
 from __future__ import annotations
