@@ -50,8 +50,8 @@ def plan(
     the B of the most samples a second: with a global batch of all its divisors, which is the least T; else of
     microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
     a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
-    'auto' where a stage needs it, None as the model says. `pipeline`: constraints, schedule and more, the paper's
-    unless given.
+    'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
+    `pipeline`: constraints, schedule and more, the paper's unless given.
 
     Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError
     and CaptureError for input at fault; CancelledError when `cancel` is set.
@@ -94,8 +94,8 @@ def plan(
         if num_microbatches != "auto":
             return at(num_microbatches, progress)
         if global_batch is None:
-            return best_of_one_size(lambda count: at(count, _named(progress, count)))
-        return best_of_one_batch(global_batch, lambda count: at(count, _named(progress, count)))
+            return best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+        return best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
 
 
 def _planned(
@@ -105,7 +105,6 @@ def _planned(
     rematerialization: bool | str | None,
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
-    check_options(pipeline, cluster, num_microbatches=num_microbatches)
     terms = pipeline.terms(num_microbatches)
     clock = _Clock()
     with clock("capture"), executor.soon():
@@ -167,11 +166,10 @@ def replan(
         found = known_microbatches(plan)
         asked = best_count(found) or options.num_microbatches
         plan = replace(plan, microbatches=found)
+    check_options(options.pipeline, plan.cluster, len(plan.layers), asked)
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
-        raise nothing_fits(
-            plan.costs, plan.cluster, asked, options=options.pipeline
-        )  # fmt: skip
+        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 

@@ -95,6 +95,14 @@ def test_a_schedule_that_holds_all_microbatches_bounds_the_b_of_auto():
     assert COUNTS[-1] not in fitting
 
 
+def test_numbers_at_which_the_schedule_does_not_exist_are_left_out():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    zero_bubble = {"pipeline": ax.PipelineOptions(schedule="zb-h1", num_stages=2)}
+    assert [t.num_microbatches for t in known_microbatches(planned(graph, 8, **zero_bubble))] == list(COUNTS[1:])
+    auto = planned("mlp-tiny", "auto", global_batch=4, **zero_bubble)
+    assert [t.num_microbatches for t in auto.microbatches] == [2, 4]
+
+
 def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks():
     graph = ax.capture(module(), torch.empty(8, 64), loss=square)
     with pytest.raises(InfeasiblePlanError, match=r"tried B = 1, 2, 16, 1024; closest is B = \d+: stage 0 of"):

@@ -75,6 +75,22 @@ def test_communication_is_part_of_a_stage_and_its_latency_still_adds_up(plan):
     assert all(s.receive_seconds == 0 for s in plan.stages)
 
 
+def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
+    asked = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+    best = ax.replan(plan, num_microbatches="auto", pipeline=asked)
+    assert best.options.num_microbatches % 2 == 0
+    fits = {t.num_microbatches: t.iteration_seconds is not None for t in best.microbatches}
+    assert fits[1] is False
+    assert fits[2]
+    assert fits[64]
+    with pytest.raises(OptionError, match="does not exist"):
+        ax.replan(plan, num_microbatches=3, pipeline=asked)
+    small = ax.plan("mlp-tiny", "1x2:v100", num_microbatches="auto", global_batch=6, num_layers=4, delta=1.0,
+                    scheduler="serial", pipeline=asked)  # fmt: skip
+    fits = {t.num_microbatches: t.iteration_seconds is not None for t in small.microbatches}
+    assert fits == {1: False, 2: True, 3: False, 6: True}
+
+
 def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(plan, tmp_path):
     """The embedding and the head of a GPT share theirs: first and last stage."""
     counted = ax.replan(plan, pipeline=ax.PipelineOptions(tied_weights=True, num_stages=3))

@@ -56,7 +56,8 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
             row=row, col=1,
         )  # fmt: skip
     _memory(figure, plan, found, names, texts, theme)
-    sizes = "fewer samples in each" if same_global_batch(found) else f"{plan.model.samples:,} samples in each"
+    batch = f"{plan.global_batch:,} samples in all"
+    sizes = batch if same_global_batch(found) else f"{plan.model.samples:,} samples in each"
     figure.update_yaxes(title=f"T ({second})", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="samples/s", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)

@@ -18,9 +18,9 @@ the stage that is not the first to read it pays an all-reduce of its gradient be
 of the cluster. So u stages that read it make u − 1 of them. That is a figure of the stage's layers alone, beside its
 latency: `once_seconds` of the DP.
 
-Forbidden are: ranges with a `cut` inside; ranges with fewer layers than the schedule wants in a stage; a first stage at
-another place than `num_stages`; another submesh than that of `stage_submeshes` at its place; submeshes outside the
-space; shares of FLOPs outside the tolerance.
+Forbidden are: ranges with a `cut` inside; ranges with fewer layers than the schedule wants in a stage, and all where it
+does not exist for so many stages; a first stage at another place than `num_stages`; another submesh than that of
+`stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the tolerance.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def best_pipeline(
     OptionError for options that contradict each other, or that `costs` know too little for.
     """
     layers = costs.num_layers
-    check_options(options, cluster, layers, num_microbatches)
+    check_options(options, cluster, layers)
     terms = schedule_terms(costs, options, num_microbatches)
     once = once_seconds(costs, cluster, options)
 
@@ -81,6 +81,7 @@ def stage_table(
     layers = costs.num_layers
     terms = schedule_terms(costs, options, num_microbatches)
     depth = options.num_stages or layers
+    possible = options.num_stages is None or depth in terms.depths(depth)
     held = [terms.held(s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
     if options.communication:
@@ -89,7 +90,7 @@ def stage_table(
                 waits = receive_seconds(costs, cluster, options, (first, last, shape))
                 table[first, last + 1, shape] += waits
     for first, last in _ranges(layers):
-        if last - first + 1 < terms.least_layers(depth):
+        if last - first + 1 < terms.least_layers(depth) or not possible:
             table[first, last + 1] = np.inf
     _restrict(table, costs, cluster, options)
     return table[..., :depth]

@@ -28,6 +28,8 @@ class LayeredGraph:
     """Layers that hold no more than what enters them, ascending."""
     recomputed: frozenset[int]
     """Forward operators that the backward pass runs again."""
+    uses: tuple[int, ...]
+    """For each operator how often its outputs are read, in whatever layer."""
     held: tuple[tuple[int, ...], ...]
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
@@ -73,9 +75,18 @@ def assign_layers(
             held[layer].add(base.index)
     return LayeredGraph(
         graph=graph, num_layers=num_layers, layer_of=tuple(layer_of), storage=storage, recomputed=recomputed,
-        held=tuple(tuple(sorted(h)) for h in held), rematerialized=tuple(sorted(leaning)),
+        uses=_uses(graph), held=tuple(tuple(sorted(h)) for h in held), rematerialized=tuple(sorted(leaning)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
     )  # fmt: skip
+
+
+def _uses(graph: TrainingGraph) -> tuple[int, ...]:
+    found = [0] * len(graph.operators)
+    for operator in graph.operators:
+        for tensor in operator.inputs:
+            if (producer := graph.tensors[tensor].producer) is not None:
+                found[producer] += 1
+    return tuple(found)
 
 
 def is_view(operator: Operator) -> bool:

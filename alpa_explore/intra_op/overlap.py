@@ -6,10 +6,10 @@ stays exact.
 - A resharding between two operators hides behind either of them (an all-gather behind the product that reads its
   result, a reduce-scatter behind the one that makes it). What an operator computes in a microbatch is shared out
   equally among everything that comes to it or leaves it: no second of computing hides two seconds of collectives.
-- The sum of a weight's gradient hides behind the backward pass of the last microbatch: behind that of the layer that
-  makes the gradient, shared out among its weights by size. How its operators are divided is not known at that edge: the
-  least seconds of each are counted, so that any choice takes as long at least. The sum for a weight of several layers
-  has to wait for all of them: nothing of it is hidden.
+- The sum of a weight's gradient hides behind the backward pass of the last microbatch: behind that of the operator that
+  read the weight (both gradients, and what is run again), shared out among its weights by size. How these are divided
+  is not known at that edge: the least seconds of each are counted, so that any choice takes as long at least. The sum
+  for a weight that several operators of the stage read waits for all of them: nothing of it is hidden.
 
 A strategy with a collective inside its operator hides nothing, and nothing of it is hidden. The coefficients are the
 device's: `collective_overlap` and `gradient_overlap`, 0 in the paper.
@@ -24,14 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage_graph import StageGraph
 
 Floats = NDArray[np.float64]
 
 
 class Overlap:
-    """What hides in one stage on one mesh. Figures depend on the layers of an edge alone, not on the other layers."""
+    """What hides in one stage on one mesh. The figures of an edge depend on its operators alone: they are the same in
+    any stage that holds them, and so in the pieces that stages are composed of."""
 
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
@@ -51,19 +51,18 @@ class Overlap:
         coefficient = self.model.device.gradient_overlap
         if not coefficient:
             return seconds
-        layer = self._layer_of(position)
-        if layer is None:
+        read_by = self._readers[position]
+        if len(read_by) != 1:
             return seconds
-        share = self._bytes(position) / self._bytes_of_layer[layer]
-        return _exposed(seconds, np.array(self._backward_seconds(layer) * share), coefficient)
+        (forward,) = read_by
+        together = [p for p, others in self._readers.items() if forward in others]
+        share = self._bytes(position) / sum(map(self._bytes, together))
+        return _exposed(seconds, np.array(self._backward_seconds(forward) * share), coefficient)
 
     def _room(self, operator: int) -> Floats:
         """Of each strategy the seconds of a microbatch that each edge of the operator can hide behind."""
         if operator not in self._rooms:
-            made = self.graph.operators[operator].outputs
-            edges = len(self.graph.operators[operator].inputs) + sum(
-                self.graph.operators[r].inputs.count(t) for t in made for r in self.graph.readers.get(t, ())
-            )
+            edges = len(self.graph.operators[operator].inputs) + self.layered.uses[operator]
             runs = 2 if operator in self.layered.recomputed else 1
             self._rooms[operator] = self._computing(operator) * runs / max(edges, 1)
         return self._rooms[operator]
@@ -74,28 +73,21 @@ class Overlap:
         alone = np.array([not any(s.sync_bytes) for s in priced.strategies], dtype=np.bool_)
         return np.where(alone, priced.seconds, 0.0)
 
-    def _backward_seconds(self, layer: int) -> float:
-        """Least seconds of a layer's backward pass, with what it computes again."""
-        return sum(
-            float(self._computing(o).min())
-            for o in self.stage.operators
-            if self.layered.layer_of[o] == layer
-            and (self.graph.operators[o].phase is Phase.BACKWARD or o in self.layered.recomputed)
-        )
-
-    def _layer_of(self, position: int) -> int | None:
-        """The layer that makes a parameter's gradient; None where it is several."""
-        makers = (self.graph.tensors[t].producer for t in self.layered.contributions[position])
-        layers = {self.layered.layer_of[p] for p in makers if p is not None}
-        return layers.pop() if len(layers) == 1 else None
+    def _backward_seconds(self, forward: int) -> float:
+        """Least seconds of the backward pass of a forward operator, with what is computed again."""
+        runs = [o for o in self.stage.operators if self.graph.operators[o].forward == forward]
+        runs += [forward] * (forward in self.layered.recomputed)
+        return sum(float(self._computing(o).min()) for o in runs)
 
     @cached_property
-    def _bytes_of_layer(self) -> dict[int, int]:
-        """Of each layer the bytes of the parameters whose gradients it makes alone."""
-        found: dict[int, int] = {}
+    def _readers(self) -> dict[int, frozenset[int]]:
+        """For each parameter of the stage the forward operators here whose backward passes make its gradient."""
+        here = set(self.stage.operators)
+        found = {}
         for position in self.stage.parameters:
-            if (layer := self._layer_of(position)) is not None:
-                found[layer] = found.get(layer, 0) + self._bytes(position)
+            makers = {self.graph.tensors[t].producer for t in self.layered.contributions[position]} & here
+            forwards = {self.graph.operators[m].forward for m in makers if m is not None}
+            found[position] = frozenset(f for f in forwards if f is not None)
         return found
 
     def _bytes(self, position: int) -> int:

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from alpa_explore import units
 from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.plans.assemble import choose_stages
@@ -46,11 +47,19 @@ def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> 
     )
 
 
-def known_microbatches(plan: Plan, counts: Sequence[int] = COUNTS) -> tuple[TriedMicrobatches, ...]:
+def possible_counts(counts: Sequence[int], pipeline: PipelineOptions) -> tuple[int, ...]:
+    """Those B at which the schedule exists for the number of stages that is asked for; all where it does at none, so
+    that planning says why."""
+    stages = pipeline.num_stages
+    possible = tuple(b for b in counts if stages is None or stages in pipeline.terms(b).depths(stages))
+    return possible or tuple(counts)
+
+
+def known_microbatches(plan: Plan) -> tuple[TriedMicrobatches, ...]:
     """For each B of microbatches of the plan's size the best plan by the plan's stage costs; no solve is made."""
     found = []
     own = plan.options.num_microbatches
-    for b in sorted({*counts, own}):
+    for b in sorted({*possible_counts(COUNTS, plan.options.pipeline), own}):
         pipeline = best_pipeline(plan.costs, plan.cluster, plan.options.pipeline, b)
         if pipeline.feasible:
             here = replace(plan, options=replace(plan.options, num_microbatches=b))
@@ -79,7 +88,7 @@ def best_count(found: Sequence[TriedMicrobatches]) -> int | None:
     return min(near) if most > 0.0 else None
 
 
-def best_of_one_batch(global_batch: int, at: Callable[[int], Plan]) -> Plan:
+def best_of_one_batch(global_batch: int, pipeline: PipelineOptions, at: Callable[[int], Plan]) -> Plan:
     """The plan of the least T over all B that divide the global batch; `at` plans for a B.
 
     InfeasiblePlanError, with the B and the stage that are closest, where none fits.
@@ -87,7 +96,7 @@ def best_of_one_batch(global_batch: int, at: Callable[[int], Plan]) -> Plan:
     found: list[TriedMicrobatches] = []
     failed: dict[int, InfeasiblePlanError] = {}
     best: Plan | None = None
-    for count in divisors_of(global_batch):
+    for count in possible_counts(divisors_of(global_batch), pipeline):
         try:
             plan = at(count)
         except InfeasiblePlanError as error:
@@ -102,7 +111,7 @@ def best_of_one_batch(global_batch: int, at: Callable[[int], Plan]) -> Plan:
     return replace(best, microbatches=tuple(found))
 
 
-def best_of_one_size(at: Callable[[int], Plan]) -> Plan:
+def best_of_one_size(pipeline: PipelineOptions, at: Callable[[int], Plan]) -> Plan:
     """The plan of `best_count` over `COUNTS` of microbatches of one size; `at` plans for a B.
 
     All are read from the stage costs of the largest B that fits (more microbatches never hold less, so bisection finds
@@ -110,12 +119,13 @@ def best_of_one_size(at: Callable[[int], Plan]) -> Plan:
     """
     failed: dict[int, InfeasiblePlanError] = {}
     most: Plan | None = None
-    low, index, high = 0, len(COUNTS) - 1, len(COUNTS) - 1  # the largest first: it mostly fits
+    counts = possible_counts(COUNTS, pipeline)
+    low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it mostly fits
     while low <= high:
         try:
-            most, low = at(COUNTS[index]), index + 1
+            most, low = at(counts[index]), index + 1
         except InfeasiblePlanError as error:
-            failed[COUNTS[index]], high = error, index - 1
+            failed[counts[index]], high = error, index - 1
         index = (low + high) // 2
     if most is None:
         raise nothing_fits_at_any(failed)

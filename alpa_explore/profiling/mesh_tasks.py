@@ -198,7 +198,7 @@ def load(stored: Mapping[str, Any]) -> dict[Range, Frontier]:
         fields = dict(entry)
         first, last = fields.pop("first"), fields.pop("last")
         points = tuple(
-            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(choices[i] for i in p["pieces"]))
+            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(map(choices.__getitem__, p["pieces"])))
             for p in fields.pop("points")
         )
         found[first, last] = Frontier(points=points, **{**fields, "least_peaks": tuple(fields["least_peaks"])})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from itertools import combinations_with_replacement
@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.intra_op.compose import Range, whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import Store
@@ -100,9 +99,13 @@ def profile_stages(
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
     found_out = discoveries(layered.graph, RULES)
+    meshes = [logical_meshes(cluster, piece) for piece in pieces]
+    common = {
+        mesh: _prices(mesh, cluster.device, solver, num_microbatches, found_out) for here in meshes for mesh in here
+    }
     for first, last, position in usable_stages(layered.num_layers, pieces, cluster.devices):
-        for mesh in logical_meshes(cluster, pieces[position]):
-            key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
+        for mesh in meshes[position]:
+            key = sha256(f"{stage_of(first, last).structure_key} {common[mesh]}".encode()).hexdigest()
             wanted.append(_Wanted((first, last, position), mesh, key))
             # No less than its place: another B of the same plan may hold that many.
             after = layered.num_layers - last
@@ -132,14 +135,26 @@ def profile_stages(
     def overflows(key: str) -> bool:
         return any(peak(p, tasks[key].held) > memory for p in found[key][0].points)
 
+    facts: dict[str, tuple[int, tuple[float, ...], bool, Point | None]] = {}
+
+    def known(key: str) -> tuple[tuple[float, ...], bool, Point | None]:
+        """What every choice holds at least; whether the fastest is proven; and it."""
+        if key not in facts or facts[key][0] < len(found[key]):
+            facts[key] = (
+                len(found[key]),
+                next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,)),
+                any(f.proven for f in found[key]),
+                min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None),
+            )
+        return facts[key][1:]
+
     def doubt(key: str, held: int) -> tuple[float, Search] | None:
         """What no choice can be below, and the search that would settle it; None where the optimum is known."""
-        least = next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,))
+        least, proven, quickest = known(key)
         if least[min(held - tasks[key].least_held, len(least) - 1)] > memory:
             return None
-        if not any(f.proven for f in found[key]):
+        if not proven:
             return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
-        quickest = min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None)
         if quickest is None or peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
             return None
         return line(quickest, inverse_b), Search.FITTING
@@ -229,15 +244,22 @@ class _Candidates:
     def _of(self, stage: _Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, Point] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
-            choice = (point.choices, point.pieces)
+            # The points of one frontier are distinct choices, and those are long.
+            choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
             points[choice] = stronger(points.get(choice, point), point)
         found = []
         for number, point in enumerate(points.values()):
             name = f"{stage.key[:24]}-{number}"
             self.points[name] = point, stage
+            totals = point.totals
             found.append(
-                StageCandidate(logical_mesh=stage.mesh, solution_key=name, found=point.found, **asdict(point.totals))
-            )
+                StageCandidate(
+                    logical_mesh=stage.mesh, solution_key=name, found=point.found,
+                    microbatch_seconds=totals.microbatch_seconds, iteration_seconds=totals.iteration_seconds,
+                    weight_bytes=totals.weight_bytes, activation_bytes=totals.activation_bytes,
+                    workspace_bytes=totals.workspace_bytes,
+                )
+            )  # fmt: skip
         return found
 
 
@@ -264,11 +286,9 @@ class _Choices(Mapping[str, tuple[int, ...]]):
         return len(self._points)
 
 
-def _key(
-    stage: StageGraph, mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries
-) -> str:
-    prices = (mesh.squeezed(), device, sorted(device.peak_flops.items()))
-    body = (stage.structure_key, prices, solver, num_microbatches, found_out)
+def _prices(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries) -> str:
+    """All that a solve depends on beside its stage."""
+    body = (mesh.squeezed(), device, sorted(device.peak_flops.items()), solver, num_microbatches, found_out)
     return sha256(repr(body).encode()).hexdigest()
 
 

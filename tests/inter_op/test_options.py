@@ -255,7 +255,8 @@ def test_a_schedule_that_does_not_exist_for_the_stages_is_refused_with_a_way_out
         (PipelineOptions(schedule="zb-h1", num_stages=2), 1),
     ):
         with pytest.raises(OptionError, match="Ask for 1 stages"):
-            best_pipeline(costs, cluster, options, b)
+            check_options(options, cluster, costs.num_layers, b)
+        assert not best_pipeline(costs, cluster, options, b).feasible
 
 
 def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_iteration():

@@ -61,21 +61,21 @@ def hidden(problem, choices, shares):
         + sum(other.inputs.count(t) for t in graph.operators[o].outputs for other in graph.operators)
         for o in seconds
     }
-    least = {}
+    least: dict[int, float] = {}  # of a forward operator: of what its backward pass runs
     for node in problem.nodes:
         if node.kind is NodeKind.OPERATOR:
-            o, runs = node.subject, node.subject in layered.recomputed
-            if graph.operators[o].phase is Phase.BACKWARD or runs:
-                each = [
-                    0.0 if any(s.sync_bytes) else float(t)
-                    for s, t in zip(node.priced.strategies, node.priced.seconds, strict=True)
-                ]
-                least[layered.layer_of[o]] = least.get(layered.layer_of[o], 0.0) + min(each)
-    makes = {
-        p: {layered.layer_of[graph.tensors[t].producer] for t in layered.contributions[p]}
-        for p in problem.stage.parameters
-    }
-    makes = {p: layers if len(layers) == 1 else set() for p, layers in makes.items()}  # a tied one waits for all
+            operator = graph.operators[node.subject]
+            each = [
+                0.0 if any(s.sync_bytes) else float(t)
+                for s, t in zip(node.priced.strategies, node.priced.seconds, strict=True)
+            ]
+            if operator.phase is Phase.BACKWARD or operator.index in layered.recomputed:
+                of = operator.forward if operator.phase is Phase.BACKWARD else operator.index
+                least[of] = least.get(of, 0.0) + min(each)
+    makes = {}
+    for p in problem.stage.parameters:
+        made_by = [graph.tensors[t].producer for t in layered.contributions[p]]
+        makes[p] = {graph.operators[m].forward for m in made_by if m in seconds}
     size = {p: graph.tensors[graph.parameters[p].tensor].bytes for p in makes}
     total = [0.0, 0.0]
     for edge in problem.edges:
@@ -85,9 +85,10 @@ def hidden(problem, choices, shares):
             room = sum(seconds[n.subject] / uses[n.subject] for n in (a, b) if n.kind is NodeKind.OPERATOR)
             total[0] += shares["collective_overlap"] * min(raw, room)
         elif a.kind is NodeKind.ACCUMULATOR:
-            room = sum(
-                least[k] * size[a.subject] / sum(size[p] for p in makes if k in makes[p]) for k in makes[a.subject]
-            )
+            room = 0.0
+            if len(makes[a.subject]) == 1:  # else it waits for all
+                (of,) = makes[a.subject]
+                room = least[of] * size[a.subject] / sum(size[p] for p in makes if of in makes[p])
             total[1] += shares["gradient_overlap"] * min(raw, room)
     return total
 
