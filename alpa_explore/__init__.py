@@ -25,9 +25,15 @@ if TYPE_CHECKING:
     from alpa_explore.plans.files import load_plan as load_plan
     from alpa_explore.plans.frontier import frontier as frontier
     from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
+    from alpa_explore.programs.interpret import interpret as interpret
+    from alpa_explore.programs.lower import lower as lower
+    from alpa_explore.runtime.launch import launch as launch
+    from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.sharding.coverage import coverage as coverage
+    from alpa_explore.tracing.batches import capture_batches as capture_batches
     from alpa_explore.tracing.capture import capture as capture
 
 _HOME = {
@@ -38,12 +44,18 @@ _HOME = {
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",
     "capture": "alpa_explore.tracing.capture",
+    "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
     "frontier": "alpa_explore.plans.frontier",
+    "interpret": "alpa_explore.programs.interpret",
+    "launch": "alpa_explore.runtime.launch",
     "load_plan": "alpa_explore.plans.files",
+    "lower": "alpa_explore.programs.lower",
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",
+    "rebuild": "alpa_explore.plans.rebuild",
     "replan": "alpa_explore.planner",
+    "verify": "alpa_explore.runtime.verify",
     "what_if": "alpa_explore.plans.what_if",
 }
 

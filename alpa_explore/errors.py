@@ -33,6 +33,10 @@ class CaptureError(AlpaExploreError):
     """A model that could not be turned into a training graph."""
 
 
+class BatchError(CaptureError):
+    """A training graph that does not say what it would be at another batch size."""
+
+
 class ClusterError(AlpaExploreError):
     """A cluster description that cannot be used."""
 
@@ -61,12 +65,22 @@ class ProgramError(AlpaExploreError):
     """A plan that cannot be lowered, or a program that cannot run."""
 
 
+class RunError(AlpaExploreError):
+    """A run of a plan that failed: a rank died or hangs, memory ran out, the loss is no number."""
+
+    exit_code = 1
+
+
 class ExecutorError(AlpaExploreError):
     """Workers, or the scheduler they belong to, that cannot be reached or died again and again."""
 
 
 class PlanFileError(AlpaExploreError):
     """A plan file that is damaged, too new, or not a plan."""
+
+
+class RecipeError(AlpaExploreError):
+    """A model that cannot be made again from the recipe that its plan keeps."""
 
 
 class MissingPackageError(AlpaExploreError):
@@ -77,6 +91,18 @@ class InfeasiblePlanError(AlpaExploreError):
     """No plan fits in memory; the remedy names the nearest change that does."""
 
     exit_code = 1
+
+    def __init__(self, what: str, *, found: str, remedy: str, over_bytes: float | None = None) -> None:
+        super().__init__(what, found=found, remedy=remedy)
+        self.over_bytes = over_bytes
+        """By how much the nearest thing overflows a device; None where memory is not what is short."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild_infeasible, (self.what, self.found, self.remedy, self.over_bytes))
+
+
+def _rebuild_infeasible(what: str, found: str, remedy: str, over_bytes: float | None) -> InfeasiblePlanError:
+    return InfeasiblePlanError(what, found=found, remedy=remedy, over_bytes=over_bytes)
 
 
 class CancelledError(AlpaExploreError):

@@ -4,147 +4,212 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.layering import Layering, cluster_operators, manual_layers
-from alpa_explore.models.catalog import entry, microbatch_size, names
+from alpa_explore.models.catalog import divided_batch, entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
+from alpa_explore.plans.microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
 from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.profile_stages import code_version, profile_stages
+from alpa_explore.profiling.profile_stages import code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
+from alpa_explore.profiling.versions import profile_versions, versions_of
+from alpa_explore.tracing.catalogue import catalogue_batches, catalogue_graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from alpa_explore.tracing.batches import Batches
+
 
 def plan(
-    model: TrainingGraph | str, cluster: Cluster | str, *, num_microbatches: int, delta: float = 0.5,
-    num_layers: int | None = None, solver: str = "auto", boundaries: Sequence[str] = (),
-    rematerialization: bool | None = None, precision: str | None = None, scheduler: Any = None,
-    cache: bool = True, progress: ProgressCallback | None = None, cancel: threading.Event | None = None,
-    pipeline: PipelineOptions | None = None,
+    model: TrainingGraph | Batches | str, cluster: Cluster | str, *, num_microbatches: int | Literal["auto"],
+    global_batch: int | None = None, delta: float = 0.5, num_layers: int | None = None, solver: str = "auto",
+    boundaries: Sequence[str] = (), rematerialization: bool | str | None = None, precision: str | None = None,
+    scheduler: Any = None, cache: bool = True, progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None, pipeline: PipelineOptions | None = None,
 ) -> Plan:  # fmt: skip
     """Run the whole planner.
 
-    `model` is a captured graph (one microbatch) or a catalogue name (its microbatch is global batch /
-    `num_microbatches`). `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or a dask Client say
-    where solves run. `pipeline`: constraints, schedule and more, the paper's unless given. Raises InfeasiblePlanError
-    when nothing fits in memory; OptionError, UnknownNameError,
-    ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is set.
+    `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a catalogue name
+    (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
+    the B of the most samples a second: with a global batch of all its divisors, which is the least T; else of
+    microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
+    a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
+    'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
+    `pipeline`: constraints, schedule and more, the paper's unless given.
+
+    Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError
+    and CaptureError for input at fault; CancelledError when `cancel` is set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
-    check_options(pipeline, cluster)
+    check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
+    versions_of(rematerialization, 1)
+    whole = rematerialization if isinstance(rematerialization, bool) else None
+    if num_microbatches == "auto" and isinstance(model, str) and global_batch is None:
+        global_batch = entry(model).global_batch
+
+    if num_microbatches == "auto" and global_batch is not None and isinstance(model, TrainingGraph):
+        raise OptionError(
+            "The microbatch of a captured graph is fixed", found=f"global_batch={global_batch} with a graph and B auto",
+            remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or leave out global_batch.",
+        )  # fmt: skip
+
+    with ExitStack() as stack:
+        executor = stack.enter_context(Executor(scheduler))
+        store = stack.enter_context(SolveCache(code_version=code_version())) if cache else None
+        family = model
+        if num_microbatches == "auto" and isinstance(model, str):
+            family = catalogue_batches(model, rematerialization=whole, precision=precision, store=store)
+
+        def at(count: int, progress: ProgressCallback | None) -> Plan:
+            def captured() -> TrainingGraph:
+                return resolve(
+                    family, count, rematerialization=whole, precision=precision, global_batch=global_batch, store=store
+                )
+
+            return _planned(
+                captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
+                boundaries=tuple(boundaries), executor=executor, store=store, progress=progress, cancel=cancel,
+                pipeline=pipeline, rematerialization=rematerialization,
+            )  # fmt: skip
+
+        if num_microbatches != "auto":
+            return at(num_microbatches, progress)
+        if global_batch is None:
+            return best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+        return best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+
+
+def _planned(
+    captured: Callable[[], TrainingGraph], cluster: Cluster, *, num_microbatches: int, delta: float,
+    num_layers: int | None, solver: str, boundaries: tuple[str, ...], executor: Executor, store: SolveCache | None,
+    progress: ProgressCallback | None, cancel: threading.Event | None, pipeline: PipelineOptions,
+    rematerialization: bool | str | None,
+) -> Plan:  # fmt: skip
+    """The passes in order, for one B."""
+    terms = pipeline.terms(num_microbatches)
     clock = _Clock()
-    with clock("capture"):
-        graph = resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+    with clock("capture"), executor.soon():
+        graph = captured()
     with clock("layering"):
         if boundaries:
-            layering = manual_layers(graph, tuple(boundaries))
+            layering = manual_layers(graph, boundaries)
         elif num_layers is not None:
             layering = cluster_operators(graph, num_layers, delta=delta)
         else:
             layering = default_layering(graph, delta)
-        layered = assign_layers(graph, layering.layer_of_forward)
+        layered = [
+            assign_layers(graph, layering.layer_of_forward, layers)
+            for layers in versions_of(rematerialization, len(layering.layers))
+        ]
         check_options(pipeline, cluster, len(layering.layers))
 
     def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
         stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
-        return [((first, end - 1, piece), len(stages) - i) for i, (first, end, piece) in enumerate(stages)]
+        places = range(len(stages), 0, -1)
+        return [
+            ((first, end - 1, piece), terms.held(place, len(stages)))
+            for place, (first, end, piece) in zip(places, stages, strict=True)
+        ]
 
-    with clock("sharding"), ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler))
-        profile = profile_stages(
+    with clock("sharding"):
+        profile = profile_versions(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=stack.enter_context(SolveCache(code_version=code_version())) if cache else None,
-            chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
-            held_at=partial(_held, pipeline.schedule, num_microbatches),
-            layer_flops=tuple(layer.flops for layer in layering.layers),
+            store=store, chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
+            held_at=terms.held, layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
-        raise nothing_fits(
-            profile.costs, cluster, num_microbatches, rematerialization=graph.rematerialization, options=pipeline
-        )
+        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline)
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
-        boundaries=tuple(boundaries), pipeline=pipeline,
+        boundaries=boundaries, pipeline=pipeline,
+        rematerialization=rematerialization if isinstance(rematerialization, str) else "",
     )  # fmt: skip
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
 
-def replan(plan: Plan, *, num_microbatches: int | None = None, pipeline: PipelineOptions | None = None) -> Plan:
+def replan(
+    plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None
+) -> Plan:
     """The best plan for another number of microbatches of the same size, or for other pipeline options, from the stage
-    costs that `plan` keeps.
+    costs that `plan` keeps; "auto" takes the B of the most samples a second (the fewest of those within 1 %).
 
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
-    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Raises as `plan`
-    does.
+    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Another B with the
+    same global batch has microbatches of another size, and so other problems: ask `ax.plan`. Raises as `plan` does.
     """
-    options = replace(
-        plan.options,
-        num_microbatches=plan.options.num_microbatches if num_microbatches is None else num_microbatches,
-        pipeline=pipeline or plan.options.pipeline,
-    )
-    _check(num_microbatches=options.num_microbatches, delta=options.delta)
-    best = best_pipeline(plan.costs, plan.cluster, options.pipeline, options.num_microbatches)
+    options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
+    asked = options.num_microbatches if num_microbatches is None else num_microbatches
+    _check(num_microbatches=asked, delta=options.delta)
+    plan = replace(plan, options=options, microbatches=())
+    if asked == "auto":
+        found = known_microbatches(plan)
+        asked = best_count(found) or options.num_microbatches
+        plan = replace(plan, microbatches=found)
+    check_options(options.pipeline, plan.cluster, len(plan.layers), asked)
+    best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
-        raise nothing_fits(
-            plan.costs, plan.cluster, options.num_microbatches, rematerialization=plan.model.rematerialization,
-            options=options.pipeline,
-        )  # fmt: skip
-    return choose_stages(replace(plan, options=options), best)
-
-
-def _held(schedule: str, num_microbatches: int, place: int) -> int:
-    return microbatches_held(schedule, place, num_microbatches)
+        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline)
+    return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
 def resolve(
-    model: TrainingGraph | str,
+    model: TrainingGraph | Batches | str,
     num_microbatches: int,
     *,
     rematerialization: bool | None = None,
     precision: str | None = None,
+    global_batch: int | None = None,
+    store: SolveCache | None = None,
 ) -> TrainingGraph:
-    """The graph of one microbatch: `model` itself, or a catalogue model captured with global batch / B samples."""
-    if isinstance(model, TrainingGraph):
-        if precision is not None and precision != model.precision:
-            raise OptionError(
-                "The precision of a captured graph is fixed",
-                found=f"precision={precision!r} for a graph in {model.precision}",
-                remedy="Give precision= to capture() instead.",
-            )
-        return model if rematerialization is None else replace(model, rematerialization=rematerialization)
-    known = entry(model)
-    samples = microbatch_size(known, num_microbatches)
-    from alpa_explore.models.catalog import build
-    from alpa_explore.tracing.capture import capture
+    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
 
-    module, inputs = build(model, samples)
-    return capture(
-        module, inputs, name=model, recipe=model,
-        precision=known.precision if precision is None else precision,
-        rematerialization=known.rematerialization if rematerialization is None else rematerialization,
-    )  # fmt: skip
+    Graphs of catalogue models are kept in `store`.
+    """
+    if isinstance(model, str):
+        known = entry(model)
+        samples = microbatch_size(known, num_microbatches, global_batch)
+        return catalogue_graph(known, samples, rematerialization=rematerialization, precision=precision, store=store)
+    if isinstance(model, TrainingGraph):
+        graph = model
+        if global_batch is not None and graph.samples * num_microbatches != global_batch:
+            raise OptionError(
+                "The microbatch of a captured graph is fixed",
+                found=f"{graph.samples} samples × B = {num_microbatches} for a global batch of {global_batch}",
+                remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or another B.",
+            )
+    else:
+        samples = model.samples
+        if global_batch is not None:
+            samples = divided_batch(global_batch, num_microbatches, "the model")
+        graph = model.at_batch(samples)
+    if precision is not None and precision != graph.precision:
+        raise OptionError(
+            "The precision of a captured graph is fixed",
+            found=f"precision={precision!r} for a graph in {graph.precision}",
+            remedy="Give precision= to capture() instead.",
+        )
+    return graph if rematerialization is None else replace(graph, rematerialization=rematerialization)
 
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:
@@ -156,8 +221,17 @@ def default_layering(graph: TrainingGraph, delta: float) -> Layering:
     return cluster_operators(graph, 1, delta=delta)
 
 
-def _check(*, num_microbatches: int, delta: float) -> None:
-    if num_microbatches < 1:
+def _named(progress: ProgressCallback | None, count: int) -> ProgressCallback | None:
+    """`progress` with B in the name of every pass."""
+    if progress is None:
+        return None
+    return lambda seen: progress(replace(seen, pass_name=f"B = {count}: {seen.pass_name}"))
+
+
+def _check(*, num_microbatches: int | str, delta: float) -> None:
+    if isinstance(num_microbatches, str) and num_microbatches != "auto":
+        raise OptionError("B is a number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'.")
+    if not isinstance(num_microbatches, str) and num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )

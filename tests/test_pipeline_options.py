@@ -32,6 +32,8 @@ def plan():
     [
         {"num_stages": 2}, {"cuts": (1,), "num_stages": 2}, {"num_stages": 2, "stage_submeshes": ((-1, 1, 1),)},
         {"communication": True}, {"schedule": "gpipe", "num_stages": 3}, {"imbalance_tolerance": 1.0},
+        {"schedule": "interleaved-1f1b", "num_stages": 2}, {"schedule": "zb-h1"},
+        {"tied_weights": True, "num_stages": 3},
     ],
 )  # fmt: skip
 def test_planning_and_replanning_with_an_option_agree_and_the_file_keeps_it(plan, options, tmp_path):
@@ -71,6 +73,53 @@ def test_communication_is_part_of_a_stage_and_its_latency_still_adds_up(plan):
     t = [s.latency_seconds for s in counted.stages]
     assert counted.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t), rel=1e-12)
     assert all(s.receive_seconds == 0 for s in plan.stages)
+
+
+def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
+    asked = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+    best = ax.replan(plan, num_microbatches="auto", pipeline=asked)
+    assert best.options.num_microbatches % 2 == 0
+    fits = {t.num_microbatches: t.iteration_seconds is not None for t in best.microbatches}
+    assert fits[1] is False
+    assert fits[2]
+    assert fits[64]
+    with pytest.raises(OptionError, match="does not exist"):
+        ax.replan(plan, num_microbatches=3, pipeline=asked)
+    small = ax.plan("mlp-tiny", "1x2:v100", num_microbatches="auto", global_batch=6, num_layers=4, delta=1.0,
+                    scheduler="serial", pipeline=asked)  # fmt: skip
+    fits = {t.num_microbatches: t.iteration_seconds is not None for t in small.microbatches}
+    assert fits == {1: False, 2: True, 3: False, 6: True}
+
+
+def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(plan, tmp_path):
+    """The embedding and the head of a GPT share theirs: first and last stage."""
+    counted = ax.replan(plan, pipeline=ax.PipelineOptions(tied_weights=True, num_stages=3))
+    ((readers, size),) = counted.costs.tied_weights
+    assert readers == (0, 3)
+    link = counted.cluster.between_nodes
+    paid = 2 * link.latency_seconds + size / link.bandwidth
+    assert [s.tied_seconds for s in counted.stages] == [0.0, 0.0, pytest.approx(paid, rel=1e-12)]
+    t = [s.latency_seconds for s in counted.stages]
+    assert counted.predicted.iteration_seconds == pytest.approx(sum(t) + 7 * max(t) + paid, rel=1e-12)
+    update = counted.stages[-1].iteration_seconds + counted.stages[-1].tied_seconds
+    assert counted.timeline().times[-1].update_seconds == update
+    assert "Stages 0, 2 share a weight" in plan_report(counted)
+    counted.save(tmp_path / "p")
+    assert ax.load_plan(tmp_path / "p").tied_seconds == counted.tied_seconds
+    alone = ax.replan(plan, pipeline=ax.PipelineOptions(tied_weights=True, num_stages=1))
+    assert alone.tied_seconds == 0.0
+    assert "share a weight" not in plan_report(alone)
+
+
+def test_what_hides_is_the_clusters_and_makes_a_plan_no_slower(plan, tmp_path):
+    shares = {"collective_overlap": 0.8, "gradient_overlap": 0.5}
+    hiding = tiny(ax.Cluster.parse("2x2:v100", **shares))
+    assert hiding.predicted.iteration_seconds <= plan.predicted.iteration_seconds * (1 + 5e-3)
+    one = [tiny(c, num_stages=1).predicted.iteration_seconds for c in (plan.cluster, hiding.cluster)]
+    assert one[1] < one[0]
+    assert "80 % of what can hide of collectives hides" in plan_report(hiding)
+    hiding.save(tmp_path / "p")
+    assert ax.load_plan(tmp_path / "p").cluster == hiding.cluster
 
 
 def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
@@ -134,6 +183,14 @@ def test_the_command_line_takes_the_options(capsys):
     assert shown["options"]["pipeline"]["stage_submeshes"] == [[-1, 1, 2]]
     assert [s["layers"] for s in shown["stages"]] == [[0, 0], [1, 3]]
     assert {s["microbatches_held"] for s in shown["stages"]} == {8}
+    more = ["--schedule", "interleaved-1f1b", "--stages-per-submesh", "2", "--tied-weights", "--gradient-overlap", "1"]
+    assert main([*words.replace("--cut 1", "--cut 2").split(), *more]) == 0
+    asked = json.loads(capsys.readouterr().out)
+    pipeline = asked["options"]["pipeline"]
+    assert (pipeline["schedule"], pipeline["stages_per_submesh"], pipeline["tied_weights"]) == (more[1], 2, True)
+    assert asked["predicted"]["tied_seconds"] > 0
+    assert main([*words.split(), "--collective-overlap", "1.5"]) == 2
+    assert "between 0 and 1" in capsys.readouterr().err
     assert main([*words.split(), "--stage-submesh", "0=1:2"]) == 2
     assert "STAGE=NxM" in capsys.readouterr().err
     assert main([*words.split(), "--imbalance", "0", "--stage-submesh", "0=2x2"]) == 1

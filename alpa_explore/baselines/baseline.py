@@ -30,9 +30,10 @@ from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
-from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS
+from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.versions import tied_weights
 
 
 def baseline(
@@ -136,6 +137,7 @@ class _Pricer:
             num_layers=layers, submeshes=(way.submesh,), device_memory_bytes=self.cluster.device.memory_bytes,
             candidates=candidates, layer_flops=self.layer_flops,
             received_bytes={r: float(self.stage_of(*r).received_bytes) for r in way.ranges},
+            versions=(self.layered.rematerialized,), tied_weights=tied_weights(self.layered),
         )  # fmt: skip
 
     def _solved(
@@ -156,7 +158,9 @@ class _Pricer:
         # What does not fit is kept where nothing else is found: it says by how much.
         self._known[limited] = quickest
         with suppress(SolverError):  # out of time
-            fitting = solve_limited(asked, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS)
+            fitting = solve_limited(
+                asked, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS, gap=TOLERANCE
+            )
             self.solves += 1
             if fitting.choices:
                 self._known[limited] = self._keep(problem, fitting.choices)

@@ -20,15 +20,19 @@ from alpa_explore.cli import (
     baselines,
     calibrate,
     clusters,
+    compare_run,
     compare_solvers,
     coverage,
     lab,
+    launch,
     models,
     plan,
     predict,
+    program,
     show,
     simulate,
     solve,
+    verify,
 )
 from alpa_explore.cli.output import complain
 from alpa_explore.errors import AlpaExploreError
@@ -37,7 +41,8 @@ INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, baselines, predict, coverage, solve, compare_solvers, models, clusters, calibrate, lab, app
+    plan, show, simulate, program, launch, verify, compare_run, baselines, predict, coverage, solve, compare_solvers,
+    models, clusters, calibrate, lab, app,
 )  # fmt: skip
 
 

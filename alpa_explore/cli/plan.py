@@ -22,8 +22,12 @@ from alpa_explore.plans.text import printable
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
+  alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
 
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
+
+
+_REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
 
 
 def add(commands: Any) -> None:
@@ -36,9 +40,11 @@ def add(commands: Any) -> None:
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument(
-        "-B", "--num-microbatches", type=int, metavar="N",
-        help="microbatches of an iteration; must divide the global batch (default: the paper's)",
+        "-B", "--num-microbatches", type=_count, metavar="N",
+        help="microbatches of an iteration; must divide the global batch (default: the paper's); auto: the best, with "
+        "a table of all",
     )  # fmt: skip
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the paper's)")
     argument(
         "--delta", type=float, default=0.5, metavar="X",
         help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
@@ -55,15 +61,35 @@ def add(commands: Any) -> None:
         "--stage-submesh", action="append", default=[], metavar="STAGE=NxM",
         help="a stage must have this submesh; −1 is the last stage",
     )  # fmt: skip
-    beyond("--schedule", default="1f1b", metavar="NAME", help="1f1b, 1f1b-overlap or gpipe: what a stage holds")
+    beyond(
+        "--schedule", default="1f1b", metavar="NAME",
+        help="1f1b, 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: what a stage holds, and how large the bubble is",
+    )  # fmt: skip
+    beyond(
+        "--stages-per-submesh", type=int, default=2, metavar="V",
+        help="for interleaved-1f1b: how often a microbatch comes through a submesh (default: 2)",
+    )  # fmt: skip
+    beyond("--tied-weights", action="store_true", help="count the sums of weights that several stages use")
     beyond("--communication", action="store_true", help="count what stages wait for from each other")
     beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
     beyond(
         "--imbalance", type=float, metavar="X",
         help="share by which a stage's FLOPs may differ from what its share of the devices would do",
     )  # fmt: skip
+    beyond(
+        "--collective-overlap", type=float, metavar="X",
+        help="share of collectives that hides behind the operators beside them, of what can: 0 (default) to 1",
+    )  # fmt: skip
+    beyond(
+        "--gradient-overlap", type=float, metavar="X",
+        help="the same of the sums of gradients behind the backward pass",
+    )  # fmt: skip
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
-    argument("--no-remat", action="store_true", help="hold all activations instead of computing them again")
+    beyond(
+        "--remat", choices=("all", "none", "auto"),
+        help="compute activations again in all layers, in none, or where a stage needs it (default: as the model)",
+    )  # fmt: skip
+    argument("--no-remat", action="store_true", help="the same as --remat none")
     argument(
         "--scheduler", metavar="WHERE",
         help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
@@ -88,30 +114,46 @@ def run(options: argparse.Namespace) -> int:
     pipeline = _pipeline_options(options)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    samples = microbatch_size(known, microbatches)
-    cluster = Cluster.parse(options.cluster)
+    batch = known.global_batch if options.global_batch is None else options.global_batch
+    sizes = "microbatches of all sizes"
+    if microbatches != "auto":
+        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
+    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with _stoppable() as cancel, ProgressLine(sys.stderr) as line:
-        line.say(f"planning {known.name} on {cluster}, B = {microbatches:,} microbatches of {samples:,} samples")
+        line.say(f"planning {known.name} on {cluster}, {sizes}")
         from alpa_explore import planner
 
         try:
             plan = planner.plan(
-                known.name, cluster, num_microbatches=microbatches, delta=options.delta, num_layers=options.layers,
-                solver=options.solver, rematerialization=False if options.no_remat else None,
-                precision=options.precision, scheduler=options.scheduler, cache=not options.no_cache, progress=line,
-                cancel=cancel, pipeline=pipeline,
+                known.name, cluster, num_microbatches=microbatches, global_batch=batch, delta=options.delta,
+                num_layers=options.layers, solver=options.solver, precision=options.precision,
+                scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
+                pipeline=pipeline, rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
+    from alpa_explore.plans.microbatches import microbatches_report, microbatches_table
+
     write(plan, output=options.output, html=options.html)
     if options.json:
-        print_json(plan_summary(plan))
+        tried = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
+        print_json({**plan_summary(plan), **tried})
     else:
         print(plan_report(plan))
+        if plan.microbatches:
+            print(f"\n{microbatches_report(plan)}")
     return 0
+
+
+def _count(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
 
 
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
@@ -127,7 +169,8 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
     return PipelineOptions(
         cuts=tuple(options.cut), num_stages=options.stages, stage_submeshes=tuple(pinned),
         communication=options.communication, schedule=options.schedule, submesh_space=options.submeshes,
-        imbalance_tolerance=options.imbalance,
+        imbalance_tolerance=options.imbalance, stages_per_submesh=options.stages_per_submesh,
+        tied_weights=options.tied_weights,
     )  # fmt: skip
 
 

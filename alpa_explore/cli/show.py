@@ -23,6 +23,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
     parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
+    parser.add_argument("--microbatches", action="store_true", help="T and memory for other numbers of microbatches")
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -40,6 +41,13 @@ def run(options: argparse.Namespace) -> int:
             print_json(rows)
         else:
             print(render_table(rows, _COLUMNS))
+    elif options.microbatches:
+        from alpa_explore.plans.microbatches import microbatches_report, microbatches_table
+
+        if options.json:
+            print_json(microbatches_table(plan))
+        else:
+            print(microbatches_report(plan))
     elif options.json:
         print_json(plan_summary(plan))
     else:

@@ -30,11 +30,15 @@ def add(commands: Any) -> None:
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument(
-        "--schedule", metavar="NAME", default="1f1b",
-        help="1f1b (default), gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's form",
+        "--schedule", metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's form (default: the"
+        " plan's)",
     )  # fmt: skip
     argument(
-        "--stages-per-submesh", type=int, metavar="V", help="for interleaved-1f1b: stages on each submesh (default 2)"
+        "--stages-per-submesh",
+        type=int,
+        metavar="V",
+        help="for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)",
     )
     argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
     argument("--csv", metavar="FILE", help="write the schedule as a CSV file in the form of torch's pipelining")
@@ -96,7 +100,7 @@ def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
     from alpa_explore.schedules.csv_file import read_csv
 
     stages = options.stages_per_submesh
-    if options.schedule.endswith(".csv"):
+    if options.schedule is not None and options.schedule.endswith(".csv"):
         return [plan_timeline(plan, read_csv(options.schedule), stages_per_submesh=stages)]
     if options.schedule != "all":
         return [plan_timeline(plan, options.schedule, stages_per_submesh=stages)]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from alpa_explore.errors import ClusterError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
@@ -28,6 +30,20 @@ class Device:
     matmul_curve: tuple[tuple[float, float], ...] = ()
     """Measured: (FLOPs of a matrix product, share of the peak), FLOPs ascending. Where empty, `matmul_efficiency` and
     `half_efficiency_flops` say how efficiency grows with size."""
+
+    collective_overlap: float = 0.0
+    """Which share of what could hide of the collectives beside operators does hide behind their computing (async tensor
+    parallelism): 0 as in the paper, 1 all of it. See `intra_op.overlap`."""
+    gradient_overlap: float = 0.0
+    """The same of sums of gradients behind the backward pass."""
+
+    def __post_init__(self) -> None:
+        for name in ("collective_overlap", "gradient_overlap"):
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ClusterError(
+                    "An overlap is a share between 0 and 1", found=f"{name}={getattr(self, name)}",
+                    remedy="Give 0 where nothing hides, as in the paper, or 1 where everything does that can.",
+                )  # fmt: skip
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""

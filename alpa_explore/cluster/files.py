@@ -41,8 +41,9 @@ _KEYS = (
     "megatron",
 )  # fmt: skip
 _NAME = re.compile(r"[\w.-]{1,60}")
-_SHARES = ("matmul_efficiency", "memory_efficiency")
-_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds")
+_OVERLAPS = ("collective_overlap", "gradient_overlap")
+_SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
+_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds", *_OVERLAPS)
 _MOST = 1e24
 
 Parts = tuple[Device, Link, Link]
@@ -161,7 +162,7 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
         else:
             found[name] = _number(value, key, path)
             if name in _SHARES and found[name] > 1:
-                raise _fault(path, key, repr(value), "It is a share of the peak: above 0, 1 at most.")
+                raise _fault(path, key, repr(value), "It is a share: 1 at most.")
     # A curve is one of the device that it was measured on: other figures for products put it out of force.
     if base is not None and "matmul_curve" not in given and {"peak_flops", "matmul_efficiency"} & set(given):
         found["matmul_curve"] = ()

@@ -16,9 +16,12 @@ from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules import splits_for
-from alpa_explore.sharding.spec import Spec, local_share
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,12 +29,12 @@ class PricedOperator:
     """The strategies of one operator; arrays have one row a strategy."""
 
     strategies: tuple[Strategy, ...]
-    seconds: NDArray[np.float64]
+    seconds: Floats
     """Compute of one device, shape [strategies]."""
-    input_specs: tuple[NDArray[np.int64], ...]
+    input_specs: tuple[Ints, ...]
     """For each input: position of its spec in the tensor's ReshardTable, shape [strategies]."""
-    output_specs: tuple[NDArray[np.int64], ...]
-    output_bytes: tuple[NDArray[np.float64], ...]
+    output_specs: tuple[Ints, ...]
+    output_bytes: tuple[Floats, ...]
     """For each output: bytes on one device, shape [strategies]."""
     how: str
     """'rule', 'discovered' (by running the operator) or 'replicated'."""
@@ -46,6 +49,13 @@ class CostModel:
     device: Device
     mesh: LogicalMesh
     _operators: dict[object, PricedOperator] = field(default_factory=dict, repr=False, compare=False)
+    _seen: dict[int, tuple[Operator, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
+    """By identity, which spares the signature; holds the operator so that its identity stays its own."""
+    _pairs: dict[tuple[int, int, int], tuple[Floats, Ints, Ints]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    """Likewise."""
+    _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
@@ -55,12 +65,34 @@ class CostModel:
             self._reshards[key] = reshard_table(tensor.shape, tensor.bytes, self.mesh)
         return self._reshards[key]
 
+    def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
+        """Seconds from each of `sources` to each of `targets` (positions of specs), [sources, targets]."""
+        table = self.reshard(tensor)
+        key = id(table), id(sources), id(targets)
+        if key not in self._pairs:
+            seconds = table.seconds[sources[:, None], targets[None, :]]
+            seconds.setflags(write=False)
+            self._pairs[key] = seconds, sources, targets
+        return self._pairs[key][0]
+
+    def specs(self, tensor: Tensor, *, partial: bool) -> tuple[Ints, Floats]:
+        """Positions of the legal specs of a tensor, and the bytes of one device under each."""
+        table = self.reshard(tensor)
+        key = id(table), partial
+        if key not in self._specs:
+            keep = [i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec]
+            share = [local_share(table.specs[i], self.mesh.shape) for i in keep]
+            self._specs[key] = np.array(keep, dtype=np.int64), np.array(share) * tensor.bytes
+        return self._specs[key]
+
     def operator(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
         """Strategies of `operator` with their seconds."""
-        key = operator_signature(operator, tensors)
-        if key not in self._operators:
-            self._operators[key] = self._price(operator, tensors)
-        return self._operators[key]
+        if id(operator) not in self._seen:
+            key = operator_signature(operator, tensors)
+            if key not in self._operators:
+                self._operators[key] = self._price(operator, tensors)
+            self._seen[id(operator)] = operator, self._operators[key]
+        return self._seen[id(operator)][1]
 
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
         inputs = [tensors[t] for t in operator.inputs]
@@ -90,7 +122,7 @@ class CostModel:
                 bytes_accessed=operator.bytes_accessed * local / whole, dtype=dtype, matrix=coverage.heavy,
             )  # fmt: skip
 
-        def positions(tensor: Tensor, specs: Sequence[Spec]) -> NDArray[np.int64]:
+        def positions(tensor: Tensor, specs: Sequence[Spec]) -> Ints:
             index = self.reshard(tensor).index
             return np.array([index[s] for s in specs], dtype=np.int64)
 

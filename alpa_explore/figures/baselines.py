@@ -11,6 +11,7 @@ from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import comparison_table
+from alpa_explore.plans.text import iteration_sum
 
 __all__ = ["baselines_figure", "baselines_html", "baselines_sentence", "comparison_table"]
 
@@ -33,6 +34,7 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     for name, key, color, shape in (
         ("Σt: one microbatch through all stages", "sum_latency_seconds", OKABE_ITO[1], "/"),
         ("(B−1)·t_max: the others behind it", "waiting_seconds", OKABE_ITO[0], ""),
+        *([("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x")] if any(p.tied_seconds for p in plans) else []),
     ):
         figure.add_trace(
             go.Bar(
@@ -89,8 +91,7 @@ def _hover(plan: Plan, name: str) -> str:
     p = plan.predicted
     return lines(
         f"<b>{safe(name)}</b>",
-        f"T = Σt + (B−1)·t_max = {units.seconds(p.sum_latency_seconds)} + {plan.options.num_microbatches - 1:,} × "
-        f"{units.seconds(p.t_max_seconds)}",
+        iteration_sum(plan),
         f"{len(plan.stages)} stages on submeshes " + ", ".join(f"{n}×{m}" for n, m in (s.submesh for s in plan.stages)),
         f"bubble {units.percent(p.bubble_fraction)}, peak memory {units.bytes_(p.peak_bytes_per_device)} of "
         f"{units.bytes_(plan.cluster.device.memory_bytes)}",

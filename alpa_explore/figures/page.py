@@ -24,6 +24,7 @@ from alpa_explore import units
 from alpa_explore.figures.cluster import cluster_figure, cluster_table
 from alpa_explore.figures.frontier import frontier_figure, frontier_table
 from alpa_explore.figures.layers import layers_figure, layers_table
+from alpa_explore.figures.microbatches import microbatches_figure, microbatches_table
 from alpa_explore.figures.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.style import CONFIG
@@ -112,6 +113,9 @@ def _sections(plan: Plan) -> list[_Section]:
         ("t-max", "The t_max sweep",
          "How slow may the slowest stage be? Each t_max gives T = Σt + (B−1)·t_max; the least T is the plan.",
          t_max_figure, t_max_table(plan)),
+        ("microbatches", "Microbatches",
+         "What would more or fewer microbatches do: to T, to the throughput, and to what a device holds?",
+         microbatches_figure, microbatches_table(plan)),
         ("timeline", "Timeline",
          "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?",
          partial(timeline_figure, schedules=_SCHEDULES), timeline_table(plan, _SCHEDULES)),
@@ -156,6 +160,8 @@ def _sections(plan: Plan) -> list[_Section]:
 def _head_html(plan: Plan) -> str:
     options, model = plan.options, plan.model
     remat = "rematerialisation at layer boundaries" if model.rematerialization else "no rematerialisation"
+    if plan.options.rematerialization:
+        remat = "rematerialisation where memory is short"
     settings = (
         f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {remat}; B = "
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "

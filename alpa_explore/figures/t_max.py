@@ -45,25 +45,27 @@ def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
 
 def t_max_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
-    p, b = plan.predicted, plan.options.num_microbatches
+    p, terms = plan.predicted, plan.terms
     if chosen_candidate(plan) is None:
         return f"T = {units.seconds(p.iteration_seconds)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
     return (
         f"T is least, {units.seconds(p.iteration_seconds)}, where no stage takes longer than "
-        f"{units.seconds(p.t_max_seconds)}: Σt {units.seconds(p.sum_latency_seconds)} + {b - 1} × "
+        f"{units.seconds(p.t_max_seconds)}: Σt{terms.share} "
+        f"{units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
         f"{units.seconds(p.t_max_seconds)}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be evaluated."
     )
 
 
 def _parts(figure: go.Figure, plan: Plan, theme: str, x_scale: float, right: float) -> None:
-    b = plan.options.num_microbatches
+    rounds, share = plan.terms.rounds, plan.terms.share
+    waiting = f"(B−1{share})·t_max"
     found = [
         (p.t_max_seconds, p.iteration_seconds, p.reason) for p in plan.t_max_sweep if p.iteration_seconds is not None
     ]
     if not found:
         return
-    sums = [total - (b - 1) * t for t, total, _ in found]
+    sums = [total - rounds * t for t, total, _ in found]
     # Corners of the best known Σt: it falls where a candidate was evaluated, and stays until the next.
     corners = [(t, s) for (t, _, _), s in zip(found, sums, strict=True)]
     steps = [corners[0]]
@@ -73,20 +75,20 @@ def _parts(figure: go.Figure, plan: Plan, theme: str, x_scale: float, right: flo
     steps.append((last, sums[-1]))
     texts = [
         lines(
-            f"<b>t_max {units.seconds(t)}</b>", f"T {units.seconds(total)}", f"Σt {units.seconds(s)}",
-            f"(B−1)·t_max = {b - 1} × {units.seconds(t)} = {units.seconds((b - 1) * t)}", safe(reason),
+            f"<b>t_max {units.seconds(t)}</b>", f"T {units.seconds(total)}", f"Σt{share} {units.seconds(s)}",
+            f"{waiting} = {plan.terms.rounds_text} × {units.seconds(t)} = {units.seconds(rounds * t)}", safe(reason),
         )
         for (t, total, reason), s in zip(found, sums, strict=True)
     ]  # fmt: skip
-    visible = sums[0] + (b - 1) * right
+    visible = sums[0] + rounds * right
     y_scale, y_unit = units.seconds_axis(visible)
     green, warm = OKABE_ITO[2], OKABE_ITO[5] if theme == "light" else OKABE_ITO[1]
     x = [t / x_scale for t, _, _ in found]
     for name, path, values, color, dash, symbol, width in (
-        ("T = Σt + (B−1)·t_max", [(t, s + (b - 1) * t) for t, s in steps], [f[1] for f in found],
+        (f"T = Σt{share} + {waiting}", [(t, s + rounds * t) for t, s in steps], [f[1] for f in found],
          ink(theme), "solid", "circle", 2.5),
-        ("Σt, the first microbatch", steps, sums, green, "dash", "diamond", 2),
-        ("(B−1)·t_max, the others", [(0.0, 0.0), (last, (b - 1) * last)], [(b - 1) * f[0] for f in found],
+        (f"Σt{share}, the first microbatch", steps, sums, green, "dash", "diamond", 2),
+        (f"{waiting}, the others", [(0.0, 0.0), (last, rounds * last)], [rounds * f[0] for f in found],
          warm, "dot", "square", 2),
     ):  # fmt: skip
         figure.add_trace(

@@ -29,6 +29,11 @@ def verify(graph: TrainingGraph) -> TrainingGraph:
         if operator.phase is Phase.BACKWARD:
             assert operator.forward is not None, f"{where}: a backward operator without its forward operator"
             assert graph.operators[operator.forward].phase is Phase.FORWARD, f"{where}: tied to a non-forward operator"
+            for read in operator.inputs:
+                maker = graph.tensors[read].producer
+                behind = operator.forward if maker is None else graph.operators[maker].forward
+                # Wherever forward operators are cut into stages, a gradient then never goes back to a later stage.
+                assert behind is None or behind >= operator.forward, f"{where} reads a gradient from before its place"
         assert min(operator.flops, operator.bytes_accessed) >= 0, f"{where}: negative counts"
     for parameter in graph.parameters:
         update = graph.operators[parameter.update]

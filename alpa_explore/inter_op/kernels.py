@@ -17,9 +17,10 @@ Ints = NDArray[np.int64]
 
 @compiled()
 def _add_stage(
-    latency: Floats, devices: Ints, t_max: float, k: int, begin: int, end: int, rest: Floats, spans: Ints, out: Floats,
+    latency: Floats, once: Floats, devices: Ints, t_max: float, k: int, begin: int, end: int, rest: Floats, spans: Ints,
+    out: Floats,
 ) -> None:  # fmt: skip
-    """out[d] = min over begin ≤ i < end and shapes of latency[i·M + shape] + rest[i, d − devices[shape]]."""
+    """out[d] = min over begin ≤ i < end and shapes of latency[i·M + shape] + once[i] + rest[i, d − devices[shape]]."""
     shapes = len(devices)
     most = len(out) - 1
     for i in range(max(begin, k + 1), end):
@@ -32,8 +33,9 @@ def _add_stage(
             if seconds > t_max:
                 continue
             used = devices[shape]
+            paid = seconds + once[i]
             for d in range(low, min(high, most - used) + 1):
-                total = seconds + row[d]
+                total = paid + row[d]
                 if total < out[d + used]:
                     out[d + used] = total
 
@@ -50,22 +52,22 @@ def _span(row: Floats, span: Ints) -> None:
 
 
 @compiled()
-def relaxed_table(latency: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
-    """R(k, d; t_max), shape [L + 1, D + 1]; `latency` is [L, (L + 1)·M]."""
+def relaxed_table(latency: Floats, once: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
+    """R(k, d; t_max), shape [L + 1, D + 1]; `latency` is [L, (L + 1)·M], `once` is [L, L + 1]."""
     layers = len(latency)
     table = np.full((layers + 1, total_devices + 1), np.inf)
     spans = np.empty((layers + 1, 2), np.int64)
     table[layers, 0] = 0.0
     spans[layers] = 0
     for k in range(layers - 1, -1, -1):
-        _add_stage(latency[k], devices, t_max, k, 1, layers + 1, table, spans, table[k])
+        _add_stage(latency[k], once[k], devices, t_max, k, 1, layers + 1, table, spans, table[k])
         _span(table[k], spans[k])
     return table
 
 
 @compiled()
-def exact_tables(latency: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
-    """F(s, k, d; t_max), shape [S + 1, L + 1, D + 1]; `latency` is [S, L, (L + 1)·M]."""
+def exact_tables(latency: Floats, once: Floats, devices: Ints, total_devices: int, t_max: float) -> Floats:
+    """F(s, k, d; t_max), shape [S + 1, L + 1, D + 1]; `latency` is [S, L, (L + 1)·M], `once` is [L, L + 1]."""
     places, layers = latency.shape[0], latency.shape[1]
     tables = np.full((places + 1, layers + 1, total_devices + 1), np.inf)
     spans = np.empty((layers + 1, 2), np.int64)
@@ -75,5 +77,7 @@ def exact_tables(latency: Floats, devices: Ints, total_devices: int, t_max: floa
         for i in range(layers + 1):
             _span(before[i], spans[i])
         for k in range(layers - place + 1):
-            _add_stage(latency[place - 1, k], devices, t_max, k, 1, layers + 1, before, spans, tables[place, k])
+            _add_stage(
+                latency[place - 1, k], once[k], devices, t_max, k, 1, layers + 1, before, spans, tables[place, k]
+            )
     return tables

@@ -1,10 +1,11 @@
 """What a user may ask of the pipeline beyond the paper; every default is the paper's.
 
     cuts, num_stages, stage_submeshes   which stages there may be
-    schedule                            how many microbatches a stage holds, and so which choices fit
+    schedule, stages_per_submesh        how many microbatches a stage holds, how large the bubble is (`schedule_terms`)
     communication                       what a stage receives from others is added to its latency
     submesh_space                       which submeshes a stage may have
     imbalance_tolerance                 how far a stage's share of the FLOPs may be from its share of the devices
+    tied_weights                        the sum of a weight's gradients over the stages that use it is added
 
 `stage_table` turns each of them into entries of the latency table, so that the DP itself stays the paper's.
 """
@@ -16,13 +17,8 @@ from dataclasses import dataclass
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, Submesh, submeshes
 from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
 
-SCHEDULES = {
-    "1f1b": "the stage at place s from the end holds min(s, B) microbatches (the paper)",
-    "1f1b-overlap": "it holds min(2s − 1, B): as many again are under way, so that sends hide behind computing",
-    "gpipe": "all forward passes come first: every stage holds all B",
-}
-"""Name -> what a stage holds. T is that of Eq. 2 for all of them."""
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
 """Fields that rule partitions out."""
 
@@ -38,43 +34,57 @@ class PipelineOptions:
     """(stage, nodes, devices per node): stages count from 0, or from −1 backwards from the last."""
     communication: bool = False
     schedule: str = "1f1b"
+    stages_per_submesh: int = 2
+    """v, of the schedule interleaved-1f1b alone."""
     submesh_space: str = "all"
     imbalance_tolerance: float | None = None
     """A stage with a share x of the devices does between x / (1 + tolerance) and x · (1 + tolerance) of the FLOPs."""
+    tied_weights: bool = False
 
     @property
     def constrained(self) -> bool:
         """True when some partition is ruled out that the paper would take."""
         return not CONSTRAINTS.isdisjoint(phrases(self))
 
+    def terms(self, num_microbatches: int, *, recomputes: bool = False) -> ScheduleTerms:
+        """What the schedule means at this B; `recomputes` where the backward pass runs forward operators again."""
+        return ScheduleTerms(
+            schedule=self.schedule, num_microbatches=num_microbatches, stages_per_submesh=self.stages_per_submesh,
+            recomputes=recomputes,
+        )  # fmt: skip
+
 
 def phrases(options: PipelineOptions) -> dict[str, str]:
     """Field -> what it asks for, in words; only those that are not the paper's."""
     cuts, tolerance = ", ".join(map(str, options.cuts)), options.imbalance_tolerance
+    interleaved = options.schedule == "interleaved-1f1b"
     words = {
         "cuts": f"a stage begins with layer {cuts}" if cuts else "",
         "num_stages": f"{options.num_stages} stages" if options.num_stages else "",
         "stage_submeshes": "; ".join(f"stage {s} on {n}x{m}" for s, n, m in options.stage_submeshes),
         "imbalance_tolerance": "" if tolerance is None else f"an imbalance of at most {tolerance:g}",
         "schedule": "" if options.schedule == "1f1b" else f"schedule {options.schedule}",
+        "stages_per_submesh": f"{options.stages_per_submesh} stages a submesh" if interleaved else "",
         "communication": "communication between stages counted" if options.communication else "",
+        "tied_weights": "sums of tied weights counted" if options.tied_weights else "",
         "submesh_space": "" if options.submesh_space == "all" else f"submeshes {options.submesh_space}",
     }
     return {field: phrase for field, phrase in words.items() if phrase}
 
 
-def microbatches_held(schedule: str, place: int, num_microbatches: int) -> int:
-    """Microbatches whose activations the stage at `place` from the end (1 = last) holds at most."""
-    held = {"1f1b": place, "1f1b-overlap": 2 * place - 1, "gpipe": num_microbatches}[schedule]
-    return min(held, num_microbatches)
-
-
-def check_options(options: PipelineOptions, cluster: Cluster, num_layers: int | None = None) -> None:
-    """OptionError for what no pipeline could satisfy; without `num_layers` only what does not depend on it."""
+def check_options(
+    options: PipelineOptions, cluster: Cluster, num_layers: int | None = None, num_microbatches: int | None = None
+) -> None:
+    """OptionError for what no pipeline could satisfy; what depends on `num_layers` or B only where they are given."""
     if options.schedule not in SCHEDULES:
         raise OptionError(
             "There is no such schedule", found=f"'{options.schedule}'", remedy=f"Use one of: {', '.join(SCHEDULES)}."
         )
+    if options.stages_per_submesh < 2:
+        raise OptionError(
+            "An interleaved schedule has two stages on a submesh or more", found=f"{options.stages_per_submesh}",
+            remedy="Give 2 or more, or choose the schedule 1f1b.",
+        )  # fmt: skip
     if options.submesh_space not in SUBMESH_SPACES:
         raise OptionError(
             "There is no such space of submeshes", found=f"'{options.submesh_space}'",
@@ -103,6 +113,8 @@ def check_options(options: PipelineOptions, cluster: Cluster, num_layers: int | 
             found=f"{len(set(options.cuts))} cuts and num_stages={options.num_stages}",
             remedy="Each cut begins another stage: leave out a cut, or ask for more stages.",
         )  # fmt: skip
+    if options.num_stages is not None and num_microbatches is not None:
+        options.terms(num_microbatches).check_depth(options.num_stages)
     _check_submeshes(options, cluster, num_layers)
 
 

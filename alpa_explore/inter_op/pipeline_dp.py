@@ -2,6 +2,13 @@
 
     T = min over s and t_max of  F(s, 0, D; t_max) + (B − 1)·t_max        (all D devices are used)
 
+A schedule may have a bubble that is q times smaller, and a stage may add seconds once an iteration. Of stages with
+latencies t, (P − 1)·t idle seconds become (P − 1)·t / q, so that
+
+    T = Σt / q + (B − 1/q)·t_max + Σ once = min of [F(s, 0, D; t_max) + (q·B − 1)·t_max] / q      with q·once in F
+
+which is the same search with q·B in place of B: the paper's is q = 1, once = 0.
+
 F is in `recurrence`, the search over t_max in `t_max_sweep`, the pseudocode itself in `reference`.
 """
 
@@ -21,13 +28,15 @@ __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
 
 def pipeline_dp(
-    latency: NDArray[np.float64], devices_of: ArrayLike, total_devices: int, num_microbatches: int
-) -> PipelineResult:
+    latency: NDArray[np.float64], devices_of: ArrayLike, total_devices: int, num_microbatches: int, *,
+    bubble_divisor: int = 1, once_seconds: NDArray[np.float64] | None = None,
+) -> PipelineResult:  # fmt: skip
     """Stages with the least iteration time.
 
     `latency` [L, L + 1, M, S] in seconds: layers k..i-1 on submesh shape m at place s + 1 counted from the last stage;
     inf where such a stage cannot be (it does not exist, or does not fit in memory there). S ≤ L is the largest number
-    of stages. `devices_of` [M]: devices of each shape. Only i > k is read.
+    of stages. `devices_of` [M]: devices of each shape. Only i > k is read. `bubble_divisor` is q; `once_seconds`
+    [L, L + 1]: what layers k..i-1 as a stage add to an iteration.
 
     The result is the pseudocode's, bit for bit. Of partitions with equal T the one with the smallest t_max is taken,
     of these the one with the fewest stages, of these the one whose first stage is shortest, then of the first shape,
@@ -48,23 +57,35 @@ def pipeline_dp(
     assert not np.isnan(latency).any(), "a latency is a number or inf"
     assert (devices > 0).all(), "a shape has a device at least"
 
+    once = np.zeros((layers, ends)) if once_seconds is None else once_seconds
+    assert once.shape == (layers, ends), "one figure a range of layers"
+    assert bubble_divisor >= 1, "no schedule has a larger bubble than 1F1B"
+
     candidates = _candidates(latency)
-    recurrence = Recurrence(latency, devices, total_devices)
-    sweep = Sweep(recurrence=recurrence, candidates=candidates, num_microbatches=num_microbatches)
+    recurrence = Recurrence(latency, devices, total_devices, bubble_divisor * once)
+    sweep = Sweep(
+        recurrence=recurrence, candidates=candidates, num_microbatches=num_microbatches, bubble_divisor=bubble_divisor
+    )
     sweep.run()
     if sweep.best < 0:
         total = t_max = sum_latency = math.inf
+        extra = 0.0
         stages: tuple[tuple[int, int, int], ...] = ()
     else:
         # Once more in full: the search may have met another partition with the same Σt first.
         t_max = float(candidates[sweep.best])
         best = recurrence.exact(t_max)
-        total, sum_latency, stages = sweep.best_seconds, best.sum_latency_seconds, best.stages
-        assert sum_latency + (num_microbatches - 1) * t_max == total, "the search and the recurrence disagree"
+        total, sum_latency, stages = sweep.best_seconds / bubble_divisor, best.sum_latency_seconds, best.stages
+        rounds = bubble_divisor * num_microbatches - 1
+        assert sum_latency + rounds * t_max == sweep.best_seconds, "the search and the recurrence disagree"
+        extra = float(sum(once[first, end] for first, end, _ in stages))
+        if extra:
+            sum_latency = recurrence.sum_latency(stages)
     return PipelineResult(
         total_seconds=total,
         t_max_seconds=t_max,
         sum_latency_seconds=sum_latency,
+        once_seconds=extra,
         stages=stages,
         evaluations=sweep.evaluations,
         candidates=candidates,

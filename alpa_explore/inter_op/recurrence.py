@@ -1,10 +1,12 @@
 """The recurrence of Eq. 3 for one t_max, over arrays.
 
-    F(s, k, d; t_max) = min over k < i ≤ L and shapes of  t(k..i-1, shape, s) + F(s − 1, i, d − devices(shape); t_max)
+    F(s, k, d; t_max) = min over k < i ≤ L and shapes of
+                        t(k..i-1, shape, s) + once(k..i-1) + F(s − 1, i, d − devices(shape); t_max)      with t ≤ t_max
 
-`exact` is that. `relaxed` forgets s: each stage takes the least of its latencies over the places it could have,
+once is what a stage adds to an iteration and not to each microbatch: 0 in the paper. `exact` is that. `relaxed` forgets
+s: each stage takes the least of its latencies over the places it could have,
 
-    R(k, d; t_max) = min over i, shapes of  min_s t(k..i-1, shape, s) + R(i, d − devices(shape); t_max)  ≤  F
+    R(k, d; t_max) = min over i, shapes of  min_s t(k..i-1, shape, s) + once + R(i, d − devices(shape); t_max)  ≤  F
 
 which is L times cheaper, and mostly says F itself: where its best partition pays the same latencies at the places the
 stages really have (memory does not bind), R = F. Floating-point addition is monotone, and both add from the last stage
@@ -27,7 +29,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The least Σt under one t_max (inf when there is no partition) and, when it was asked for, the stages."""
+    """The least Σ(t + once) under one t_max (inf when there is no partition) and, when it was asked for, the stages."""
 
     sum_latency_seconds: float
     bottleneck_seconds: float
@@ -43,11 +45,12 @@ NO_PARTITION = Partition(sum_latency_seconds=math.inf, bottleneck_seconds=math.i
 class Recurrence:
     """A latency table made ready for evaluation at many t_max."""
 
-    def __init__(self, latency: Floats, devices_of: NDArray[np.int64], total_devices: int) -> None:
-        """`latency` [L, L + 1, M, S] in seconds, `devices_of` [M]; see `pipeline_dp`."""
+    def __init__(self, latency: Floats, devices_of: NDArray[np.int64], total_devices: int, once: Floats) -> None:
+        """`latency` [L, L + 1, M, S] and `once` [L, L + 1] in seconds, `devices_of` [M]; see `pipeline_dp`."""
         self.num_layers, _, self.num_shapes, self.deepest = latency.shape
         self.devices = np.ascontiguousarray(devices_of, dtype=np.int64)
         self.total_devices = total_devices
+        self.once = np.ascontiguousarray(once, dtype=np.float64)
         # [S, L, (L + 1)·M]: one slab a place; a stage in an impossible place is inf (place 1 must end at L, and so on).
         slabs = np.ascontiguousarray(np.moveaxis(latency, 3, 0))
         start, end = np.arange(self.num_layers)[:, None], np.arange(self.num_layers + 1)[None, :]
@@ -59,7 +62,7 @@ class Recurrence:
 
     def relaxed(self, t_max: float) -> Partition:
         """The least Σt with every stage's latency taken at its best place; `exact` when it is F itself."""
-        table = relaxed_table(self._relaxed, self.devices, self.total_devices, t_max)
+        table = relaxed_table(self._relaxed, self.once, self.devices, self.total_devices, t_max)
         total = float(table[0, -1])
         if total == math.inf:
             return NO_PARTITION
@@ -72,7 +75,7 @@ class Recurrence:
 
     def exact(self, t_max: float) -> Partition:
         """F(s, 0, D; t_max) at its least over s; of ties the fewest stages, then the shortest first stage …"""
-        tables = exact_tables(self._exact, self.devices, self.total_devices, t_max)
+        tables = exact_tables(self._exact, self.once, self.devices, self.total_devices, t_max)
         totals = tables[:, 0, -1]
         depth = int(np.argmin(totals))
         if totals[depth] == math.inf:
@@ -89,11 +92,19 @@ class Recurrence:
             sum_latency_seconds=float(totals[depth]), bottleneck_seconds=slowest, stages=tuple(stages), exact=True
         )
 
+    def sum_latency(self, stages: tuple[Stage, ...]) -> float:
+        """Σt of a partition at the places its stages have, from the last stage on."""
+        total = 0.0
+        for place, (k, i, shape) in enumerate(reversed(stages)):
+            total = float(self._exact[place, k, i * self.num_shapes + shape]) + total
+        return total
+
     def _first_stage(self, latency: Floats, rest: Floats, k: int, d: int, t_max: float) -> Stage:
         """The stage that begins with layer k where d devices are left: the first of the best options."""
         left = d - self.devices
         after = np.where(left >= 0, rest[:, np.maximum(left, 0)], np.inf).ravel()
-        option = int(np.argmin(np.where(latency <= t_max, latency, np.inf) + after))
+        paid = np.where(latency <= t_max, latency, np.inf) + np.repeat(self.once[k], self.num_shapes)
+        option = int(np.argmin(paid + after))
         i, shape = divmod(option, self.num_shapes)
         return k, i, shape
 

@@ -1,4 +1,4 @@
-"""What the pipeline DP returns: the stages, the three figures of Eq. 2, and the t_max sweep behind them."""
+"""What the pipeline DP returns: the stages, the figures of Eq. 2, and the t_max sweep behind them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SweepPoint:
 
     t_max_seconds: float
     iteration_seconds: float | None
-    """T = Σt + (B−1)·t_max with the best Σt under this t_max; None when pruned, or when no partition keeps under it."""
+    """T with the best Σt under this t_max; None when pruned, or when no partition keeps under it."""
     pruned: bool
     """True when the candidate was ruled out without being evaluated."""
     reason: str
@@ -43,11 +43,13 @@ class PipelineResult:
     """The optimum of Eq. 3 over all t_max; `total_seconds` is inf and `stages` empty when no partition exists."""
 
     total_seconds: float
-    """T = sum_latency_seconds + (B−1)·t_max_seconds, rounded as the specification's pseudocode rounds it."""
+    """T; in the paper sum_latency_seconds + (B−1)·t_max_seconds, rounded as its pseudocode rounds it."""
     t_max_seconds: float
     """Latency of the slowest stage; inf when infeasible."""
     sum_latency_seconds: float
     """Σt of the stages, added from the last stage to the first; inf when infeasible."""
+    once_seconds: float
+    """What the stages add to an iteration beside their latencies; 0 in the paper."""
     stages: tuple[Stage, ...]
     """From the first stage to the last."""
     evaluations: int

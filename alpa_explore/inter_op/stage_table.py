@@ -7,25 +7,39 @@ t is the fastest candidate that fits beside the microbatches which the schedule 
 (activations from earlier ones, gradients from later ones, each counted where it is received) over the stage's share of
 the links. Between nodes a node's devices share its network card, so a stage of n × m devices has n·m/M cards; a cluster
 of one node has a link for each device. Whether two neighbours will lie in one node is not known before they are
-placed: in a cluster of several nodes the network is assumed. One latency is paid for each direction.
+placed: in a cluster of several nodes the network is assumed. One latency is paid for each direction. Where a microbatch
+comes through a submesh v times, so does what it receives.
 
-Forbidden are: ranges with a `cut` inside; a first stage at another place than `num_stages`; another submesh than that
-of `stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the tolerance.
+Where what is held depends on the number of stages P too, or not every P will do, there is a table and a DP for each P,
+and the best is taken: of equal ones that with the fewest stages.
+
+A tied weight, read in several stages, is summed over them once an iteration, which is added when `tied_weights` is on:
+the stage that is not the first to read it pays an all-reduce of its gradient between two ranks, over the slowest link
+of the cluster. So u stages that read it make u − 1 of them. That is a figure of the stage's layers alone, beside its
+latency: `once_seconds` of the DP.
+
+Forbidden are: ranges with a `cut` inside; ranges with fewer layers than the schedule wants in a stage, and all where it
+does not exist for so many stages; a first stage at another place than `num_stages`; another submesh than that of
+`stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the tolerance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
+from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.errors import OptionError
-from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.sharding.reshard import StepKind
 
 Floats = NDArray[np.float64]
 
@@ -37,28 +51,68 @@ def best_pipeline(
 
     OptionError for options that contradict each other, or that `costs` know too little for.
     """
-    table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
-    return pipeline_dp(table, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches)
+    layers = costs.num_layers
+    check_options(options, cluster, layers)
+    terms = schedule_terms(costs, options, num_microbatches)
+    once = once_seconds(costs, cluster, options)
+
+    def best(asked: PipelineOptions) -> PipelineResult:
+        table = stage_table(costs, cluster, asked, num_microbatches, bound=bound)
+        return pipeline_dp(
+            table, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches,
+            bubble_divisor=terms.bubble_divisor, once_seconds=once,
+        )  # fmt: skip
+
+    if options.num_stages is not None or not terms.knows_depth:
+        return best(options)
+    depths = [depth for depth in terms.depths(layers) if layers >= depth * terms.least_layers(depth)]
+    return min((best(replace(options, num_stages=depth)) for depth in depths), key=lambda found: found.total_seconds)
+
+
+def schedule_terms(costs: StageCosts, options: PipelineOptions, num_microbatches: int) -> ScheduleTerms:
+    """What the schedule that was asked for means at this B."""
+    return options.terms(num_microbatches, recomputes=any(costs.versions))
 
 
 def stage_table(
     costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
 ) -> Floats:
-    """The table of the module's text, shape [L, L + 1, submeshes, L]."""
+    """The table of the module's text, shape [L, L + 1, submeshes, S]; S is `num_stages` where that is given, else L."""
     layers = costs.num_layers
-    check_options(options, cluster, layers)
-    held = [microbatches_held(options.schedule, s, num_microbatches) for s in range(1, layers + 1)]
+    terms = schedule_terms(costs, options, num_microbatches)
+    depth = options.num_stages or layers
+    possible = options.num_stages is None or depth in terms.depths(depth)
+    held = [terms.held(s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
     if options.communication:
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):
-                table[first, last + 1, shape] += receive_seconds(costs, cluster, (first, last, shape))
+                waits = receive_seconds(costs, cluster, options, (first, last, shape))
+                table[first, last + 1, shape] += waits
+    for first, last in _ranges(layers):
+        if last - first + 1 < terms.least_layers(depth) or not possible:
+            table[first, last + 1] = np.inf
     _restrict(table, costs, cluster, options)
-    return table
+    return table[..., :depth]
 
 
-def receive_seconds(costs: StageCosts, cluster: Cluster, key: RangeKey) -> float:
-    """What the stage waits for its inputs from other stages, for each microbatch."""
+def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) -> Floats:
+    """What layers k..i-1 as a stage pay once an iteration for weights that earlier stages read too, [L, L + 1]; 0 where
+    that is not counted."""
+    link = cluster.inside_node if cluster.nodes == 1 else cluster.between_nodes
+    found = np.zeros((costs.num_layers, costs.num_layers + 1))
+    for readers, gradient_bytes in costs.tied_weights if options.tied_weights else ():
+        seconds = collective_seconds(StepKind.ALL_REDUCE, gradient_bytes, 2, link.bandwidth, link.latency_seconds)
+        for first, last in _ranges(costs.num_layers):
+            if min(readers) < first and any(first <= layer <= last for layer in readers):
+                found[first, last + 1] += seconds
+    return found
+
+
+def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions, key: RangeKey) -> float:
+    """What the stage waits for its inputs from other stages, for each microbatch; 0 where that is not counted."""
+    if not options.communication:
+        return 0.0
     first, last, shape = key
     if (first, last) not in costs.received_bytes:
         raise OptionError(
@@ -74,14 +128,14 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, key: RangeKey) -> float
         link, lanes = cluster.inside_node, float(piece.devices)
     else:
         link, lanes = cluster.between_nodes, piece.devices / cluster.devices_per_node
-    return directions * link.latency_seconds + received / (link.bandwidth * lanes)
+    return options.terms(1).turns * (directions * link.latency_seconds + received / (link.bandwidth * lanes))
 
 
 def chosen_candidate(
-    costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, num_microbatches: int
+    costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, depth: int, num_microbatches: int
 ) -> tuple[StageCandidate, int]:
-    """The candidate of a stage of a pipeline at `place` from the end, and the microbatches that it holds."""
-    held = microbatches_held(options.schedule, place, num_microbatches)
+    """The candidate of a stage at `place` from the end of a pipeline of `depth`, and the microbatches that it holds."""
+    held = schedule_terms(costs, options, num_microbatches).held(place, depth)
     candidate = costs.choose(key, held, num_microbatches)
     assert candidate is not None, "the pipeline holds a stage that does not fit"
     return candidate, held

@@ -1,5 +1,7 @@
 """The search for the best t_max: T(t_max) = F(t_max) + (B−1)·t_max over all candidates, most of them never evaluated.
 
+Where a schedule has a bubble q times smaller, q·T = F + (q·B−1)·t_max is what is searched; what is told is T.
+
 F does not increase with t_max, so an evaluation at one candidate says something about every other:
 
     t ≤ b:  T(t) ≥ F(b) + (B−1)·t                  (fewer partitions are allowed at t than at b)
@@ -32,7 +34,10 @@ class Sweep:
     recurrence: Recurrence
     candidates: NDArray[np.float64]
     num_microbatches: int
+    bubble_divisor: int = 1
+    """q."""
     best_seconds: float = math.inf
+    """q·T."""
     best: int = -1
     """Index of the best candidate; -1 while none is feasible."""
     evaluations: int = 0
@@ -64,9 +69,24 @@ class Sweep:
                 )  # fmt: skip
         return tuple(runs)
 
+    @property
+    def _rounds(self) -> int:
+        return self.bubble_divisor * self.num_microbatches - 1
+
+    @property
+    def _share(self) -> str:
+        return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor}"
+
+    @property
+    def _rest(self) -> str:
+        return f"(B−1{self._share})·t_max"
+
+    def _told(self, seconds: float) -> str:
+        return units.seconds(seconds / self.bubble_divisor)
+
     def _waiting(self, index: int) -> float:
-        """(B−1)·t_max."""
-        return float((self.num_microbatches - 1) * self.candidates[index])
+        """(q·B−1)·t_max."""
+        return float(self._rounds * self.candidates[index])
 
     def _push(self, first: int, end: int, bound: float) -> None:
         if first < end:
@@ -74,7 +94,7 @@ class Sweep:
 
     def _still_open(self, first: int, end: int, bound: float) -> int:
         """End of the part of [first, end) that could beat the best, given Σt ≥ bound."""
-        least = bound + (self.num_microbatches - 1) * self.candidates[first:end]
+        least = bound + self._rounds * self.candidates[first:end]
         kept = first + int(np.searchsorted(least, self.best_seconds, side="left"))
         equal = first + int(np.searchsorted(least, self.best_seconds, side="right"))
         return max(kept, min(equal, self.best))  # an equal T at a smaller t_max would still win
@@ -107,20 +127,22 @@ class Sweep:
             total = found.sum_latency_seconds + self._waiting(index)
             if (total, index) < (self.best_seconds, self.best if self.best >= 0 else len(self.candidates)):
                 self.best_seconds, self.best = total, index
-            sum_text, waiting = units.seconds(found.sum_latency_seconds), units.seconds(self._waiting(index))
-            self._settle(index, index + 1, total, False, f"Σt {sum_text} + (B−1)·t_max {waiting}")
+            sum_text, waiting = self._told(found.sum_latency_seconds), self._told(self._waiting(index))
+            self._settle(index, index + 1, total, False, f"Σt{self._share} {sum_text} + {self._rest} {waiting}")
         same = f"same partition as at t_max {units.seconds(found.bottleneck_seconds)}, which waits less"
         self._settle(slowest + 1, at, None, True, same)
         self._push(first, slowest, found.sum_latency_seconds)
 
     def _rule_out(self, first: int, end: int, bound: float) -> None:
         """Settle [first, end) by Σt ≥ bound; apart those for which waiting alone is too long."""
-        waiting = (self.num_microbatches - 1) * self.candidates[first:end]
+        waiting = self._rounds * self.candidates[first:end]
         alone = first + int(np.searchsorted(waiting, self.best_seconds, side="left"))
-        best = units.seconds(self.best_seconds)
-        self._settle(first, alone, None, True, f"Σt is at least {units.seconds(bound)}: T cannot be under {best}")
-        self._settle(alone, end, None, True, f"(B−1)·t_max alone is not under the best T, {best}")
+        best = self._told(self.best_seconds)
+        least = f"Σt{self._share} is at least {self._told(bound)}"
+        self._settle(first, alone, None, True, f"{least}: T cannot be under {best}")
+        self._settle(alone, end, None, True, f"{self._rest} alone is not under the best T, {best}")
 
     def _settle(self, first: int, end: int, total: float | None, pruned: bool, reason: str) -> None:
         if first < end:
-            self.runs.append(SweepRun(first=first, end=end, iteration_seconds=total, pruned=pruned, reason=reason))
+            seconds = None if total is None else total / self.bubble_divisor
+            self.runs.append(SweepRun(first=first, end=end, iteration_seconds=seconds, pruned=pruned, reason=reason))

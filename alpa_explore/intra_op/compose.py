@@ -1,33 +1,35 @@
-"""The least costs of all ranges of layers, exactly, from one contraction of every distinct layer.
+"""The least costs of all ranges of layers, exactly, from one contraction of every distinct piece.
 
-With S_k the separator between layers k and k + 1 (`pieces`), and minima over everything inside a layer,
+Blocks of layers are pieces of a chain (`pieces`). With S_k the separator between pieces k and k + 1, and minima over
+everything inside a piece,
 
-    A_i(S_i)              layer i that begins a stage        T_k(S_(k−1), S_k)    layer k inside one
-    Z_j(S_(j−1))          layer j that ends a stage
+    A_i(S_i)              piece i that begins a stage        T_k(S_(k−1), S_k)    piece k inside one
+    Z_j(S_(j−1))          piece j that ends a stage
 
-the least cost of layers i..j is a product in (min, +):  A_i ⊗ T_(i+1) ⊗ … ⊗ T_(j−1) ⊗ Z_j.  L layers take at most 4 L
-contractions, equal ones a single one, in place of L² / 2 solves. Layers that are too wide to contract, and ranges that
-are no chains, are left out: they are solved by themselves.
+the least cost of a range is a product in (min, +):  A_i ⊗ T_(i+1) ⊗ … ⊗ T_(j−1) ⊗ Z_j, worked out from either end as a
+vector times tables, in place of L² / 2 solves (`ways`). Equal pieces are contracted once. Ranges that would be chains
+but for a tied weight take its states along. Layers that are too wide to contract, and ranges that are no chains in
+other ways, are left out: they are solved by themselves.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain
-from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
-from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.liveness import workspace_intervals
-from alpa_explore.intra_op.pieces import Piece, Pieces, Price, replicated_strategy
+from alpa_explore.intra_op.piece_tables import PieceTables, State
+from alpa_explore.intra_op.pieces import Pieces, Price, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
+from alpa_explore.intra_op.ways import Paths, Way, tied_paths
 from alpa_explore.sharding.spec import legal_specs, local_share
 
 Range = tuple[int, int]
@@ -40,10 +42,10 @@ range by itself."""
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Composed:
-    """A best choice of one range: the choices of the nodes that each layer owns (`whole_choice` joins them)."""
+    """A best choice of one range: the choices of the nodes that each piece owns (`whole_choice` joins them)."""
 
     cost: float
-    layers: tuple[tuple[int, ...], ...]
+    pieces: tuple[tuple[int, ...], ...]
     totals: StageTotals
 
 
@@ -52,8 +54,7 @@ class Composer:
 
     def __init__(self, chain: Chain, stage_of: Callable[[int, int], StageGraph], model: CostModel) -> None:
         self.chain, self.stage_of = chain, stage_of
-        self.pieces = Pieces(chain=chain, stage_of=stage_of, model=model)
-        self._workspaces: dict[str, tuple[Ints, Ints, Ints]] = {}
+        self.pieces = Pieces(chain=chain, model=model)
         self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
     def solve(self, ranges: Collection[Range], prices: Sequence[Price]) -> tuple[dict[Range, Composed | None], ...]:
@@ -63,77 +64,89 @@ class Composer:
         hold is free. Nothing is found where a layer inside a range is too wide: the others would be few.
         """
         chains = [r for r in ranges if self.chain.holds(*r)]
-        tables = _Tables(self.pieces, prices, JOINS_A_RANGE * len(chains))
-        inside = sorted({k for first, last in chains for k in range(first + 1, last)})
-        if any(tables.of(k, before=True, after=True) is None for k in inside):
+        tables = PieceTables(self.pieces, prices, JOINS_A_RANGE * len(ranges))
+        starts = self.chain.starts
+        inside = sorted({k for first, last in chains for k in range(starts[first] + 1, starts[last + 1] - 1)})
+        if any(tables.block(k, before=True, after=True) is None for k in inside):
             return tuple({} for _ in prices)
-        paths: dict[Range, _Paths] = {}
-        for first in sorted({first for first, _ in chains}):
-            self._from(first, {last for start, last in chains if start == first}, tables, paths)
-        for found in paths.values():
-            for i, part in enumerate(found.parts):
-                part.want(np.flatnonzero(found.costs < np.inf), found.states[:, i], found.states[:, i + 1])
+        paths: dict[Range, Paths] = {}
+        # Ranges that begin with the same layer share their beginning, as those that end with the same share their end.
+        firsts, lasts = Counter(first for first, _ in chains), Counter(last for _, last in chains)
+        for first in firsts:
+            self._sweep(first, {r[1] for r in chains if r[0] == first and lasts[r[1]] <= firsts[first]}, tables, paths)
+        for last in lasts:
+            self._sweep(last, {r[0] for r in chains if r[1] == last and lasts[last] > firsts[r[0]]}, tables, paths)
+        for r in ranges:
+            if not self.chain.holds(*r) and (parts := tables.of(self.pieces.of(*r))) is not None:
+                paths[r] = tied_paths(parts)
+        # Of every range and price that has a choice, the state of every part; all are asked for before one is filled.
+        states = {
+            (r, p): _states_of(found, p) for r, found in paths.items() for p in range(len(prices))
+            if found.costs[p] < np.inf
+        }  # fmt: skip
+        for (r, p), of_parts in states.items():
+            for part, state in zip(paths[r].parts, of_parts, strict=True):
+                part.want(p, state)
         return tuple(
-            {r: self._composed(r, found, p) if found.costs[p] < np.inf else None for r, found in paths.items()}
+            {r: self._composed(r, found, p, states.get((r, p))) for r, found in paths.items()}
             for p in range(len(prices))
         )
 
     def least_peaks(self, first: int, last: int, counts: Iterable[int]) -> tuple[float, ...] | None:
         """What every choice of a range holds at least beside so many microbatches; None where it is no chain."""
-        if not self.chain.holds(first, last):
-            return None
-        pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
-        whole = [p for p in pieces if p is not None]
-        if len(whole) < len(pieces):
+        whole = self.pieces.of(first, last)
+        if whole is None:
             return None
         workspace = self._peak(first, last, [p.least_bytes for p in whole])
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(sum(p.least_held(held) for p in whole) + held * constants + workspace for held in counts)
 
     def size(self, first: int, last: int) -> tuple[int, int]:
-        """Variables and constraints of Eq. 1 for a composed range, those of its constants left out."""
-        pieces = [self.pieces.piece(k, before=k > first, after=k < last) for k in range(first, last + 1)]
-        return (
-            sum(p.variables for p in pieces if p is not None), sum(p.constraints for p in pieces if p is not None)
-        )  # fmt: skip
+        """Variables and constraints of Eq. 1 for a range that is a chain, those of its constants left out."""
+        whole = self.pieces.of(first, last) or ()
+        return sum(p.variables for p in whole), sum(p.constraints for p in whole)
 
-    def _from(self, first: int, ends: Collection[int], tables: _Tables, paths: dict[Range, _Paths]) -> None:
-        """All ranges that begin with layer `first`, one layer more at a time."""
-        if first in ends and (alone := tables.of(first, before=False, after=False)) is not None:
-            nowhere = np.zeros((len(tables.prices), 2), dtype=np.int64)
-            paths[first, first] = _Paths(parts=(alone,), costs=alone.table[:, 0, 0], states=nowhere)
-        if max(ends) == first or (opened := tables.of(first, before=False, after=True)) is None:
-            return
-        each = np.arange(len(tables.prices))
-        reached, parts, back = opened.table[:, 0], [opened], list[Ints]()
-        for last in range(first + 1, max(ends) + 1):
-            if last in ends and (closed := tables.of(last, before=True, after=False)) is not None:
-                total = reached + closed.table[:, :, 0]
-                states = [np.zeros_like(each), total.argmin(axis=1)]
-                for arrows in reversed(back):
-                    states.append(arrows[each, states[-1]])
-                states.append(np.zeros_like(each))
-                paths[first, last] = _Paths(
-                    parts=(*parts, closed), costs=total.min(axis=1), states=np.stack(states[::-1], axis=1)
+    def _sweep(self, start: int, ends: Collection[int], tables: PieceTables, paths: dict[Range, Paths]) -> None:
+        """All ranges with one end at layer `start` and the other in `ends`, one block more at a time.
+
+        Those to the left of `start` are found from right to left, by the same steps on transposed tables.
+        """
+        starts = self.chain.starts
+        for step in (1, -1):
+            # The outermost block of every layer where a range ends; the single layer `start` is found to the right.
+            outermost = {
+                starts[k + 1] - 1 if step > 0 else starts[k]: k
+                for k in ends if (k >= start if step > 0 else k < start)
+            }  # fmt: skip
+            if not outermost:
+                continue
+            begin = starts[start] if step > 0 else starts[start + 1] - 1
+            end = max(outermost, key=lambda block: block * step)
+            way = Way(len(tables.prices), step)
+            for block in range(begin, end + step, step):
+                inside = block != begin
+                if block in outermost:
+                    closed = tables.block(block, before=inside and step > 0, after=inside and step < 0)
+                    if closed is not None:
+                        layer = outermost[block]
+                        paths[min(start, layer), max(start, layer)] = way.to(closed).paths()
+                through = (
+                    tables.block(block, before=inside or step < 0, after=inside or step > 0) if block != end else None
                 )
-            if last == max(ends) or (through := tables.of(last, before=True, after=True)) is None:
-                return
-            joined = reached[:, :, None] + through.table
-            back.append(joined.argmin(axis=1))
-            reached = joined.min(axis=1)
-            parts.append(through)
+                if through is None:
+                    break
+                way = way.to(through)
 
-    def _composed(self, layers: Range, found: _Paths, price: int) -> Composed:
+    def _composed(self, layers: Range, found: Paths, price: int, states: Sequence[State] | None) -> Composed | None:
         """The choice along the path of one price."""
-        filled = [
-            part.filled(price, int(found.states[price, i]), int(found.states[price, i + 1]))
-            for i, part in enumerate(found.parts)
-        ]
+        if states is None:
+            return None
+        filled = [part.filled(price, state) for part, state in zip(found.parts, states, strict=True)]
         tensors = self.chain.layered.graph.tensors
         sums = np.sum([totals for _, totals, _ in filled], axis=0)
         return Composed(
             cost=float(found.costs[price]),
-            layers=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
+            pieces=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
             totals=StageTotals(
                 microbatch_seconds=float(sums[0]), iteration_seconds=float(sums[1]), weight_bytes=float(sums[2]),
                 activation_bytes=float(sums[3]) + sum(tensors[t].bytes for t in self._held_constants(*layers)),
@@ -154,114 +167,25 @@ class Composer:
     def _peak(self, first: int, last: int, local_bytes: Sequence[Floats]) -> float:
         """Workspace of a range whose operators' outputs have these sizes, one array a layer."""
         stage = self.stage_of(first, last)
-        if stage.structure_key not in self._workspaces:
-            self._workspaces[stage.structure_key] = _workspace(stage)
-        starts, ends, outputs = self._workspaces[stage.structure_key]
+        starts, ends, outputs = self.chain.workspace(stage)
         return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs])
 
 
-def whole_choice(chain: Chain, problem: StageProblem, layers: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The choice of every node of a stage, from those of `Composed.layers`."""
-    todo = {problem.stage.first + i: iter(own) for i, own in enumerate(layers)}
-    return tuple(
-        replicated_strategy(problem, v) if k == CONSTANT else next(todo[k]) for v, k in enumerate(chain.owners(problem))
-    )
+def _states_of(found: Paths, price: int) -> list[State]:
+    """Of every part."""
+    along = found.states[price].tolist()
+    tie = int(found.ties[price])
+    return [
+        (tie if part.piece.ties else 0, left, right)
+        for part, (left, right) in zip(found.parts, pairwise(along), strict=True)
+    ]
 
 
-def _workspace(stage: StageGraph) -> tuple[Ints, Ints, Ints]:
-    """Start, end, and place among the outputs of all operators, layer after layer, of what lives for a while."""
-    layered = stage.layered
-    order = sorted(stage.operators, key=lambda o: (layered.layer_of[o], o))
-    starts = accumulate((len(layered.graph.operators[o].outputs) for o in order), initial=0)
-    place = {
-        tensor: start + i
-        for o, start in zip(order, starts, strict=False)
-        for i, tensor in enumerate(layered.graph.operators[o].outputs)
-    }
-    intervals = workspace_intervals(stage)
-    mine = [i for i, tensor in enumerate(intervals.tensors) if tensor in place]
-    return (
-        intervals.starts[mine], intervals.ends[mine],
-        np.array([place[intervals.tensors[i]] for i in mine], dtype=np.int64),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Paths:
-    """The best way through the states of the separators of one range, for each price."""
-
-    parts: tuple[_Table, ...]
-    costs: Floats
-    """[prices]"""
-    states: Ints
-    """[prices, parts + 1]: at the left and the right of every part."""
-
-
-Filled = tuple[tuple[int, ...], Floats, Floats]
-"""Choices of the layer's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
-
-
-class _Table:
-    """A piece at some prices: its least cost for every state of the separators, [prices, left, right]."""
-
-    def __init__(self, piece: Piece, contraction: Contraction, prices: int) -> None:
-        self.piece, self.contraction = piece, contraction
-        self.left, self.right = _states(piece, piece.left), _states(piece, piece.right)
-        rows = dict(zip(piece.left, self.left, strict=True))
-        columns = dict(zip(piece.right, self.right, strict=True))
-        agree = np.ones((self.left.shape[1], self.right.shape[1]), dtype=np.bool_)
-        for v in rows.keys() & columns.keys():
-            agree &= rows[v][:, None] == columns[v][None, :]
-        at = tuple(rows[v][:, None] if v in rows else columns[v][None, :] for v in contraction.keep)
-        every = np.arange(len(contraction.table))[:, None, None]
-        table = np.where(agree, contraction.table[(every, *at)], np.inf)
-        self.table: Floats = np.broadcast_to(table, (prices, *agree.shape))
-        self._wanted: dict[tuple[int, int, int], int] = {}
-        self._filled: list[Filled] = []
-
-    def want(self, prices: Ints, left: Ints, right: Ints) -> None:
-        """Say that `filled` will be asked for these prices, with left[price] and right[price]."""
-        for p in prices.tolist():
-            self._wanted.setdefault((p, int(left[p]), int(right[p])), len(self._wanted))
-
-    def filled(self, price: int, left: int, right: int) -> Filled:
-        """The best choice of the layer between two states; all that are wanted are found at once."""
-        if not self._filled:
-            wanted = np.array(list(self._wanted))
-            at = dict(zip(self.piece.left, self.left[:, wanted[:, 1]], strict=True))
-            at.update(zip(self.piece.right, self.right[:, wanted[:, 2]], strict=True))
-            kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(wanted)).T
-            choices = self.contraction.complete(wanted[:, 0], kept)
-            totals, sizes = self.piece.totals(choices)
-            own = choices[:, list(self.piece.own)].tolist()
-            self._filled = [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(wanted))]
-        return self._filled[self._wanted[price, left, right]]
-
-
-def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
-    """The strategy of each of `nodes` in every state of a separator, shape [nodes, states]."""
-    sizes = [len(piece.problem.nodes[v].microbatch_seconds) for v in nodes]
-    return np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), dtype=np.int64)[: len(nodes)]
-
-
-class _Tables:
-    """Contracts pieces at some prices, those with equal costs once."""
-
-    def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
-        self.pieces, self.prices = pieces, prices
-        self.limits = replace(LIMITS, joined_entries=joined_entries)
-        self._tables: dict[int, _Table | None] = {}
-        self._contractions: dict[object, Contraction | None] = {}
-
-    def of(self, layer: int, *, before: bool, after: bool) -> _Table | None:
-        """The table of a layer; None where it is too wide or no chain."""
-        piece = self.pieces.piece(layer, before=before, after=after)
-        if piece is None:
-            return None
-        if id(piece) not in self._tables:
-            if piece.content not in self._contractions:
-                keep = tuple(dict.fromkeys((*piece.left, *piece.right)))
-                self._contractions[piece.content] = contract(piece.at(self.prices), keep, self.limits)
-            found = self._contractions[piece.content]
-            self._tables[id(piece)] = None if found is None else _Table(piece, found, len(self.prices))
-        return self._tables[id(piece)]
+def whole_choice(chain: Chain, problem: StageProblem, pieces: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    """The choice of every node of a stage, from those of `Composed.pieces`."""
+    owner = chain.owners(problem)
+    todo = iter(c for own in pieces for c in own)
+    found = [0] * len(owner)
+    for v in sorted(range(len(owner)), key=lambda v: (owner[v], v)):
+        found[v] = replicated_strategy(problem, v) if owner[v] == CONSTANT else next(todo)
+    return tuple(found)

@@ -1,4 +1,4 @@
-"""The inner loop of contraction, compiled by numba: the minimum over one node of a sum of tables."""
+"""The inner loops of contraction and composition, compiled by numba: minima of sums of tables."""
 
 from __future__ import annotations
 
@@ -45,3 +45,37 @@ def minimise(
                     for q in range(moving):
                         total += flat[starts[q, o] + k * steps[q] + j]
                     found[o, j] = min(found[o, j], total)
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def advance(reached: Floats, table: Floats, found: Floats, arrows: Ints) -> None:
+    """found[p, j] = min over i of reached[p, i] + table[p, i, j], and the first i that has it."""
+    prices, states, others = table.shape
+    for p in range(prices):
+        for j in range(others):
+            found[p, j] = np.inf
+            arrows[p, j] = 0
+        for i in range(states):
+            base = reached[p, i]
+            if base == np.inf:
+                continue
+            for j in range(others):
+                total = base + table[p, i, j]
+                if total < found[p, j]:
+                    found[p, j] = total
+                    arrows[p, j] = i
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def multiply(one: Floats, other: Floats, found: Floats) -> None:
+    """found[p, i, j] = min over k of one[p, i, k] + other[p, k, j]."""
+    prices, states, others = other.shape
+    for p in range(prices):
+        for i in range(one.shape[1]):
+            for j in range(others):
+                found[p, i, j] = np.inf
+            for k in range(states):
+                base = one[p, i, k]
+                if base < np.inf:
+                    for j in range(others):
+                        found[p, i, j] = min(found[p, i, j], base + other[p, k, j])

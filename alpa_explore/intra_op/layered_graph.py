@@ -1,11 +1,12 @@
 """The training graph cut into layers: which layer every operator is in, what is held, what is computed twice.
 
-With rematerialisation at layer boundaries only what enters a layer is held for the backward pass, which first runs the
-layer's forward operators again. Without it every forward tensor that a backward operator reads is held.
+Of a layer that is rematerialised only what enters it is held for the backward pass, which first runs its forward
+operators again. Of another every forward tensor that a backward operator reads is held.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
@@ -23,16 +24,25 @@ class LayeredGraph:
     """For each operator its layer; UPDATE_LAYER for the update phase."""
     storage: tuple[int, ...]
     """For each tensor the tensor whose memory it shares: itself, or what a chain of views starts from."""
+    rematerialized: tuple[int, ...]
+    """Layers that hold no more than what enters them, ascending."""
     recomputed: frozenset[int]
     """Forward operators that the backward pass runs again."""
+    uses: tuple[int, ...]
+    """For each operator how often its outputs are read, in whatever layer."""
     held: tuple[tuple[int, ...], ...]
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
 
 
-def assign_layers(graph: TrainingGraph, layer_of_forward: tuple[int, ...]) -> LayeredGraph:
-    """Carry layering over from forward operators to the whole graph."""
+def assign_layers(
+    graph: TrainingGraph, layer_of_forward: tuple[int, ...], rematerialized: Collection[int] | None = None
+) -> LayeredGraph:
+    """Carry layering over from forward operators to the whole graph.
+
+    `rematerialized` names layers; where it is left out the graph says whether all of them are, or none.
+    """
     layer_of = []
     for operator in graph.operators:
         if operator.phase is Phase.FORWARD:
@@ -44,7 +54,10 @@ def assign_layers(graph: TrainingGraph, layer_of_forward: tuple[int, ...]) -> La
             layer_of.append(UPDATE_LAYER)
     storage = _storage(graph)
     num_layers = max(layer_of_forward) + 1
-    recomputed = _recomputed(graph, layer_of) if graph.rematerialization else frozenset()
+    if rematerialized is None:
+        rematerialized = range(num_layers) if graph.rematerialization else ()
+    leaning = frozenset(rematerialized)
+    recomputed = _recomputed(graph, layer_of, leaning)
     held: list[set[int]] = [set() for _ in range(num_layers)]
     for operator in graph.operators:
         if operator.phase is Phase.UPDATE:
@@ -57,14 +70,23 @@ def assign_layers(graph: TrainingGraph, layer_of_forward: tuple[int, ...]) -> La
             if not (kind is TensorKind.INPUT or made_forward) or base.kind not in (TensorKind.INPUT, TensorKind.VALUE):
                 continue
             layer = layer_of[operator.index]
-            if graph.rematerialization and producer is not None and layer_of[producer] == layer:
+            if layer in leaning and producer is not None and layer_of[producer] == layer:
                 continue  # made again from what the layer reads
             held[layer].add(base.index)
     return LayeredGraph(
         graph=graph, num_layers=num_layers, layer_of=tuple(layer_of), storage=storage, recomputed=recomputed,
-        held=tuple(tuple(sorted(h)) for h in held),
+        uses=_uses(graph), held=tuple(tuple(sorted(h)) for h in held), rematerialized=tuple(sorted(leaning)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
     )  # fmt: skip
+
+
+def _uses(graph: TrainingGraph) -> tuple[int, ...]:
+    found = [0] * len(graph.operators)
+    for operator in graph.operators:
+        for tensor in operator.inputs:
+            if (producer := graph.tensors[tensor].producer) is not None:
+                found[producer] += 1
+    return tuple(found)
 
 
 def is_view(operator: Operator) -> bool:
@@ -80,13 +102,14 @@ def _storage(graph: TrainingGraph) -> tuple[int, ...]:
     return tuple(storage)
 
 
-def _recomputed(graph: TrainingGraph, layer_of: list[int]) -> frozenset[int]:
-    """Forward operators that backward operators of the same layer need, directly or through others of that layer."""
+def _recomputed(graph: TrainingGraph, layer_of: list[int], layers: frozenset[int]) -> frozenset[int]:
+    """Of these layers the forward operators that backward operators of the same layer need, directly or through others
+    of that layer."""
     found: set[int] = set()
     for operator in graph.operators:
-        if operator.phase is not Phase.BACKWARD:
-            continue
         layer = layer_of[operator.index]
+        if operator.phase is not Phase.BACKWARD or layer not in layers:
+            continue
         todo = list(operator.inputs)
         while todo:
             producer = graph.tensors[todo.pop()].producer

@@ -5,7 +5,8 @@
    partner, until nothing changes.
 3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
 4. Prices for memory give a choice that fits and a bound (`price_search`); often they meet.
-5. Else HiGHS gets Eq. 1 with a running sum of the memory (`highs_direct`), unless that is too large for it.
+5. Else HiGHS gets Eq. 1 with a running sum of the memory (`highs_direct`), unless that is too large for it, without
+   the strategies that the prices ruled out.
 
 A time limit ends 4 and 5 early: then the best choice that fits is the answer, with the bound that was proven.
 """
@@ -27,7 +28,7 @@ from alpa_explore.intra_op.factor_graph import Contradiction
 from alpa_explore.intra_op.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp_answer import infeasible
 from alpa_explore.intra_op.memory_limit import MemoryLimit
-from alpa_explore.intra_op.message_bound import LARGEST_ILP, restricted
+from alpa_explore.intra_op.message_bound import LARGEST_ILP, MARGIN, restricted
 from alpa_explore.intra_op.price_search import price_search
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.simplify import simplify
@@ -39,6 +40,8 @@ SMALL = 10**6
 """Variables of Eq. 1 up to which the optimum without the limit is found first."""
 PRICE_SECONDS = 20.0
 """What the price search may take where the ILP can still prove the answer."""
+EASY_ILP = 25_000
+"""Variables of an ILP that HiGHS solves in a second or so."""
 CLOSED = 1e-9
 """Relative gap that is rounding."""
 
@@ -46,9 +49,13 @@ Alive = list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
 
 
 def solve_limited(
-    problem: ShardingProblem, memory: MemoryLimit, solver: str = "auto", time_limit_seconds: float | None = None
-) -> ShardingSolution:
-    """A least-cost choice for `problem` that stays within `memory`.
+    problem: ShardingProblem, memory: MemoryLimit, solver: str = "auto", time_limit_seconds: float | None = None,
+    *, gap: float = 0.0, bound: float | None = None,
+) -> ShardingSolution:  # fmt: skip
+    """A least-cost choice for `problem` that stays within `memory`; where that would take an ILP of more than EASY_ILP
+    variables, one within a relative `gap` of it will do.
+
+    `bound`, where it is given, is below the least cost without the limit, which then is not looked for.
 
     "auto" does the steps above, others hand the whole to one ILP or to toulbar2. Status.INFEASIBLE when there is none:
     `MemoryLimit.least_peak` then says whether the limit is at fault. OptionError for a solver that knows no memory,
@@ -57,7 +64,7 @@ def solve_limited(
     started = time.perf_counter()
     check_solver(solver)
     if solver == "auto":
-        return _auto(problem, memory, started, time_limit_seconds)
+        return _auto(problem, memory, started, time_limit_seconds, gap, bound)
     if solver not in _WHOLE:
         raise OptionError(
             f"The solver '{solver}' knows no memory limit", found=f"a limit of {memory.limit:.6g}",
@@ -68,11 +75,12 @@ def solve_limited(
 
 
 def _auto(
-    problem: ShardingProblem, memory: MemoryLimit, started: float, time_limit_seconds: float | None
-) -> ShardingSolution:
+    problem: ShardingProblem, memory: MemoryLimit, started: float, time_limit_seconds: float | None, gap: float,
+    known: float | None,
+) -> ShardingSolution:  # fmt: skip
     deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
-    free_bound = -math.inf
-    if problem.variables <= SMALL:
+    free_bound = -math.inf if known is None else known
+    if known is None and problem.variables <= SMALL:
         free = _free(problem, time_limit_seconds)
         if free is not None:
             fits = free.status is Status.OPTIMAL and memory.allows(free.choices)
@@ -90,11 +98,17 @@ def _auto(
     found = price_search(core, core_memory, _share(deadline, core.variables))
     best, bound = found.choices, found.bound
     variables = constraints = 0
-    gap = math.inf if best is None else core.evaluate(best) - bound
-    if core.variables <= LARGEST_ILP and (best is None or gap > CLOSED * abs(core.evaluate(best))):
+    cost = math.inf if best is None else core.evaluate(best)
+    bound = max(bound, free_bound - reduced.constant)
+    # A strategy whose floor is above the cost of the best is in no better choice.
+    worth = tuple(np.flatnonzero(f <= cost * (1 + MARGIN)) for f in found.floors)
+    smaller, limit = restricted(core, worth), core_memory.restricted(worth)
+    enough = CLOSED if smaller.variables <= EASY_ILP else max(gap, CLOSED)
+    if smaller.variables <= LARGEST_ILP and (best is None or cost - bound > enough * abs(cost)):
         remaining = None if deadline == math.inf else max(0.01, deadline - time.perf_counter())
+        start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(worth, best, strict=True))
         try:
-            ilp = solve_highs_direct(core, memory=core_memory, time_limit_seconds=remaining, start=best)
+            ilp = solve_highs_direct(smaller, memory=limit, time_limit_seconds=remaining, start=start, gap=enough)
         except SolverError:
             # Time was up before it had any choice: what the prices found stands, if they found one.
             if best is None:
@@ -103,9 +117,10 @@ def _auto(
             if ilp.status is Status.INFEASIBLE:
                 return infeasible(solver="auto", started=started, variables=ilp.variables, constraints=ilp.constraints)
             variables, constraints = ilp.variables, ilp.constraints
-            bound = max(bound, ilp.bound)
-            if best is None or ilp.objective <= core.evaluate(best):
-                best = ilp.choices
+            # No choice that was struck is below the cost of the best.
+            bound = max(bound, min(ilp.bound, cost))
+            if best is None or ilp.objective <= cost:
+                best = tuple(int(k[c]) for k, c in zip(worth, ilp.choices, strict=True))
     if best is None:
         raise SolverError(
             "No choice within the memory limit was found", found=f"{problem.variables:,} variables",
@@ -114,7 +129,7 @@ def _auto(
     inside = reduced.restore(best)
     choices = tuple(int(k[c]) for k, c in zip(kept, inside, strict=True))
     objective = problem.evaluate(choices)
-    bound = max(reduced.constant + bound, free_bound)
+    bound = reduced.constant + bound
     optimal = objective - bound <= CLOSED * abs(objective)
     answer = ShardingSolution(
         choices=choices, objective=objective, bound=objective if optimal else bound, solver="auto",

@@ -75,7 +75,8 @@ def prune_by_bound(problem: ShardingProblem, gap: float = 0.0) -> Pruned:
 def pruned_at(problem: ShardingProblem, messages: Messages, best: tuple[int, ...], bound: float, gap: float) -> Pruned:
     """The slack test with the choice `best`; `bound` is one that is known beside that of the messages."""
     known = problem.evaluate(best)
-    pushed, slack = messages.slacks()
+    pushed, slacks = messages.slacks()
+    slack = np.split(slacks, messages.nodes[1:-1])
     proven = max(bound, pushed)
     return Pruned(
         kept=tuple(np.flatnonzero(pushed + s <= known * (1 + MARGIN)) for s in slack), best=best, bound=proven,

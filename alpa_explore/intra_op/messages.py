@@ -40,11 +40,11 @@ class Messages:
         message_kernels.sweep(self.flat, forward, self.into_a, self.into_b, self.share, pointed)
         return tuple(pointed.tolist())
 
-    def slacks(self) -> tuple[float, list[Floats]]:
-        """The bound, and for every node what each strategy adds to it at least."""
+    def slacks(self) -> tuple[float, Floats]:
+        """The bound, and what each strategy adds to it at least, node after node."""
         found = np.empty(self.nodes[-1])
         bound = message_kernels.slacks(self.flat, self.into_a, self.into_b, found)
-        return float(bound), np.split(found, self.nodes[1:-1])
+        return float(bound), found
 
     def bound(self) -> float:
         """Lower bound on the least cost."""

@@ -1,18 +1,18 @@
-"""One layer of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
+"""A block of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
 
-The cut between two layers is a *separator*: nodes through which all edges between them pass. A piece is a layer with
-the separators on its open sides; on a closed side it ends as a stage does (what comes from outside is a source, what
-leaves does so without a pending sum). Every node is paid for in the layer that owns it, every edge in one piece: an
-edge that leaves a node of the separator on its left belongs to the piece on its right.
+The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A piece is a block
+with the separators on its open sides; where it begins or ends a stage it ends as a stage does (what comes from outside
+is a source, what leaves does so without a pending sum). Every node is paid for in the piece that owns it, every edge in
+one piece: an edge that leaves a node of the separator on its left belongs to the piece on its right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -22,14 +22,17 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.liveness import Intervals
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats
-from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
 
+ALL_BLOCKS = -1
+"""In place of a block, in a key."""
+
+Separators = tuple[tuple[int, ...], tuple[int, ...]]
+"""At the left and the right end."""
+
 _KINDS = tuple(NodeKind)
-_NOTHING = Intervals(tensors=(), starts=np.zeros(0, dtype=np.int64), ends=np.zeros(0, dtype=np.int64))
 
 
 class Price(NamedTuple):
@@ -42,16 +45,19 @@ class Price(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Piece:
-    """A layer and its separators as a problem of their own; nodes of other layers cost nothing here."""
+    """A block and its separators as a problem of their own; nodes of other pieces cost nothing here."""
 
     problem: StageProblem
     own: tuple[int, ...]
-    """Nodes of the layer, in their order in every stage that holds it."""
+    """Nodes of the block, in their order in every stage that holds it (block by block where blocks are joined)."""
     left: tuple[int, ...]
-    """Nodes of the separators; the layer may own some of them."""
+    """Nodes of the separators; the piece may own some of them."""
     right: tuple[int, ...]
+    ties: tuple[int, ...]
+    """Nodes that pieces far from each other share, in the order that all of them have; none where it has no edge to
+    them."""
     variables: int
-    """Of Eq. 1, that the layer adds to a stage; `constraints` likewise."""
+    """Of Eq. 1, that the piece adds to a stage; `constraints` likewise."""
     constraints: int
 
     def at(self, prices: Sequence[Price]) -> Priced:
@@ -83,11 +89,11 @@ class Piece:
 
     @cached_property
     def least_bytes(self) -> Floats:
-        """Bytes on one device of every output of every operator of the layer where each is as small as it can be."""
+        """Bytes on one device of every output of every operator of the piece where each is as small as it can be."""
         return np.array([size.min() for _, size in self._outputs])
 
     def least_held(self, microbatches: int) -> float:
-        """Bytes of weights and of the activations of so many microbatches that the layer holds at least."""
+        """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
         if microbatches not in self._least_held:
             nodes = [self.problem.nodes[v] for v in self.own]
             least = sum(float((n.weight_bytes + microbatches * n.activation_bytes).min()) for n in nodes)
@@ -100,14 +106,16 @@ class Piece:
 
     @cached_property
     def content(self) -> tuple[object, ...]:
-        """Equal for pieces that have equal contractions."""
+        """Equal for pieces that are equal in all that is asked of them."""
         digest = sha256()
         for n in self.problem.nodes:
             for part in _parts(n):
                 digest.update(part.tobytes())
+        for v, size in self._outputs:
+            digest.update(repr(v).encode() + size.tobytes())
         for e in self.problem.edges:
             digest.update(repr((e.a, e.b, e.each_iteration, e.times)).encode() + e.seconds.tobytes())
-        return digest.hexdigest(), self.left, self.right
+        return digest.hexdigest(), self.own, self.left, self.right, self.ties
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
         """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
@@ -156,72 +164,139 @@ def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
 
 @dataclass(kw_only=True, eq=False)
 class Pieces:
-    """The pieces of one chain on the mesh of `model`; equal ones are made once."""
+    """The pieces of one chain on the mesh of `model`; those of equal blocks are made once."""
 
     chain: Chain
-    stage_of: Callable[[int, int], StageGraph]
     model: CostModel
 
     def __post_init__(self) -> None:
-        self._found: dict[tuple[str, int], Piece | None] = {}
+        self._found: dict[tuple[str, int], tuple[Piece, ...] | None] = {}
+        self._contents: dict[tuple[object, ...], Piece] = {}
 
-    def piece(self, layer: int, *, before: bool, after: bool) -> Piece | None:
-        """`layer` open to the layers before and after it or not; None where these are no chain."""
-        first, last = layer - before, layer + after
-        stage = self.stage_of(first, last)
-        key = (stage.structure_key, layer - first)
+    def of(self, first: int, last: int) -> tuple[Piece, ...] | None:
+        """The pieces of a range of layers, from left to right; None where more breaks the chain than weights that
+        layers far from each other read (a tied embedding). Equal pieces are one value."""
+        if not self.chain.holds(first, last):
+            return self._tied(self.chain.starts[first], self.chain.starts[last + 1] - 1)
+        begin, end = self.chain.starts[first], self.chain.starts[last + 1] - 1
+        pieces = [self.block(k, before=k > begin, after=k < end) for k in range(begin, end + 1)]
+        found = tuple(piece for piece in pieces if piece is not None)
+        return found if len(found) == len(pieces) else None
+
+    def block(self, block: int, *, before: bool, after: bool) -> Piece | None:
+        """A block, open to those before and after it or not; None where a reader gains by cutting a constant."""
+        stage = self.chain.stage_of(block - before, block + after)
+        key = (stage.structure_key, block - stage.first)
         if key not in self._found:
-            self._found[key] = self._cut(layer, stage) if self.chain.holds(first, last) else None
+            whole = build_stage_problem(stage, self.model)
+            owner = self.chain.owners(whole)
+            left = separator(whole, owner, block - 1) if before else ()
+            right = separator(whole, owner, block) if after else ()
+            part = [CONSTANT if k == CONSTANT else k - block + 1 for k in owner]
+            # The neighbours are parts 0 and 2.
+            self._found[key] = self._cut(whole, owner, part, {1: (left, right)}, ())
+        pieces = self._found[key]
+        return None if pieces is None else pieces[0]
+
+    def _tied(self, first: int, last: int) -> tuple[Piece, ...] | None:
+        """The pieces of blocks first..last: the weights that are read far away, and where their gradients are added
+        up, are `Piece.ties`."""
+        stage = self.chain.stage_of(first, last)
+        key = (stage.structure_key, ALL_BLOCKS)
+        if key not in self._found:
+            whole = build_stage_problem(stage, self.model)
+            owner = self.chain.owners(whole)
+            ties = _ties(whole, owner)
+            self._found[key] = None if ties is None else self._cut_tied(whole, owner, ties)
         return self._found[key]
 
-    def _cut(self, layer: int, stage: StageGraph) -> Piece | None:
-        whole = build_stage_problem(stage, self.model)
-        owner = self.chain.owners(whole)
-        replicated = {v: _replicated(whole, v) for v, k in enumerate(owner) if k == CONSTANT}
+    def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:
+        # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.
+        touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
+        low, high = min(touching), max(touching)
+        part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
+        between = [(), *(separator(whole, part, i, ties) for i in range(low, high)), ()]
+        return self._cut(whole, owner, part, dict(enumerate(pairwise(between), low)), ties)
+
+    def _cut(
+        self, whole: StageProblem, owner: Sequence[int], part: Sequence[int], separators: Mapping[int, Separators],
+        ties: tuple[int, ...],
+    ) -> tuple[Piece, ...] | None:  # fmt: skip
+        """The pieces of the parts that have `separators`."""
+        replicated = {v: _replicated(whole, v) for v, k in enumerate(part) if k == CONSTANT}
         if None in replicated.values():
             return None
-        left = separator(whole, owner, layer - 1) if stage.first < layer else ()
-        right = separator(whole, owner, layer) if stage.last > layer else ()
-        own = [v for v, k in enumerate(owner) if k == layer]
-        inside = sorted({*own, *left, *right, *replicated})
-        place = {v: i for i, v in enumerate(inside)}
-        nodes = [whole.nodes[v] if owner[v] == layer else _unpaid(whole.nodes[v], v in replicated) for v in inside]
-        edges = []
-        variables = sum(len(whole.nodes[v].microbatch_seconds) for v in own)
-        constraints = len(own)
+        edges_of: dict[int, list[Edge]] = {i: [] for i in separators}
         for e in whole.edges:
-            low, high = sorted((e.a, e.b), key=lambda v: owner[v])
-            # A constant may be read in several layers: each reader pays for its own edge.
-            outer = owner[low] if owner[low] != CONSTANT else owner[high]
-            if owner[high] == outer == layer:
-                mine = True
-            elif (outer, owner[high]) == (layer - 1, layer):
-                mine = low in left
-            else:
-                mine = (outer, owner[high]) == (layer, layer + 1) and low not in right
-            if mine:
-                edges.append(_on_piece(e, place, replicated.get(e.a)))
-                variables += e.seconds.size
-                constraints += sum(e.seconds.shape)
-        return Piece(
-            problem=StageProblem(
-                stage=stage, model=self.model, nodes=tuple(nodes), edges=tuple(edges), intervals=_NOTHING,
-                warnings=whole.warnings,
-            ),
-            own=tuple(place[v] for v in own), left=tuple(place[v] for v in left),
-            right=tuple(place[v] for v in right), variables=variables, constraints=constraints,
-        )  # fmt: skip
+            if (payer := _payer(e, part, separators, ties)) in edges_of:
+                edges_of[payer].append(e)
+        own_of: dict[int, list[int]] = {i: [] for i in separators}
+        for v in sorted(range(len(part)), key=lambda v: (owner[v], v)):
+            if part[v] in own_of:
+                own_of[part[v]].append(v)
+        found = []
+        for i, (left, right) in separators.items():
+            own = own_of[i]
+            touched = {v for e in edges_of[i] for v in (e.a, e.b)}
+            tied = ties if not touched.isdisjoint(ties) else ()
+            inside = sorted({*own, *left, *right, *tied, *(touched & replicated.keys())})
+            at = {v: n for n, v in enumerate(inside)}
+            nodes = [whole.nodes[v] if part[v] == i else _unpaid(whole.nodes[v], v in replicated) for v in inside]
+            edges = tuple(_on_piece(e, at, replicated.get(e.a)) for e in edges_of[i])
+            piece = Piece(
+                problem=StageProblem(
+                    stage=whole.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=whole.warnings
+                ),
+                own=tuple(at[v] for v in own), left=tuple(at[v] for v in left), right=tuple(at[v] for v in right),
+                ties=tuple(at[v] for v in tied),
+                variables=sum(len(whole.nodes[v].microbatch_seconds) for v in own)
+                + sum(e.seconds.size for e in edges),
+                constraints=len(own) + sum(sum(e.seconds.shape) for e in edges),
+            )  # fmt: skip
+            found.append(self._contents.setdefault(piece.content, piece))
+        return tuple(found)
 
 
-def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[int, ...]:
-    """Nodes that cover every edge between `layer` and the next, in an order that equal layers share.
+def _ties(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:
+    """Weights and accumulators with an edge to a block that is no neighbour; None where an edge between other nodes
+    passes over a block."""
+    found = set()
+    for e in problem.edges:
+        a, b = owner[e.a], owner[e.b]
+        if CONSTANT in (a, b) or abs(a - b) < 2:
+            continue
+        tie = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
+        if tie is None:
+            return None
+        found.add(tie)
+    return tuple(sorted(found))
 
-    Of each connected group of such edges it is the side with fewer combinations of strategies.
+
+def _payer(edge: Edge, part: Sequence[int], separators: Mapping[int, Separators], ties: Collection[int]) -> int:
+    """The part that pays for an edge."""
+    low, high = (edge.a, edge.b) if part[edge.a] <= part[edge.b] else (edge.b, edge.a)
+    if low in ties or high in ties:
+        return part[high if low in ties else low]
+    # A constant may be read in several parts: each reader pays for its own edge.
+    left, right = part[low] if part[low] != CONSTANT else part[high], part[high]
+    if left == right:
+        return left
+    between = separators[right][0] if right in separators else separators[left][1] if left in separators else ()
+    return right if low in between else left
+
+
+def separator(problem: StageProblem, owner: Sequence[int], block: int, ties: Collection[int] = ()) -> tuple[int, ...]:
+    """Nodes that cover every edge between `block` and the next, in an order that equal blocks share; edges of `ties`
+    are not looked at.
+
+    Of each connected group of such edges it is the side with fewer
+    combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
     for e in problem.edges:
-        if sorted((owner[e.a], owner[e.b])) != [layer, layer + 1]:
+        low, high = owner[e.a], owner[e.b]
+        if (low, high) not in ((block, block + 1), (block + 1, block)) or e.a in ties or e.b in ties:
             continue
         for v in (e.a, e.b):
             if v not in group:
@@ -234,7 +309,7 @@ def separator(problem: StageProblem, owner: Sequence[int], layer: int) -> tuple[
                 group[v] = here
     found = []
     for together in members.values():
-        sides = [sorted(v for v in together if owner[v] == k) for k in (layer, layer + 1)]
+        sides = [sorted(v for v in together if owner[v] == k) for k in (block, block + 1)]
         found += min(sides, key=lambda side: prod(len(problem.nodes[v].microbatch_seconds) for v in side))
     return tuple(sorted(found, key=lambda v: (_KINDS.index(problem.nodes[v].kind), problem.nodes[v].subject)))
 

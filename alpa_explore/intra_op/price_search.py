@@ -42,6 +42,8 @@ class Found:
 
     choices: tuple[int, ...] | None
     bound: float
+    floors: tuple[Floats, ...]
+    """For every node what a choice within the limit costs at least that holds this strategy."""
 
 
 def price_search(problem: ShardingProblem, memory: MemoryLimit, deadline: float, gap: float = 1e-9) -> Found:
@@ -55,13 +57,17 @@ def price_search(problem: ShardingProblem, memory: MemoryLimit, deadline: float,
     prices = np.zeros(len(timeline.room))
     best: tuple[int, ...] | None = None
     best_cost, bound = math.inf, -math.inf
+    floors: Floats = np.full(timeline.entries, -math.inf)
     length, idle, step = 1.0, 0, 0
     while length > SHORTEST and time.perf_counter() < deadline:
         messages.flat[1][:] = free_costs + timeline.memory_costs(prices)
         for _ in range(SWEEPS if step else FIRST_SWEEPS):
             messages.sweep(forward=True)
             pointed = messages.sweep(forward=False)
-        here = messages.bound() - float(prices @ timeline.room)
+        pushed, slacks = messages.slacks()
+        here = pushed - float(prices @ timeline.room)
+        # Whatever the prices, what a strategy adds to the bound holds: the highest of all steps is kept.
+        np.maximum(floors, here + slacks, out=floors)
         idle = 0 if here > bound + 1e-4 * abs(bound) or step == 0 else idle + 1
         bound = max(bound, here)
         if idle > PATIENCE:
@@ -80,7 +86,8 @@ def price_search(problem: ShardingProblem, memory: MemoryLimit, deadline: float,
             target = best_cost if best is not None else bound + 0.2 * abs(bound)
             prices = np.maximum(0.0, prices + length * max(target - here, 1e-3 * abs(target)) / steepness * slope)
         step += 1
-    return Found(choices=best, bound=bound)
+    ends = np.cumsum([len(costs) for costs in problem.node_costs], dtype=np.int64)
+    return Found(choices=best, bound=bound, floors=tuple(np.split(floors, ends)[:-1]))
 
 
 class _Timeline:

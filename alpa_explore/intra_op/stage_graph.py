@@ -57,12 +57,21 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     signatures: dict[object, int] = {}
     signature_of = [
         signatures.setdefault(
-            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed), len(signatures)
+            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed, layered.uses[o.index]),
+            len(signatures),
         )
         for o in graph.operators
     ]
     names = [sha256(repr(s).encode()).hexdigest() for s in signatures]
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
+    shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
+    # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
+    read_in: dict[int, tuple[int, int]] = {}
+    for tensor, readers in graph.readers.items():
+        layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
+        if layers:
+            read_in[tensor] = min(layers), max(layers)
+    read_in[graph.loss] = 0, layered.num_layers
 
     @cache
     def stage(first: int, last: int) -> StageGraph:
@@ -81,9 +90,8 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
                 else:
                     sources[tensor] = None
             for tensor in operator.outputs:
-                readers = graph.readers.get(tensor, ())
-                outside = any(r not in here and graph.operators[r].phase is not Phase.UPDATE for r in readers)
-                if outside or tensor == graph.loss:
+                low, high = read_in.get(tensor, (first, last))
+                if low < first or high > last:
                     sinks.add(tensor)
         held = tuple(sorted({t for layer in range(first, last + 1) for t in layered.held[layer]}))
         return StageGraph(
@@ -96,32 +104,35 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
         operators: tuple[int, ...], sources: tuple[int, ...], parameters: tuple[int, ...], sinks: set[int],
         held: tuple[int, ...], first: int,
     ) -> str:  # fmt: skip
-        number: dict[int, int] = {}
+        # A tensor's number is its place in the order in which tensors are first met.
+        number = _Numbers()
         here = set(operators)
         digest = sha256()
-
-        def name(tensor: int) -> int:
-            return number.setdefault(tensor, len(number))
-
-        def shape(tensor: int) -> tuple[object, ...]:
-            return (graph.tensors[tensor].shape, graph.tensors[tensor].dtype, graph.tensors[tensor].kind.value)
-
-        digest.update(repr([(name(t), shape(t)) for t in sources]).encode())
+        digest.update(repr([(number[t], shapes[t]) for t in sources]).encode())
         for position in parameters:
             parameter = graph.parameters[position]
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
             digest.update(
-                repr((name(parameter.tensor), shape(parameter.tensor), [name(t) for t in grads],
+                repr((number[parameter.tensor], shapes[parameter.tensor], [number[t] for t in grads],
                       parameter.state_bytes_per_element, names[signature_of[parameter.update]])).encode()
             )  # fmt: skip
+        rows = []
         for index in operators:
             operator = graph.operators[index]
-            inputs, outputs = [name(t) for t in operator.inputs], [name(t) for t in operator.outputs]
-            layer = layered.layer_of[index] - first
-            digest.update(f"{names[signature_of[index]]}{inputs}{outputs}{layer}".encode())
-        digest.update(repr((sorted(map(name, sinks)), sorted(map(name, held)))).encode())
+            inputs, outputs = [number[t] for t in operator.inputs], [number[t] for t in operator.outputs]
+            rows.append(f"{names[signature_of[index]]}{inputs}{outputs}{layered.layer_of[index] - first}")
+        digest.update("".join(rows).encode())
+        digest.update(repr((sorted(number[t] for t in sinks), sorted(number[t] for t in held))).encode())
         # Storage decides the workspace.
-        digest.update(repr(sorted((name(t), name(layered.storage[t])) for t in list(number))).encode())
+        digest.update(repr(sorted((number[t], number[layered.storage[t]]) for t in list(number))).encode())
         return digest.hexdigest()
 
     return stage
+
+
+class _Numbers(dict[int, int]):
+    """A number for whatever is asked for, counted up."""
+
+    def __missing__(self, key: int) -> int:
+        self[key] = found = len(self)
+        return found

@@ -8,14 +8,16 @@ Nodes, in this order:
 - an *update* for every parameter: the optimizer step, whose spec is that of the optimizer state.
 
 Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
-runs again), accumulator → update → weight once an iteration. A tensor that leaves the stage pays for its pending sum
-at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update, accumulator, weight.
+runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
+that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
+accumulator, weight.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +29,10 @@ from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
-from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
+from alpa_explore.sharding.spec import PARTIAL, Spec
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -61,7 +64,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Edge:
-    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b]."""
+    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b], without what hides
+    behind computing."""
 
     a: int
     b: int
@@ -94,8 +98,12 @@ class StageProblem:
     model: CostModel
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
-    intervals: Intervals
     warnings: tuple[str, ...]
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """When what the stage's operators make is alive."""
+        return workspace_intervals(self.stage)
 
     def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
         """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes)."""
@@ -191,7 +199,7 @@ def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
         builder.add_update(position)
     return StageProblem(
         stage=stage, model=model, nodes=tuple(builder.nodes), edges=tuple(builder.edges),
-        intervals=workspace_intervals(stage), warnings=tuple(dict.fromkeys(builder.warnings)),
+        warnings=tuple(dict.fromkeys(builder.warnings)),
     )  # fmt: skip
 
 
@@ -205,6 +213,7 @@ class _Builder:
         self.warnings: list[str] = []
         self.maker: dict[int, tuple[int, Ints]] = {}
         self.held = set(stage.held)
+        self.overlap = Overlap(stage, model)
 
     def add_node(
         self, kind: NodeKind, subject: int, microbatch: Floats, iteration: Floats | None = None,
@@ -226,7 +235,13 @@ class _Builder:
 
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.maker[tensor]
-        seconds = self.model.reshard(self.graph.tensors[tensor]).seconds[np.ix_(specs, targets)]
+        seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
+        ends = [self.nodes[v] for v in (a, b)]
+        if not each_iteration:
+            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
+            seconds = self.overlap.beside(seconds, operators, times)
+        elif ends[0].kind is NodeKind.ACCUMULATOR:
+            seconds = self.overlap.behind_backward(seconds, ends[0].subject)
         self.edges.append(
             Edge(
                 a=a,
@@ -242,10 +257,7 @@ class _Builder:
 
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
-        table = self.model.reshard(self.graph.tensors[tensor])
-        keep = [i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec]
-        share = [local_share(table.specs[i], self.model.mesh.shape) for i in keep]
-        return np.array(keep, dtype=np.int64), np.array(share) * self.graph.tensors[tensor].bytes
+        return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)

@@ -97,15 +97,22 @@ def entry(name: str) -> CatalogEntry:
     return known[name.lower()]
 
 
-def microbatch_size(entry: CatalogEntry, num_microbatches: int) -> int:
-    """Samples of one microbatch, global_batch / B. OptionError when B is not a positive divisor of the batch."""
-    batch = entry.global_batch
-    what = f"The number of microbatches does not suit {entry.name}"
+def microbatch_size(entry: CatalogEntry, num_microbatches: int, global_batch: int | None = None) -> int:
+    """Samples of one microbatch, global batch / B. OptionError when B is not a positive divisor of the batch (the
+    paper's, unless `global_batch` is given)."""
+    return divided_batch(entry.global_batch if global_batch is None else global_batch, num_microbatches, entry.name)
+
+
+def divided_batch(batch: int, num_microbatches: int, model: str) -> int:
+    """batch / B; OptionError, naming `model` and the nearest B, when B is not a positive divisor of the batch."""
+    what = f"The number of microbatches does not suit {model}"
+    if batch < 1:
+        raise OptionError("The global batch holds at least one sample", found=f"{batch}", remedy="Give 1 or more.")
     if num_microbatches <= 0:
         raise OptionError(what, found=f"B = {num_microbatches}", remedy=f"Give a B from 1 to {batch}.")
     if batch % num_microbatches == 0:
         return batch // num_microbatches
-    divisors = [d for d in range(1, batch + 1) if batch % d == 0]
+    divisors = divisors_of(batch)
     below = max(d for d in divisors if d < num_microbatches)  # 1 divides everything, so there is one
     above = min((d for d in divisors if d > num_microbatches), default=None)
     near = f"{below} or {above}" if above else f"{below}"
@@ -114,6 +121,11 @@ def microbatch_size(entry: CatalogEntry, num_microbatches: int) -> int:
         found=f"B = {num_microbatches} does not divide its global batch of {batch}",
         remedy=f"The nearest B that does: {near}.",
     )
+
+
+def divisors_of(batch: int) -> tuple[int, ...]:
+    """The B that a global batch can be divided into, ascending."""
+    return tuple(d for d in range(1, batch + 1) if batch % d == 0)
 
 
 def build(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import overload
+from functools import partial
+from typing import TypeVar, overload
 
 from alpa_explore.cluster import Cluster, place
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import chosen_candidate, receive_seconds
+from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds, receive_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
@@ -18,13 +19,15 @@ from alpa_explore.plans.plan import (
     PlanOperator,
     PlanOptions,
     PlanStage,
+    PlanTensor,
     Predicted,
     Statistics,
 )
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.profiling.profile_stages import StageProfile
-from alpa_explore.profiling.stage_costs import StageCandidate
 from alpa_explore.sharding.coverage import replicated_warnings
+
+_Described = TypeVar("_Described", bound="PlanOperator | PlanTensor")
 
 
 def assemble(
@@ -52,21 +55,24 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     """`plan` with the stages of `pipeline`, evaluated at its number of microbatches."""
     b, costs = plan.options.num_microbatches, plan.costs
     pieces = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
-    known = {(s.layers, s.logical_mesh, s.solution_key): s.operators for s in plan.stages}
+    known = {(s.layers, s.logical_mesh, s.solution_key): (s.operators, s.tensors) for s in plan.stages}
     stages = []
+    tied = once_seconds(costs, plan.cluster, plan.options.pipeline)
     for index, ((first, end, shape), devices) in enumerate(
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
         from_end = len(pipeline.stages) - index
         key, asked = (first, end - 1, shape), plan.options.pipeline
-        candidate, held = chosen_candidate(costs, asked, key, from_end, b)
-        receive = receive_seconds(costs, plan.cluster, key) if asked.communication else 0.0
+        candidate, held = chosen_candidate(costs, asked, key, from_end, len(pieces), b)
+        receive = receive_seconds(costs, plan.cluster, asked, key)
         mesh, layers = candidate.logical_mesh, (first, end - 1)
         operators: Sequence[PlanOperator]
+        tensors: Sequence[PlanTensor]
         if plan.details is not None:
-            operators = Deferred(plan.details, layers, candidate)
+            operators = Deferred(partial(plan.details.operators, layers, candidate))
+            tensors = Deferred(partial(plan.details.tensors, layers, candidate))
         else:
-            operators = known.get((layers, mesh.shape, candidate.solution_key), ())
+            operators, tensors = known.get((layers, mesh.shape, candidate.solution_key), ((), ()))
         stages.append(
             PlanStage(
                 index=index,
@@ -84,6 +90,9 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
                 solution_key=candidate.solution_key,
                 operators=operators,
                 receive_seconds=receive,
+                tensors=tensors,
+                tied_seconds=float(tied[first, end]),
+                rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
             )
         )
     total = pipeline.total_seconds
@@ -101,24 +110,24 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     )  # fmt: skip
 
 
-class Deferred(Sequence[PlanOperator]):
-    """The operators of a stage, described when first looked at: a slider that moves B need not describe them."""
+class Deferred(Sequence[_Described]):
+    """What a stage is in words, described when first looked at: a slider that moves B need not describe it."""
 
-    def __init__(self, details: StageDetails, layers: tuple[int, int], candidate: StageCandidate) -> None:
-        self._describe: Callable[[], tuple[PlanOperator, ...]] = lambda: details.operators(layers, candidate)
+    def __init__(self, describe: Callable[[], tuple[_Described, ...]]) -> None:
+        self._describe = describe
 
     def __len__(self) -> int:
         return len(self._describe())
 
-    def __iter__(self) -> Iterator[PlanOperator]:
+    def __iter__(self) -> Iterator[_Described]:
         # Sequence's own would take an IndexError inside `describe` for the end of the operators.
         return iter(self._describe())
 
     @overload
-    def __getitem__(self, index: int) -> PlanOperator: ...
+    def __getitem__(self, index: int) -> _Described: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[PlanOperator]: ...
-    def __getitem__(self, index: int | slice) -> PlanOperator | Sequence[PlanOperator]:
+    def __getitem__(self, index: slice) -> Sequence[_Described]: ...
+    def __getitem__(self, index: int | slice) -> _Described | Sequence[_Described]:
         return self._describe()[index]
 
     def __eq__(self, other: object) -> bool:

@@ -79,7 +79,9 @@ def _plainly_right(row: Any) -> bool:
     """Whether a row of candidates satisfies its schema at first sight."""
     return (
         type(row) is list
-        and (len(row) == 10 or (len(row) == 11 and type(row[10]) is str and row[10] in _FOUND))
+        and 10 <= len(row) <= 12
+        and (len(row) == 10 or (type(row[10]) is str and row[10] in _FOUND))
+        and (len(row) < 12 or (type(row[11]) is int and 0 <= row[11] < 10**6))
         and all(type(v) is int and 0 <= v < 10**6 for v in row[:3])
         and type(row[3]) is list
         and 1 <= len(row[3]) <= 8
@@ -143,7 +145,7 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
                 yield f"{at}.operators[{place}].layer: {operator['layer']} is not in the stage"
             if operator.get("axis_seconds") and len(operator["axis_seconds"]) != axes:
                 yield f"{at}.operators[{place}].axis_seconds: logical mesh {mesh} has {axes} axes to share out"
-            for spec in (*operator["inputs"], operator["output"], *operator["outputs"], operator.get("stored", "")):
+            for spec in (*operator["inputs"], operator["output"], *operator["outputs"]):
                 if any(letter.isdecimal() and int(letter) >= axes for letter in spec):
                     yield f"{at}.operators[{place}]: {spec} names an axis that logical mesh {mesh} has not"
     if expected != num_layers:
@@ -172,6 +174,8 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
             yield f"{at}: {len(figures) + 4} figures in {len(costs['columns'])} columns"
         elif not first <= last < num_layers:
             yield f"{at}: layers {first} to {last} of {num_layers}"
+        elif len(figures) == 8 and figures[7] >= len(costs.get("versions", ((),))):
+            yield f"{at}: version {figures[7]} is not one of costs.versions"
         elif submesh >= len(pieces):
             yield f"{at}: submesh {submesh} of {len(pieces)}"
         elif math.prod(shape) != math.prod(pieces[submesh]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from alpa_explore import units
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
-from alpa_explore.intra_op.stage_problem import Edge, NodeKind, StageProblem
-from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem
+from alpa_explore.plans.plan import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
@@ -22,7 +22,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
         incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
-    halves, stored = _weight_half(problem), _stored(problem, choices)
+    halves = _weight_half(problem)
     found = []
     for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
         if node.priced is None:
@@ -64,22 +64,49 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                 gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
                 optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
                 axis_seconds=tuple(axis_seconds),
-                stored=stored[node.subject] if update else "",
             )
         )
     return tuple(found)
 
 
-def _stored(problem: StageProblem, choices: tuple[int, ...]) -> dict[int, str]:
-    """Place in graph.parameters -> the spec in which the weight is stored."""
-    tensors = problem.stage.layered.graph.tensors
-    found = {}
-    for edge in problem.edges:
-        node = problem.nodes[edge.b]
-        if node.kind is NodeKind.WEIGHT:
-            spec = problem.model.reshard(tensors[edge.tensor]).specs[edge.target_specs[choices[edge.b]]]
-            found[node.subject] = render(spec, len(tensors[edge.tensor].shape))
-    return found
+def describe_tensors(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanTensor, ...]:
+    """What was chosen for the nodes of a stage that are no operators, in their order."""
+    graph = problem.stage.layered.graph
+    found = []
+    for node, choice in zip(problem.nodes, choices, strict=True):
+        if node.kind in TENSOR_NODES:
+            spec, rank = node_specs(problem, node)[choice], len(graph.tensors[node_tensor(problem, node)].shape)
+            found.append(PlanTensor(name=node_name(problem, node), role=node.kind.value, spec=render(spec, rank)))
+    return tuple(found)
+
+
+TENSOR_NODES = (NodeKind.SOURCE, NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
+"""Nodes whose choice is a spec, not a strategy."""
+
+
+def node_tensor(problem: StageProblem, node: Node) -> int:
+    """The tensor whose spec is the choice of a tensor node."""
+    if node.kind is NodeKind.SOURCE:
+        return node.subject
+    parameter = problem.stage.layered.graph.parameters[node.subject]
+    return parameter.gradient if node.kind is NodeKind.ACCUMULATOR else parameter.tensor
+
+
+def node_name(problem: StageProblem, node: Node) -> str:
+    """What a node is called in a plan: an operator by its own name, a tensor node by its source or parameter."""
+    graph = problem.stage.layered.graph
+    if node.kind is NodeKind.OPERATOR:
+        return graph.operators[node.subject].name
+    if node.kind is NodeKind.SOURCE:
+        return graph.tensors[node.subject].name
+    parameter = graph.parameters[node.subject]
+    return graph.operators[parameter.update].name if node.kind is NodeKind.UPDATE else parameter.name
+
+
+def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
+    """The specs among which a tensor node chooses, in the order of its choices."""
+    table = problem.model.reshard(problem.stage.layered.graph.tensors[node_tensor(problem, node)])
+    return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
 
 
 def _weight_half(problem: StageProblem) -> frozenset[int]:
@@ -119,7 +146,7 @@ def _communication(
         steps = []
         path = table.path(table.specs[source], table.specs[target])
         if not edge.each_iteration:
-            _add_steps(axis_seconds, path, edge.times)
+            _add_steps(axis_seconds, path, edge.times * seconds / float(table.seconds[source, target]))
         for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
@@ -127,6 +154,9 @@ def _communication(
                 steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
         way = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once an iteration" if edge.each_iteration else ""
+        hidden = float(table.seconds[source, target]) - seconds
+        if hidden > 0.0:
+            when += f", {units.seconds(hidden)} of it hidden"
         lines.append(f"{tensor.name}: {way}, {', then '.join(steps)}{when}")
     return tuple(lines), total, axis_seconds
 
@@ -137,6 +167,6 @@ def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ..
     return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
 
 
-def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: int) -> None:
+def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: float) -> None:
     for step, cost in path:
         axis_seconds[step.axis] += times * cost

@@ -16,8 +16,10 @@ from alpa_explore.plans.plan import (
     PlanOperator,
     PlanOptions,
     PlanStage,
+    PlanTensor,
     Predicted,
     Statistics,
+    TriedMicrobatches,
 )
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 
@@ -25,7 +27,7 @@ FORMAT = "alpa_explore.plan"
 VERSION = 1
 COLUMNS = (
     "first_layer", "last_layer", "submesh", "logical_mesh", "microbatch_seconds", "iteration_seconds", "weight_bytes",
-    "activation_bytes", "workspace_bytes", "solution_key", "found",
+    "activation_bytes", "workspace_bytes", "solution_key", "found", "version",
 )  # fmt: skip
 """Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
 
@@ -48,11 +50,15 @@ def to_document(plan: Plan) -> Document:
         },
         "options": asdict(plan.options),
         "layers": [_shown(layer) for layer in plan.layers],
-        "stages": [_shown(stage, operators=[_shown(o) for o in stage.operators]) for stage in plan.stages],
+        "stages": [
+            _shown(stage, operators=[_shown(o) for o in stage.operators], tensors=[_shown(t) for t in stage.tensors])
+            for stage in plan.stages
+        ],
         "predicted": asdict(plan.predicted),
         "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": list(plan.warnings),
+        "microbatches": [_shown(one) for one in plan.microbatches],
         "costs": _costs_document(plan.costs),
     }  # fmt: skip
 
@@ -60,21 +66,33 @@ def to_document(plan: Plan) -> Document:
 def from_document(document: Mapping[str, Any]) -> Plan:
     """The plan of a document that satisfies the schema; keys that this version does not know are left out."""
     cluster = _cluster(document["cluster"])
+    costs = _costs(document["costs"], cluster, document["layers"], document["model"]["rematerialization"])
     return Plan(
         model=_made(ModelSummary, document["model"]),
         cluster=cluster,
         options=_made(PlanOptions, document["options"], pipeline=_pipeline(document["options"].get("pipeline", {}))),
         layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
         stages=tuple(
-            _made(PlanStage, stage, operators=tuple(_made(PlanOperator, o) for o in stage["operators"]))
+            _made(
+                PlanStage,
+                {"rematerialized": _of_stage(costs.versions[0], stage)} | stage,
+                operators=tuple(_made(PlanOperator, o) for o in stage["operators"]),
+                tensors=tuple(_made(PlanTensor, t) for t in stage.get("tensors", ())),
+            )
             for stage in document["stages"]
         ),
         predicted=_made(Predicted, document["predicted"]),
         t_max_sweep=tuple(_made(SweepPoint, point) for point in document["t_max_sweep"]),
         statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
-        costs=_costs(document["costs"], cluster, document["layers"]),
+        costs=costs,
         warnings=tuple(document["warnings"]),
+        microbatches=tuple(_made(TriedMicrobatches, one) for one in document.get("microbatches", ())),
     )
+
+
+def _of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:
+    """Those of the layers that a stage has."""
+    return [layer for layer in layers if stage["layers"][0] <= layer <= stage["layers"][1]]
 
 
 def _shown(value: Any, **instead: Any) -> Document:
@@ -120,6 +138,8 @@ def _costs_document(costs: StageCosts) -> Document:
         "submeshes": [[m.nodes, m.devices_per_node] for m in costs.submeshes],
         "device_memory_bytes": costs.device_memory_bytes,
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
+        "versions": [list(layers) for layers in costs.versions],
+        "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
         "columns": list(COLUMNS),
         "candidates": [
             [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
@@ -129,7 +149,9 @@ def _costs_document(costs: StageCosts) -> Document:
     }
 
 
-def _costs(body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[str, Any]]) -> StageCosts:
+def _costs(
+    body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[str, Any]], rematerialized: bool
+) -> StageCosts:
     """A logical mesh is stored as its shape: its links follow from the cluster. Raises IndexError or AssertionError
     where a row names a submesh that is not there, or a shape that does not fill it."""
     pieces = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
@@ -139,7 +161,7 @@ def _costs(body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[s
         seen = (submesh, tuple(shape))
         if seen not in meshes:
             meshes[seen] = logical_mesh(cluster, pieces[submesh], seen[1])
-        # A row of an earlier version ends before `found`.
+        # A row of an earlier version ends before `found`, or before `version`.
         named = dict(zip(COLUMNS[4:], figures, strict=False))
         named["found"] = Found(named.get("found", Found.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
@@ -148,4 +170,6 @@ def _costs(body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[s
         candidates={key: tuple(found) for key, found in candidates.items()},
         layer_flops=tuple(layer["flops"] for layer in layers),
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
+        versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
+        tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
     )  # fmt: skip

@@ -70,13 +70,14 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24)
         )
     held = here.microbatches_held if held is None else held
     keyed = {c.solution_key: c for found in plan.costs.candidates.values() for c in found}
-    mesh = keyed[here.solution_key].logical_mesh
+    candidate = keyed[here.solution_key]
+    mesh = candidate.logical_mesh
 
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
 
     found = whole_frontier(
-        plan.details.problem(here.layers, mesh), solver, plan.cluster.device.memory_bytes, held,
+        plan.details.problem(here.layers, mesh, candidate.version), solver, plan.cluster.device.memory_bytes, held,
         1.0 / plan.options.num_microbatches, most, Caps(),
     )  # fmt: skip
     chosen = plan.details.choices[here.solution_key]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.text import fullest, printable, run_of_layers
+from alpa_explore.plans.text import fullest, iteration_sum, printable, run_of_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
     found = [
         HeadlineFigure(
             name="iteration", value=p.iteration_seconds, text=step, good=-1,
-            why=f"T = Σt + (B−1)·t_max = {second(p.sum_latency_seconds)} + {b - 1:,} × {second(p.t_max_seconds)}",
+            why=iteration_sum(plan),
         ),
         HeadlineFigure(
             name="samples/s", value=plan.samples_per_second, text=_rate(plan.samples_per_second), good=1,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,16 +12,15 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import InfeasiblePlanError
-from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, microbatches_held, phrases
+from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
 from alpa_explore.profiling.stage_costs import StageCosts
 
 
 def nothing_fits(
-    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, rematerialization: bool,
-    options: PipelineOptions | None = None,
-) -> InfeasiblePlanError:  # fmt: skip
+    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, options: PipelineOptions | None = None
+) -> InfeasiblePlanError:
     """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit."""
     options = options or PipelineOptions()
     free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
@@ -37,7 +38,9 @@ def nothing_fits(
     worst, where = 0.0, ""
     for index, (first, end, shape) in enumerate(pipeline.stages):
         from_end = len(pipeline.stages) - index
-        candidate, held = chosen_candidate(larger, options, (first, end - 1, shape), from_end, num_microbatches)
+        candidate, held = chosen_candidate(
+            larger, options, (first, end - 1, shape), from_end, len(pipeline.stages), num_microbatches
+        )
         peak = candidate.peak_bytes(held)
         if peak > worst:
             worst, over = peak, peak - costs.device_memory_bytes
@@ -51,7 +54,7 @@ def nothing_fits(
     enough = next((name for size, name in named if size >= worst and name != "cpu"), None)
     if enough is not None:
         advice[0] += f" (for example {cluster.nodes}x{cluster.devices_per_node}:{enough})"
-    if not rematerialization:
+    if not any(costs.versions):
         advice.append("rematerialization=True holds fewer activations")
     if options.schedule != "1f1b":
         advice.append("the schedule 1f1b holds fewer microbatches")
@@ -59,7 +62,20 @@ def nothing_fits(
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
-    return InfeasiblePlanError("No plan fits in memory", found=where, remedy="; ".join(advice) + ".")
+    return InfeasiblePlanError(
+        "No plan fits in memory", found=where, remedy="; ".join(advice) + ".",
+        over_bytes=worst - costs.device_memory_bytes,
+    )  # fmt: skip
+
+
+def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> InfeasiblePlanError:
+    """The error where no B has a plan: the B that is closest, with its stage and bytes."""
+    b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
+    return InfeasiblePlanError(
+        "No plan fits in memory for any number of microbatches",
+        found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
+        remedy=error.remedy, over_bytes=error.over_bytes,
+    )  # fmt: skip
 
 
 def _too_constrained(
@@ -84,12 +100,9 @@ def _least_memory(
     costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions
 ) -> tuple[int, PipelineResult] | None:
     """The smallest memory a device with which a plan exists (bisection over the peaks that occur), and that plan."""
-    peaks = {
-        int(np.ceil(c.peak_bytes(microbatches_held(options.schedule, s, b))))
-        for found in costs.candidates.values()
-        for c in found
-        for s in range(1, costs.num_layers + 1)
-    }
+    terms = options.terms(b)
+    counts = {terms.held(s, p) for p in range(1, costs.num_layers + 1) for s in range(1, p + 1)}
+    peaks = {int(np.ceil(c.peak_bytes(held))) for found in costs.candidates.values() for c in found for held in counts}
     steps = sorted(p for p in peaks if p > costs.device_memory_bytes)
     low, high, best = 0, len(steps) - 1, None
     while low <= high:

@@ -13,6 +13,7 @@ from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.profiling.stage_costs import StageCosts
 
 if TYPE_CHECKING:
+    from alpa_explore.inter_op.schedule_terms import ScheduleTerms
     from alpa_explore.plans.stage_details import StageDetails
     from alpa_explore.schedules.task import Schedule
     from alpa_explore.schedules.timeline import Timeline
@@ -29,6 +30,8 @@ class PlanOptions:
     boundaries: tuple[str, ...] = ()
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    rematerialization: str = ""
+    """'auto' where each stage chose which of its layers are rematerialised; empty where the model says it for all."""
     baseline: str = ""
     """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""
 
@@ -102,8 +105,19 @@ class PlanOperator:
     """What each microbatch pays for collectives on each mesh axis with more than one device: bringing its inputs (twice
     where it is computed again) and completing what leaves the stage; of an update, summing its gradient. Empty in a
     file of an earlier version."""
-    stored: str = ""
-    """Of an update: the spec in which its weight is stored between iterations; '' in a file of an earlier version."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanTensor:
+    """A tensor that no operator of the stage makes, or that outlives a microbatch, and the spec chosen for it.
+
+    Together with the operators these are all that was decided for a stage.
+    """
+
+    name: str
+    role: str
+    """'source': it comes from outside; 'weight': as it is stored; 'accumulator': the sum of its gradients."""
+    spec: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +145,14 @@ class PlanStage:
     operators: Sequence[PlanOperator]
     """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, where a
     stage's choice of strategies is not in the file."""
+    rematerialized: tuple[int, ...] = ()
+    """Its layers that hold only what enters them and run their forward operators again."""
     receive_seconds: float = 0.0
     """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    tensors: Sequence[PlanTensor] = ()
+    """Sources, weights and accumulators; empty in a file of an earlier version."""
+    tied_seconds: float = 0.0
+    """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
 
     @property
     def peak_bytes(self) -> float:
@@ -166,6 +186,37 @@ class Statistics:
     """(pass, seconds), in order."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedMicrobatches:
+    """What another number of microbatches would do. Figures are None where no plan fits in memory."""
+
+    num_microbatches: int
+    samples: int
+    """In one microbatch."""
+    iteration_seconds: float | None
+    stages: int | None = None
+    fullest_stage: int | None = None
+    """The stage whose devices hold most; the bytes are those of one of them."""
+    weight_bytes: float | None = None
+    held_bytes: float | None = None
+    """Activations of all the microbatches that it holds."""
+    workspace_bytes: float | None = None
+    over_bytes: float | None = None
+    """Where nothing fits: by how much the nearest thing would not."""
+
+    @property
+    def samples_per_second(self) -> float:
+        """0 where no plan fits."""
+        return self.num_microbatches * self.samples / self.iteration_seconds if self.iteration_seconds else 0.0
+
+    @property
+    def peak_bytes(self) -> float | None:
+        """Memory of the fullest device; None where no plan fits."""
+        if self.weight_bytes is None or self.held_bytes is None or self.workspace_bytes is None:
+            return None
+        return self.weight_bytes + self.held_bytes + self.workspace_bytes
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A complete plan. `costs` are kept so that another B is an evaluation and a rerun of the DP."""
@@ -180,8 +231,20 @@ class Plan:
     statistics: Statistics
     costs: StageCosts = field(repr=False)
     warnings: tuple[str, ...] = ()
+    microbatches: tuple[TriedMicrobatches, ...] = ()
+    """The numbers of microbatches that were tried, where the planner was to find the best; this plan is of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The problems and choices behind the stages; None for a plan that was read from a file."""
+
+    @property
+    def terms(self) -> ScheduleTerms:
+        """What the schedule that was planned for means."""
+        return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+
+    @property
+    def tied_seconds(self) -> float:
+        """Of the iteration: sums of tied weights between stages."""
+        return sum(s.tied_seconds for s in self.stages)
 
     @property
     def samples_per_second(self) -> float:
@@ -215,8 +278,9 @@ class Plan:
 
         save_plan(self, path)
 
-    def timeline(self, schedule: str | Schedule = "1f1b", *, stages_per_submesh: int | None = None) -> Timeline:
-        """One iteration, simulated task by task; raises as `plans.timeline.plan_timeline` does."""
+    def timeline(self, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None) -> Timeline:
+        """One iteration, simulated task by task, under the plan's own schedule or another; raises as
+        `plans.timeline.plan_timeline` does."""
         from alpa_explore.plans.timeline import plan_timeline  # the simulator takes longer to load than a plan
 
         return plan_timeline(self, schedule, stages_per_submesh=stages_per_submesh)

@@ -7,7 +7,14 @@ from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.headline import headline
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import stages_table
-from alpa_explore.plans.text import printable, render_table, sentence
+from alpa_explore.plans.text import (
+    overlaps,
+    printable,
+    rematerialized_sentence,
+    render_table,
+    sentence,
+    tied_sentences,
+)
 
 
 def plan_report(plan: Plan) -> str:
@@ -20,8 +27,11 @@ def plan_report(plan: Plan) -> str:
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
         f"delta {options.delta:g}, {options.num_layers} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
+        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
         f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "

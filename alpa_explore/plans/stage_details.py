@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
+from alpa_explore.errors import PlanFileError
 from alpa_explore.intra_op.stage_problem import StageProblem
-from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import PlanOperator
+from alpa_explore.plans.describe import describe_stage, describe_tensors
+from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
 from alpa_explore.profiling.stage_costs import StageCandidate
 
 Range = tuple[int, int]
@@ -19,22 +20,42 @@ Range = tuple[int, int]
 class StageDetails:
     """Problems are built when first asked for, and kept: a slider that moves B needs none of them."""
 
-    problem_of: Callable[[int, int, LogicalMesh], StageProblem]
+    problem_of: Callable[..., StageProblem]
+    """(first layer, last layer, logical mesh) -> problem, and of a version after them where that is not 0."""
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> choice of every node."""
-    _problems: dict[tuple[Range, LogicalMesh], StageProblem] = field(default_factory=dict)
+    _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
 
-    def problem(self, layers: Range, mesh: LogicalMesh) -> StageProblem:
-        """The decisions of these layers on `mesh`."""
-        if (layers, mesh) not in self._problems:
-            self._problems[layers, mesh] = self.problem_of(*layers, mesh)
-        return self._problems[layers, mesh]
+    def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
+        """The decisions of these layers on `mesh`, in one of the versions of `StageCosts.versions`."""
+        key = (layers, mesh, version)
+        if key not in self._problems:
+            self._problems[key] = self.problem_of(*layers, mesh, *((version,) if version else ()))
+        return self._problems[key]
 
     def operators(self, layers: Range, candidate: StageCandidate) -> tuple[PlanOperator, ...]:
         """The operators of these layers under the choice of `candidate`."""
         key = (layers, candidate.solution_key)
         if key not in self._operators:
-            problem = self.problem(layers, candidate.logical_mesh)
+            problem = self.problem(layers, candidate.logical_mesh, candidate.version)
             self._operators[key] = describe_stage(problem, self.choices[candidate.solution_key])
         return self._operators[key]
+
+    def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
+        """What the choice of `candidate` says of sources, weights and accumulators."""
+        problem = self.problem(layers, candidate.logical_mesh, candidate.version)
+        return describe_tensors(problem, self.choices[candidate.solution_key])
+
+
+def stage_candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
+    """The candidate that was chosen for a stage. PlanFileError where the plan does not hold it."""
+    for candidates in plan.costs.candidates.values():
+        for candidate in candidates:
+            found = (candidate.solution_key, candidate.logical_mesh.shape)
+            if found == (stage.solution_key, stage.logical_mesh):
+                return candidate
+    raise PlanFileError(
+        "The choice of a stage is not among the costs of its plan", found=f"solution {stage.solution_key}",
+        remedy="The file was changed: plan again.",
+    )  # fmt: skip

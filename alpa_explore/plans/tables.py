@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import Any
 
 from alpa_explore.errors import OptionError
-from alpa_explore.inter_op.options import microbatches_held
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.plan import Plan, PlanStage
 
@@ -48,14 +47,14 @@ def layers_table(plan: Plan) -> list[Row]:
 
 def t_max_table(plan: Plan) -> list[Row]:
     """One row an evaluated candidate, and one for each run of neighbours that had the same other outcome."""
-    b, best = plan.options.num_microbatches, chosen_candidate(plan)
+    rounds, best = plan.terms.rounds, chosen_candidate(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
     for _, group in groupby(numbered, key=lambda p: (p[0] if p[1].iteration_seconds is not None else -1, p[1].reason)):
         run = list(group)
         (first, low), (_, high) = run[0], run[-1]
         total = low.iteration_seconds
-        waiting = (b - 1) * low.t_max_seconds
+        waiting = rounds * low.t_max_seconds
         rows.append(
             {
                 "from_seconds": low.t_max_seconds, "to_seconds": high.t_max_seconds, "candidates": len(run),
@@ -97,7 +96,7 @@ def stage_costs_table(plan: Plan) -> list[Row]:
         shape = (piece.nodes, piece.devices_per_node)
         # A range that ends with the last layer can be the last stage; others have one stage behind them at least.
         place = 1 if last == costs.num_layers - 1 else 2
-        held = microbatches_held(plan.options.pipeline.schedule, place, b)
+        held = plan.terms.held(place, place)
         best = costs.choose((first, last, submesh), held, b)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
         room = costs.device_memory_bytes - shown.peak_bytes(0)
@@ -116,12 +115,14 @@ def stage_costs_table(plan: Plan) -> list[Row]:
 
 def comparison_table(plans: Sequence[Plan]) -> list[Row]:
     """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+    tied = any(plan.tied_seconds for plan in plans)
     return [
         {
             "plan": plan.options.baseline or "automatic", "iteration_seconds": plan.predicted.iteration_seconds,
             "times_first": plan.predicted.iteration_seconds / plans[0].predicted.iteration_seconds,
-            "sum_latency_seconds": plan.predicted.sum_latency_seconds,
-            "waiting_seconds": (plan.options.num_microbatches - 1) * plan.predicted.t_max_seconds,
+            "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
+            "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
+            **({"tied_seconds": plan.tied_seconds} if tied else {}),
             "stages": len(plan.stages), "peak_bytes": plan.predicted.peak_bytes_per_device,
             "bubble_fraction": plan.predicted.bubble_fraction,
         }
@@ -166,18 +167,22 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
         "optimizer": model.optimizer, "rematerialization": model.rematerialization, "cluster": str(plan.cluster),
         "options": {
             "num_microbatches": options.num_microbatches, "delta": options.delta, "num_layers": options.num_layers,
-            "solver": options.solver, "boundaries": options.boundaries, "pipeline": asdict(options.pipeline),
+            "solver": options.solver, "boundaries": options.boundaries,
+            "rematerialization": options.rematerialization, "pipeline": asdict(options.pipeline),
             "baseline": options.baseline,
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,
             "sum_latency_seconds": p.sum_latency_seconds, "bubble_fraction": p.bubble_fraction,
-            "peak_bytes_per_device": p.peak_bytes_per_device, "samples_per_second": plan.samples_per_second,
+            "peak_bytes_per_device": p.peak_bytes_per_device, "tied_seconds": plan.tied_seconds,
+            "samples_per_second": plan.samples_per_second,
             "tokens_per_second": plan.tokens_per_second,
             "flops_per_second_per_device": plan.flops_per_second_per_device,
             "flops_utilization": plan.flops_utilization,
         },
-        "stages": stages_table(plan),
+        "stages": [
+            row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)
+        ],
         "layers": layers_table(plan),
         "statistics": {
             "solves": plan.statistics.solves, "distinct_solves": plan.statistics.distinct_solves,

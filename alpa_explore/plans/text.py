@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.cluster import Device
 from alpa_explore.plans.plan import Plan, PlanStage
 
-_HEADINGS = {"weight_bytes": "weights", "activation_bytes": "activations", "from_seconds": "t_max from",
-             "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
+_HEADINGS = {"num_microbatches": "B", "microbatch_samples": "microbatch", "weight_bytes": "weights",
+             "activation_bytes": "activations", "held_bytes": "activations held", "over_bytes": "over by",
+             "from_seconds": "t_max from", "to_seconds": "to", "iteration_seconds": "T", "sum_latency_seconds": "Σt",
              "waiting_seconds": "(B−1)·t_max", "memory_fraction": "of memory"}  # fmt: skip
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 
@@ -122,3 +124,44 @@ def sentence(plan: Plan) -> str:
         f"{len(sizes)} stages on {', '.join(sizes[:-1])} and {sizes[-1]} devices: {rate}. "
         f"Stage {slow.index} sets the pace with {units.seconds(slow.latency_seconds)} a microbatch; {whose} {memory}."
     )
+
+
+def rematerialized_sentence(plan: Plan) -> str:
+    """Which layers compute their forward pass again."""
+    layers = [layer for s in plan.stages for layer in s.rematerialized]
+    if not layers:
+        return "No layer computes its forward pass again: memory suffices."
+    return (
+        f"To hold less, the forward pass of layer{'' if len(layers) == 1 else 's'} {ranges(layers)} is computed again."
+    )
+
+
+def tied_sentences(plan: Plan) -> Sequence[str]:
+    """Which stages sum gradients with others, where that is counted."""
+    found = []
+    for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
+        stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
+        if len(stages) > 1:
+            among = ", ".join(map(str, stages))
+            found.append(
+                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
+            )
+    return found
+
+
+def iteration_sum(plan: Plan) -> str:
+    """T as the sum that it is, in symbols and with the numbers put in."""
+    p, terms, second = plan.predicted, plan.terms, units.seconds
+    symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
+    numbers = (
+        f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
+    )
+    if plan.tied_seconds:
+        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
+    return f"{symbols} = {numbers}"
+
+
+def overlaps(device: Device) -> Sequence[str]:
+    """What of collectives hides behind computing, in words; nothing in the paper."""
+    shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
+    return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]

@@ -1,7 +1,8 @@
 """The timeline of a plan: its stages as tasks, the links between their submeshes, one iteration simulated.
 
-Where a schedule has more stages than the plan (interleaved), the layers are cut anew into as many equal runs, each with
-the fastest choice that the plan's stage costs know for it on the submesh it falls to.
+Where a schedule has more stages than the plan (interleaved), the layers are cut anew, each run with the fastest choice
+that the plan's stage costs know for it on the submesh it falls to: into equal runs, or where the plan was made for that
+schedule so that each submesh has as many layers as it was planned for.
 
 The two directions and the two halves of the backward pass share the seconds of a stage as its operators do; the
 backward pass includes what is computed again. Where the operators are not known (a plan file that was planned again for
@@ -16,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import ScheduleError
+from alpa_explore.inter_op.schedule_terms import SIMULATED_AS
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.simulate import simulate
@@ -32,17 +34,19 @@ Range = tuple[int, int]
 
 
 def plan_timeline(
-    plan: Plan, schedule: str | Schedule = "1f1b", *, stages_per_submesh: int | None = None
+    plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Timeline:  # fmt: skip
-    """One iteration of `plan` under a schedule, by name or as a table.
+    """One iteration of `plan` under a schedule, by name or as a table; under that of the plan unless given.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan, does not
     fit it, or cannot run; OptionError for options that do not go together.
     """
+    if schedule is None:
+        schedule = planned_schedule(plan)
     table = schedule if isinstance(schedule, Schedule) else _named(plan, schedule, stages_per_submesh)
     _fits(plan, table)
     own = table.submesh_of_stage == tuple(range(len(plan.stages)))
-    ranges = [s.layers for s in plan.stages] if own else _equal_ranges(plan, table.num_stages)
+    ranges = [s.layers for s in plan.stages] if own else _ranges(plan, table.num_stages)
     shares = _layer_shares(plan)
     links, sends = _links(plan, table.submesh_of_stage, [last for _, last in ranges])
     times = [
@@ -55,10 +59,16 @@ def plan_timeline(
     return simulate(table, times, links)
 
 
+def planned_schedule(plan: Plan) -> str:
+    """The name in `schedules.catalog` of the schedule that a plan was made for; a single stage needs none but 1F1B."""
+    asked = plan.options.pipeline.schedule
+    return SIMULATED_AS.get(asked, asked) if len(plan.stages) > 1 else SCHEDULES[0]
+
+
 def possible_schedules(plan: Plan) -> tuple[str, ...]:
-    """The names of the schedules that exist for this plan; the first is what it was planned for."""
+    """The names of the schedules that exist for this plan; the first is what it was planned for, if that does."""
     found = []
-    for name in SCHEDULES:
+    for name in dict.fromkeys((planned_schedule(plan), *SCHEDULES)):
         with suppress(ScheduleError):
             plan_timeline(plan, name)
             found.append(name)
@@ -67,8 +77,11 @@ def possible_schedules(plan: Plan) -> tuple[str, ...]:
 
 def _named(plan: Plan, name: str, stages_per_submesh: int | None) -> Schedule:
     submeshes, layers = len(plan.stages), len(plan.layers)
-    wanted = 2 if stages_per_submesh is None else stages_per_submesh
-    if name == INTERLEAVED and wanted > 0 and layers % (submeshes * wanted):
+    if name == INTERLEAVED and stages_per_submesh is None:
+        stages_per_submesh = _planned_turns(plan) or 2
+    wanted = 1 if stages_per_submesh is None else stages_per_submesh
+    equal = name == INTERLEAVED and wanted != _planned_turns(plan)
+    if equal and wanted > 0 and layers % (submeshes * wanted):
         works = [v for v in range(2, layers // submeshes + 1) if layers % (submeshes * v) == 0]
         raise ScheduleError(
             "The interleaved schedule cuts the layers into equal runs",
@@ -91,8 +104,19 @@ def _fits(plan: Plan, table: Schedule) -> None:
         )
 
 
-def _equal_ranges(plan: Plan, stages: int) -> list[Range]:
-    layers = len(plan.layers)
+def _planned_turns(plan: Plan) -> int | None:
+    """How often a microbatch comes through a submesh of a plan that was made for the interleaved schedule."""
+    return plan.terms.turns if planned_schedule(plan) == INTERLEAVED else None
+
+
+def _ranges(plan: Plan, stages: int) -> list[Range]:
+    """The layers cut into more stages than the plan has: as many layers for a submesh as it was planned for, where that
+    was for so many stages; else equal runs."""
+    layers, turns = len(plan.layers), stages // len(plan.stages)
+    if turns == _planned_turns(plan):
+        counts = [s.layers[1] - s.layers[0] + 1 for s in plan.stages]
+        ends = [0, *accumulate(n * (t + 1) // turns - n * t // turns for t in range(turns) for n in counts)]
+        return [(first, end - 1) for first, end in pairwise(ends)]
     if layers % stages:
         raise ScheduleError(
             "A schedule with other stages than the plan cuts the layers into equal runs",
@@ -115,7 +139,8 @@ class _Costs:
 
 def _whole(stage: PlanStage) -> _Costs:
     return _Costs(
-        microbatch_seconds=stage.microbatch_seconds, iteration_seconds=stage.iteration_seconds,
+        microbatch_seconds=stage.microbatch_seconds,
+        iteration_seconds=stage.iteration_seconds + stage.tied_seconds,
         weight_bytes=stage.weight_bytes, activation_bytes=stage.activation_bytes,
         workspace_bytes=stage.workspace_bytes,
     )  # fmt: skip
@@ -145,8 +170,8 @@ class _Shares:
     forward: tuple[float, float] = (0.0, 0.0)
     of_input: tuple[float, float] = (0.0, 0.0)
     of_weight: tuple[float, float] = (0.0, 0.0)
-    repeated: bool = False
-    """Whether the backward pass runs the forward operators again."""
+    again: tuple[float, float] = (0.0, 0.0)
+    """Of `forward`, what the backward pass runs again."""
 
     @staticmethod
     def of(layers: Sequence[_Shares]) -> _Shares:
@@ -156,7 +181,7 @@ class _Shares:
 
         return _Shares(
             forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"),
-            repeated=any(layer.repeated for layer in layers),
+            again=total("again"),
         )  # fmt: skip
 
 
@@ -169,10 +194,12 @@ def _layer_shares(plan: Plan) -> list[_Shares]:
                 found = sums[o.layer, part]
                 found[0] += o.compute_seconds
                 found[1] += o.communication_seconds
+    repeated = {layer for stage in plan.stages for layer in stage.rematerialized}
+    found_of = {key: (found[0], found[1]) for key, found in sums.items()}
     return [
         _Shares(
-            forward=(sums[i, "forward"][0], sums[i, "forward"][1]), of_input=(sums[i, "input"][0], sums[i, "input"][1]),
-            of_weight=(sums[i, "weight"][0], sums[i, "weight"][1]), repeated=plan.model.rematerialization,
+            forward=found_of[i, "forward"], of_input=found_of[i, "input"], of_weight=found_of[i, "weight"],
+            again=found_of[i, "forward"] if i in repeated else (0.0, 0.0),
         )
         for i in range(len(plan.layers))
     ]  # fmt: skip
@@ -182,8 +209,7 @@ def _times(
     stage: PlanStage, costs: _Costs, shares: _Shares, send_forward: float, send_backward: float, *, own: bool
 ) -> StageTimes:  # fmt: skip
     """`own`: the stage is one of the plan's, so that the seconds of its operators are those that it was chosen by."""
-    forward, of_input, of_weight = map(sum, (shares.forward, shares.of_input, shares.of_weight))
-    again = forward if shares.repeated else 0.0
+    forward, of_input, of_weight, again = map(sum, (shares.forward, shares.of_input, shares.of_weight, shares.again))
     known = forward + again + of_input + of_weight
     # What is computed again comes before either half can run: it belongs to the half that runs first. What a stage
     # takes beside its operators is adding gradients to those of earlier microbatches: work on weights.
@@ -195,7 +221,7 @@ def _times(
         moved / (computed + moved) if moved else 0.0
         for computed, moved in (
             shares.forward,
-            tuple(f * bool(again) + i for f, i in zip(shares.forward, shares.of_input, strict=True)),
+            tuple(f + i for f, i in zip(shares.again, shares.of_input, strict=True)),
             shares.of_weight,
         )
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.errors import OptionError, SolverError, nearest_names
+from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.graph import Operator
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.regrets import regrets as regrets_of
@@ -19,8 +19,8 @@ from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
-from alpa_explore.profiling.stage_costs import StageCandidate
+from alpa_explore.plans.plan import Plan, PlanOperator
+from alpa_explore.plans.stage_details import stage_candidate
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 Wish = str | Mapping[str, object]
@@ -130,11 +130,11 @@ class _Opened:
         if plan.details is None:
             raise OptionError(
                 "This plan was read from a file", found="a plan without the problems behind its stages",
-                remedy="Plan again with the same model and options: its solves are kept, so that is quick.",
+                remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
             )  # fmt: skip
         self.plan, self.stage = plan, plan.stages[stage]
-        candidate = _candidate(plan, self.stage)
-        self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh)
+        candidate = stage_candidate(plan, self.stage)
+        self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
         self.choices = plan.details.choices[candidate.solution_key]
         self.inverse_b = 1.0 / plan.options.num_microbatches
         self.sharding_problem = self.problem.at(
@@ -261,14 +261,3 @@ class _Opened:
             disappeared=tuple(line for line in lines[0] if line not in set(lines[1])),
             operators=after,
         )  # fmt: skip
-
-
-def _candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
-    for candidates in plan.costs.candidates.values():
-        for candidate in candidates:
-            if candidate.solution_key == stage.solution_key:
-                return candidate
-    raise SolverError(
-        "The choice of a stage is not among the costs of its plan", found=stage.solution_key,
-        remedy="Please report this.",
-    )  # fmt: skip

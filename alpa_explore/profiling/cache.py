@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -46,6 +46,16 @@ class CacheStatistics:
     writes: int
     writing: bool
     """False after the disk refused."""
+
+
+class Store(Protocol):
+    """What keeps solves."""
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The entry of a key; None where there is none."""
+
+    def put(self, key: str, value: Mapping[str, Any]) -> None:
+        """Keep an entry, or let it be."""
 
 
 class SolveCache:

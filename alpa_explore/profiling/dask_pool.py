@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import cloudpickle  # type: ignore[import-untyped]
+import cloudpickle
 import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
@@ -80,7 +80,7 @@ class DaskPool:
         counter: Counter, batch_size: int | None,
     ) -> Generator[tuple[K, Any], None, None]:  # fmt: skip
         """(key, value) as batches finish; raises what the first failing task raised."""
-        batches = _batches(list(tasks), self._slots(), batch_size)
+        batches = _batches(list(tasks), self.wait(), batch_size)
         if not batches:
             return
         finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
@@ -120,8 +120,8 @@ class DaskPool:
         if common.status != "finished":
             self._outcome(common, counter)
 
-    def _slots(self) -> int:
-        """Worker threads of the scheduler, at least one: waits for the first worker, shortly for those expected."""
+    def wait(self) -> int:
+        """Wait for a first worker, and shortly for those that are expected; how many threads they have together."""
         try:
             if self.expected > 1:
                 with suppress(TimeoutError):

@@ -6,8 +6,9 @@
 
 `Executor(scheduler)` takes
 
-    "auto", None   in this process; when 2 s have gone and the tasks left would take more than 6 s, the rest goes to
-                   worker processes (they take 1 to 4 s to start). If they cannot be started, it stays here (a warning).
+    "auto", None   in this process; when 2 s have gone and the tasks left would take more than 6 s, worker processes
+                   are started beside it (1 to 4 s), and the rest goes to them once they are there. If they cannot be
+                   started, it stays here (a warning).
     "serial"       in this process, one after the other
     "threads"      threads of this process (solver libraries release the interpreter while they work)
     "processes"    worker processes on this machine, listening on 127.0.0.1 only; kept until the executor is closed
@@ -23,6 +24,7 @@ import os
 import threading
 from collections.abc import Generator, Hashable, Iterator, Mapping
 from concurrent import futures
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -59,6 +61,7 @@ class Executor:
         self.warnings: list[str] = []
         """What went wrong without stopping the work."""
         self._pool: DaskPool | None = None
+        self._starting: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -71,10 +74,25 @@ class Executor:
 
     def close(self) -> None:
         """End what was started here: local workers, or the connection to a scheduler. May be called again."""
+        if self._starting is not None:
+            self._starting.join()
         with self._lock:
             if self._pool is not None:
                 self._pool.close()
                 self._pool = None
+
+    @contextmanager
+    def soon(self) -> Iterator[None]:
+        """Work for this executor is being prepared: where that takes long there is much of it, and workers are started
+        meanwhile. Only "auto" needs it."""
+        timer = threading.Timer(_AUTO_STAY_SECONDS, self._start_beside)
+        timer.daemon = True
+        if self.scheduler == "auto" and self.workers > 1:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def map(
         self, function: Function, tasks: Mapping[K, Any], *, shared: Any = NOTHING_SHARED, name: str = "tasks",
@@ -114,8 +132,10 @@ class Executor:
             for key, value in _serial(function, tasks, shared, cancel, counter):
                 del left[key]
                 yield key, value
-                if self._worth_moving(counter, len(left)) and (pool := self._start_or_warn()) is not None:
-                    yield from pool.run(function, left, shared, cancel, counter, batch_size)
+                if self._worth_moving(counter, len(left)):
+                    self._start_beside()
+                if self._pool is not None and len(left) > 1:
+                    yield from self._pool.run(function, left, shared, cancel, counter, batch_size)
                     return
         elif tasks:
             yield from self._start().run(function, tasks, shared, cancel, counter, batch_size)
@@ -125,12 +145,18 @@ class Executor:
             return False
         return counter.elapsed / counter.done * left > _AUTO_LEFT_SECONDS
 
-    def _start_or_warn(self) -> DaskPool | None:
-        try:
-            return self._start()
-        except (ExecutorError, ImportError, OSError, RuntimeError) as error:
-            self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
-            return None
+    def _start_beside(self) -> None:
+        """Start workers in a thread of their own; a failure is a warning."""
+
+        def start() -> None:
+            try:
+                self._start()
+            except (ExecutorError, ImportError, OSError, RuntimeError) as error:
+                self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
+
+        if self._starting is None:
+            self._starting = threading.Thread(target=start, name="alpa-explore-start", daemon=True)
+            self._starting.start()
 
     def _start(self) -> DaskPool:
         from alpa_explore.profiling import dask_pool
@@ -138,7 +164,10 @@ class Executor:
         with self._lock:
             if self._pool is None:
                 where = "processes" if self.scheduler == "auto" else self.scheduler
-                self._pool = dask_pool.open_pool(where, self.workers)
+                pool = dask_pool.open_pool(where, self.workers)
+                if self.scheduler == "auto":
+                    pool.wait()
+                self._pool = pool
             return self._pool
 
 

@@ -8,8 +8,8 @@ Where the fastest choice overflows the device there is a frontier of (seconds, b
 for, bytes = weight + held × activation. The workspace, a peak and no sum, stands beside them and is counted where a
 choice is asked to fit. Where Pareto sets stay small the frontier is exact (`intra_op.pareto`); else the same walk as
 above goes from the fastest choice towards the leanest over a price for memory, which gives its convex part. Every point
-says which (`Found`). Where a pipeline wants such a stage, the best choice that fits, workspace included, is then found
-exactly.
+says which (`Found`). Where a pipeline wants such a stage, a choice that fits, workspace included, is then found that is
+within TOLERANCE of the best.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOLERANCE = 2.5e-3
 """How far from the optimum a solve may stop, and by how much a corner of the envelope must be lower than its neighbours
 to be worth its solves."""
 FITTING_SECONDS = 10.0
-"""What the fastest choice within the memory of a device may take to find."""
+"""What a choice near the fastest within the memory of a device may take to find."""
 PROVEN = 1e-12
 """Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
@@ -50,11 +50,11 @@ class Point:
     """A choice, its totals, and how it was found."""
 
     choices: tuple[int, ...]
-    """Of every node of the stage; empty where `layers` has them."""
+    """Of every node of the stage; empty where `pieces` has them."""
     totals: StageTotals
     found: Found = field(default=Found.UNKNOWN, compare=False)
-    layers: tuple[tuple[int, ...], ...] = ()
-    """Of a composed range (`intra_op.compose`): the choices of the nodes that each layer owns."""
+    pieces: tuple[tuple[int, ...], ...] = ()
+    """Of a composed range (`intra_op.compose`): the choices of the nodes that each piece owns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +206,11 @@ def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     return explorer.result(found.bound if found is not None else math.inf, proven=explorer.optimal)
 
 
-def fitting(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
-    """The fastest choice at one B that fits beside `held` microbatches; after FITTING_SECONDS the best that was found.
+def fitting(
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, bound_seconds: float
+) -> Frontier:
+    """A choice within TOLERANCE of the fastest at one B that fits beside `held` microbatches; after FITTING_SECONDS the
+    best that was found. The fastest choice without a limit takes `bound_seconds`, and does not fit.
 
     No points when nothing fits, or nothing was found in time.
     """
@@ -215,13 +218,14 @@ def fitting(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     priced = problem.at(inverse_b=inverse_b, memory_price=TIE_SECONDS / device_memory_bytes, microbatches_held=held)
     try:
         found = solve_limited(
-            priced, problem.memory_limit(held, device_memory_bytes), time_limit_seconds=FITTING_SECONDS
-        )
+            priced, problem.memory_limit(held, device_memory_bytes), time_limit_seconds=FITTING_SECONDS,
+            gap=TOLERANCE, bound=bound_seconds,
+        )  # fmt: skip
     except SolverError:
         explorer.optimal = False
         return explorer.result(0.0, proven=False)
     explorer.solves += 1
-    explorer.optimal = found.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    explorer.optimal = found.status is not Status.TIME_LIMIT
     if found.choices:
         explorer.keep(found.choices, Found.FITTING)
     return explorer.result(0.0, proven=False)

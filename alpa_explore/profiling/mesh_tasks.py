@@ -90,7 +90,7 @@ class _Sweep:
                 if best is None:
                     found[-1][r] = None
                     continue
-                point = Point((), best.totals, how, best.layers)
+                point = Point((), best.totals, how, best.pieces)
                 known = self.points.setdefault(r, {})
                 found[-1][r] = known[point] = stronger(known.get(point, point), point)
         return found
@@ -174,13 +174,13 @@ def _bytes(point: Point, held: int) -> float:
 
 
 def dump(frontiers: Mapping[Range, Frontier]) -> dict[str, Any]:
-    """As an entry of the cache: the choices of a layer, which many points share, are written once."""
+    """As an entry of the cache: the choices of a piece, which many points share, are written once."""
     number: dict[tuple[int, ...], int] = {}
     ranges = []
     for (first, last), frontier in frontiers.items():
         points = [
             {
-                "layers": [number.setdefault(own, len(number)) for own in p.layers],
+                "pieces": [number.setdefault(own, len(number)) for own in p.pieces],
                 "totals": asdict(p.totals),
                 "found": p.found,
             }
@@ -198,7 +198,7 @@ def load(stored: Mapping[str, Any]) -> dict[Range, Frontier]:
         fields = dict(entry)
         first, last = fields.pop("first"), fields.pop("last")
         points = tuple(
-            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(choices[i] for i in p["layers"]))
+            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(map(choices.__getitem__, p["pieces"])))
             for p in fields.pop("points")
         )
         found[first, last] = Frontier(points=points, **{**fields, "least_peaks": tuple(fields["least_peaks"])})

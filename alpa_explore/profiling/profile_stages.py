@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from itertools import combinations_with_replacement
@@ -22,10 +22,9 @@ from typing import Any, NamedTuple
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.intra_op.compose import Range, whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling import mesh_tasks, stage_tasks
-from alpa_explore.profiling.cache import SolveCache
+from alpa_explore.profiling.cache import Store
 from alpa_explore.profiling.executors import Executor
 from alpa_explore.profiling.frontier import Frontier, Point, line, peak, stronger
 from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
@@ -57,7 +56,8 @@ MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
 
 Chosen = Callable[[StageCosts], Collection[tuple[RangeKey, int]]]
-"""((layer range, submesh), place from the end) of the stages of the best pipeline by `StageCosts.bound_table`."""
+"""((layer range, submesh), microbatches that it holds) of the stages of the best pipeline by `StageCosts.bound_table`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,8 +67,9 @@ class StageProfile:
     costs: StageCosts
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> choice of every node of its stage problem."""
-    problem_of: Callable[[int, int, LogicalMesh], StageProblem]
-    """Rebuilds the problem of (first, last, logical mesh), to read a choice."""
+    problem_of: Callable[..., StageProblem]
+    """Rebuilds the problem of (first, last, logical mesh), and of a version where there are several, to read a choice.
+    """
     solves: int
     distinct_solves: int
     cached_solves: int
@@ -79,31 +80,39 @@ class StageProfile:
 
 def profile_stages(
     layered: LayeredGraph, cluster: Cluster, *, num_microbatches: int, solver: str, executor: Executor,
-    store: SolveCache | None, chosen: Chosen, progress: ProgressCallback | None = None,
-    cancel: threading.Event | None = None, submesh_space: str = "all", held_at: Callable[[int], int] | None = None,
+    store: Store | None, chosen: Chosen, progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None, submesh_space: str = "all", held_at: Callable[[int, int], int] | None = None,
     layer_flops: tuple[int, ...] = (),
 ) -> StageProfile:  # fmt: skip
     """Candidates of every layer range on every submesh (design.md, Stage costs).
 
-    `held_at(place)` is how many microbatches a stage holds at a place from the end, min(place, B) unless told.
+    `held_at(place, depth)` is how many microbatches a stage holds at a place from the end of so many stages, min(place,
+    B) unless told.
     Those of the stages that `chosen` names in the end are optimal, the others within frontier.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
     stage_of = slicer(layered)
     pieces = submeshes(cluster, submesh_space)
-    held_at = held_at or (lambda place: min(place, num_microbatches))
+    held_at = held_at or (lambda place, depth: min(place, num_microbatches))
+    depths = range(1, layered.num_layers + 1)
+    counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
     tasks: dict[str, StageTask] = {}
     wanted: list[_Wanted] = []
     found_out = discoveries(layered.graph, RULES)
+    meshes = [logical_meshes(cluster, piece) for piece in pieces]
+    common = {
+        mesh: _prices(mesh, cluster.device, solver, num_microbatches, found_out) for here in meshes for mesh in here
+    }
     for first, last, position in usable_stages(layered.num_layers, pieces, cluster.devices):
-        for mesh in logical_meshes(cluster, pieces[position]):
-            key = _key(stage_of(first, last), mesh, cluster.device, solver, num_microbatches, found_out)
+        for mesh in meshes[position]:
+            key = sha256(f"{stage_of(first, last).structure_key} {common[mesh]}".encode()).hexdigest()
             wanted.append(_Wanted((first, last, position), mesh, key))
             # No less than its place: another B of the same plan may hold that many.
-            held = max(layered.num_layers - last, held_at(layered.num_layers - last))
+            after = layered.num_layers - last
+            held = max(after, held_at(after, first + after))
             if key not in tasks or tasks[key].held < held:
                 tasks[key] = StageTask(
-                    first=first, last=last, mesh=mesh, held=held, least_held=held_at(1), device=cluster.device,
+                    first=first, last=last, mesh=mesh, held=held, least_held=counts[0], device=cluster.device,
                     solver=solver, inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
                 )  # fmt: skip
     run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
@@ -112,7 +121,12 @@ def profile_stages(
         found[key] = [frontier]
 
     def look(search: Search, keys: Iterable[tuple[str, int]]) -> None:
-        wanted = {f"{key}|{held}": replace(tasks[key], search=search, held=held) for key, held in keys}
+        wanted = {
+            f"{key}|{held}": replace(
+                tasks[key], search=search, held=held, bound_seconds=max(f.bound_seconds for f in found[key])
+            )
+            for key, held in keys
+        }
         for name, frontier in run(wanted).items():
             found[name.split("|")[0]].append(frontier)
 
@@ -121,14 +135,26 @@ def profile_stages(
     def overflows(key: str) -> bool:
         return any(peak(p, tasks[key].held) > memory for p in found[key][0].points)
 
+    facts: dict[str, tuple[int, tuple[float, ...], bool, Point | None]] = {}
+
+    def known(key: str) -> tuple[tuple[float, ...], bool, Point | None]:
+        """What every choice holds at least; whether the fastest is proven; and it."""
+        if key not in facts or facts[key][0] < len(found[key]):
+            facts[key] = (
+                len(found[key]),
+                next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,)),
+                any(f.proven for f in found[key]),
+                min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None),
+            )
+        return facts[key][1:]
+
     def doubt(key: str, held: int) -> tuple[float, Search] | None:
         """What no choice can be below, and the search that would settle it; None where the optimum is known."""
-        least = next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,))
+        least, proven, quickest = known(key)
         if least[min(held - tasks[key].least_held, len(least) - 1)] > memory:
             return None
-        if not any(f.proven for f in found[key]):
+        if not proven:
             return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
-        quickest = min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None)
         if quickest is None or peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
             return None
         return line(quickest, inverse_b), Search.FITTING
@@ -145,18 +171,17 @@ def profile_stages(
     short_of_time = False
     while True:
         candidates = candidates_of()
-        bounds: dict[RangeKey, list[float]] = {}
+        bounds: dict[RangeKey, dict[int, float]] = {}
         for w in wanted:
-            for place in range(1, layered.num_layers + 1):
-                if (doubted := doubt(w.key, held_at(place))) is not None:
-                    here = bounds.setdefault(w.cell, [math.inf] * layered.num_layers)
-                    here[place - 1] = min(here[place - 1], doubted[0])
+            for held in counts:
+                if (doubted := doubt(w.key, held)) is not None:
+                    here = bounds.setdefault(w.cell, {})
+                    here[held] = min(here.get(held, math.inf), doubted[0])
         costs = StageCosts(
             num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
-            bounds={cell: tuple(here) for cell, here in bounds.items()},
-            layer_flops=layer_flops, received_bytes=received,
+            bounds=bounds, layer_flops=layer_flops, received_bytes=received,
         )  # fmt: skip
-        best = {cell: held_at(place) for cell, place in chosen(costs)} if bounds else {}
+        best = dict(chosen(costs)) if bounds else {}
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         for w in wanted:
             if w.cell in best and (doubted := doubt(w.key, best[w.cell])) is not None:
@@ -219,15 +244,22 @@ class _Candidates:
     def _of(self, stage: _Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, Point] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
-            choice = (point.choices, point.layers)
+            # The points of one frontier are distinct choices, and those are long.
+            choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
             points[choice] = stronger(points.get(choice, point), point)
         found = []
         for number, point in enumerate(points.values()):
             name = f"{stage.key[:24]}-{number}"
             self.points[name] = point, stage
+            totals = point.totals
             found.append(
-                StageCandidate(logical_mesh=stage.mesh, solution_key=name, found=point.found, **asdict(point.totals))
-            )
+                StageCandidate(
+                    logical_mesh=stage.mesh, solution_key=name, found=point.found,
+                    microbatch_seconds=totals.microbatch_seconds, iteration_seconds=totals.iteration_seconds,
+                    weight_bytes=totals.weight_bytes, activation_bytes=totals.activation_bytes,
+                    workspace_bytes=totals.workspace_bytes,
+                )
+            )  # fmt: skip
         return found
 
 
@@ -242,10 +274,10 @@ class _Choices(Mapping[str, tuple[int, ...]]):
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
         point, stage = self._points[name]
-        if not point.layers:
+        if not point.pieces:
             return point.choices
         first, last, _ = stage.cell
-        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.layers)
+        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.pieces)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._points)
@@ -254,11 +286,9 @@ class _Choices(Mapping[str, tuple[int, ...]]):
         return len(self._points)
 
 
-def _key(
-    stage: StageGraph, mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries
-) -> str:
-    prices = (mesh.squeezed(), device, sorted(device.peak_flops.items()))
-    body = (stage.structure_key, prices, solver, num_microbatches, found_out)
+def _prices(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries) -> str:
+    """All that a solve depends on beside its stage."""
+    body = (mesh.squeezed(), device, sorted(device.peak_flops.items()), solver, num_microbatches, found_out)
     return sha256(repr(body).encode()).hexdigest()
 
 
@@ -292,7 +322,7 @@ class _Run:
 
     layered: LayeredGraph
     executor: Executor
-    store: SolveCache | None
+    store: Store | None
     progress: ProgressCallback | None
     cancel: threading.Event | None
     cached: int = 0

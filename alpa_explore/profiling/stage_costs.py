@@ -23,7 +23,8 @@ class Found(enum.StrEnum):
     CONVEX = "convex"
     """Of the convex part of the frontier of (seconds, bytes): near the best at some price for memory."""
     FITTING = "fitting"
-    """The fastest that fits at some place in the pipeline, workspace included, or the best found in time."""
+    """Fits at some place in the pipeline, workspace included, and is within frontier.TOLERANCE of the fastest that
+    does, or the best that was found in time."""
     FASTEST = "fastest"
     """The fastest at the B that was asked for, proven."""
     EXACT = "exact"
@@ -50,6 +51,8 @@ class StageCandidate:
     solution_key: str
     """Key of the solve; with it the choice of every operator is found again."""
     found: Found = Found.UNKNOWN
+    version: int = 0
+    """Which layers are rematerialised: an index into `StageCosts.versions`."""
 
     def latency_seconds(self, num_microbatches: int) -> float:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
@@ -72,14 +75,18 @@ class StageCosts:
     submeshes: tuple[Submesh, ...]
     device_memory_bytes: int
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
-    bounds: Mapping[RangeKey, tuple[float, ...]] = field(default_factory=dict, hash=False)
-    """Where the fastest candidate that fits is not proven to be the fastest there is: for each place from the end (from
-    1 on) no choice is below these seconds, at the B that was asked for; inf where it is proven."""
+    bounds: Mapping[RangeKey, Mapping[int, float]] = field(default_factory=dict, hash=False)
+    """Where the fastest candidate that fits beside so many microbatches is not proven to be the fastest there is: no
+    choice is below these seconds, at the B that was asked for."""
     layer_flops: tuple[int, ...] = ()
     """Forward FLOPs of each layer."""
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
     """(first, last layer) -> bytes that such a stage receives from other stages for a microbatch: activations from
     earlier ones, gradients from later ones. Empty where that is not known."""
+    versions: tuple[tuple[int, ...], ...] = ((),)
+    """For each version of the stages the layers that are rematerialised (`LayeredGraph.rematerialized`)."""
+    tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
+    """(layers that read it, bytes of its gradient) of every weight that several layers read."""
 
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits beside `held` microbatches; None when none fits."""
@@ -127,7 +134,8 @@ class StageCosts:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
         than the best by this table."""
         table = self.latency_table(num_microbatches, held)
+        places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
         for (first, last, submesh), bound in self.bounds.items():
             cell = table[first, last + 1, submesh]
-            np.minimum(cell, np.array(bound), out=cell)
+            np.minimum(cell, [bound.get(count, np.inf) for count in places], out=cell)
         return table

@@ -30,7 +30,7 @@ class Search(enum.Enum):
 
 
 _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
-    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest, Search.FITTING: fitting
+    Search.NEAR: envelope, Search.LEAN: memory_frontier, Search.FASTEST: fastest
 }  # fmt: skip
 
 
@@ -48,6 +48,8 @@ class StageTask:
     inverse_b: float
     """1/B of the plan that is asked for; other B are covered too."""
     search: Search
+    bound_seconds: float = 0.0
+    """No choice is faster, however much it holds."""
     discoveries: Discoveries = ()
     """Of the operators of the graph that no rule knows: the worker divides them as this process does."""
 
@@ -61,8 +63,11 @@ def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
     def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(one, task.solver, gap=gap)
 
+    memory, b = task.device.memory_bytes, task.inverse_b
+    if task.search is Search.FITTING:
+        return fitting(problem, solver, memory, task.held, b, task.bound_seconds)
     held = (task.least_held, task.held) if task.search is Search.LEAN else task.held
-    return _SEARCHES[task.search](problem, solver, task.device.memory_bytes, held, task.inverse_b)
+    return _SEARCHES[task.search](problem, solver, memory, held, b)
 
 
 @lru_cache(maxsize=1)

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.errors import ProgramError
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
+from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.stage_details import stage_candidate
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec
 from alpa_explore.sharding.strategy import Strategy
@@ -58,7 +60,6 @@ class StageDecision:
 
 def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequence[int]) -> StageDecision:
     """The decisions of one stage from the choice of every node of its problem."""
-    graph = problem.stage.layered.graph
     found: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
     strategies: dict[int, Strategy] = {}
     updates: dict[int, Strategy] = {}
@@ -70,13 +71,7 @@ def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequenc
             assert node.priced is not None, "updates are priced"
             updates[node.subject] = node.priced.strategies[choice]
         else:
-            tensor = node.subject if node.kind is NodeKind.SOURCE else graph.parameters[node.subject].tensor
-            partial = node.kind is NodeKind.ACCUMULATOR
-            if partial:
-                tensor = graph.parameters[node.subject].gradient
-            table = problem.model.reshard(graph.tensors[tensor])
-            specs = [spec for spec in table.specs if partial or PARTIAL not in spec]
-            found[node.kind][node.subject] = specs[choice]
+            found[node.kind][node.subject] = node_specs(problem, node)[choice]
     return StageDecision(
         stage=problem.stage, model=problem.model, ranks=tuple(ranks), strategies=strategies,
         sources=found[NodeKind.SOURCE], weights=found[NodeKind.WEIGHT], accumulators=found[NodeKind.ACCUMULATOR],
@@ -85,18 +80,12 @@ def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequenc
 
 
 def plan_decisions(plan: Plan) -> tuple[StageDecision, ...]:
-    """The decisions of every stage of a plan that was made in this process; ranks are the plan's device numbers."""
-    if plan.details is None:
-        raise ProgramError(
-            "The plan cannot be lowered", found="a plan that was read from a file, without its graph",
-            remedy="Plan the model in this process with ax.plan and lower what it returns.",
-        )  # fmt: skip
+    """The decisions of every stage; ranks are the plan's device numbers. A plan from a file is rebuilt."""
+    plan = rebuild(plan)
+    assert plan.details is not None, "rebuild has made them"
     decisions = []
     for stage in plan.stages:
-        candidate = next(
-            c for found in plan.costs.candidates.values() for c in found if c.solution_key == stage.solution_key
-            and c.logical_mesh.shape == stage.logical_mesh
-        )  # fmt: skip
-        problem = plan.details.problem(stage.layers, candidate.logical_mesh)
+        candidate = stage_candidate(plan, stage)
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
         decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
     return tuple(decisions)

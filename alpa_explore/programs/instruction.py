@@ -53,6 +53,20 @@ class Load(_WritesTarget):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Count(_WritesTarget):
+    """The divisor of a mean loss: how many targets the microbatches of this iteration have on average."""
+
+    loss: int
+    """Place of the loss in `graph.operators`."""
+    target: int
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """Values that must be there."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
     """One call of `sharding.local`: Refs, inputs and outputs of the operator are values."""
 
@@ -187,4 +201,6 @@ class Free:
         return ()
 
 
-Instruction: TypeAlias = "Load | Compute | Collective | Slice | Send | Receive | Accumulate | Optimize | Store | Free"
+Instruction: TypeAlias = (
+    "Load | Count | Compute | Collective | Slice | Send | Receive | Accumulate | Optimize | Store | Free"
+)

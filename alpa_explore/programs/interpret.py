@@ -6,34 +6,21 @@ right, not fast: the runtime and every transformed plan are compared with it, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from alpa_explore.errors import ProgramError
-from alpa_explore.programs.instruction import (
-    Accumulate,
-    Box,
-    Collective,
-    Compute,
-    Free,
-    Instruction,
-    Load,
-    Optimize,
-    Receive,
-    Send,
-    Slice,
-    Store,
-)
-from alpa_explore.programs.optimizer_step import PieceOptimizer
+from alpa_explore.programs.execute import Arriving, RankExecutor, Values, Waiting
+from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.programs.program import Program
-from alpa_explore.schedules.task import Action, Task
+from alpa_explore.schedules.task import Task
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.tracing.aten import run_operator
-
-Values = Mapping[int, torch.Tensor]
-"""Tensor of the graph -> its whole value."""
+from alpa_explore.tracing.evaluate import initial_weights, input_values
+from alpa_explore.tracing.example import microbatch_tensors
+from alpa_explore.tracing.losses import Loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +35,19 @@ class Outcome:
     """The weights after the optimizer's step, whole."""
     most_values: int
     """The largest number of values of microbatches that one rank held at once."""
+    peak_bytes: dict[int, int]
+    """What each rank held at most: its values, without what its optimizer keeps."""
 
 
 def interpret(
-    program: Program, state: Values, microbatches: Sequence[Values], *, learning_rate: float = 1e-3, seed: int = 0
-) -> Outcome:
-    """Run one iteration. `state` holds parameters and buffers, each of `microbatches` its inputs, by tensor index.
+    program: Program, state: Values | torch.nn.Module, microbatches: Sequence[Any], *, loss: Loss = None,
+    learning_rate: float = 1e-3, seed: int = 0,
+) -> Outcome:  # fmt: skip
+    """Run one iteration of a program, all of its ranks in this process.
 
-    ProgramError when ranks wait for each other, or when copies of a weight or gradient differ between ranks.
+    `state` is the model, whose weights stay as they are, and `microbatches` are inputs as those of the capture, with
+    its `loss`; or both are values by tensor of the graph. ProgramError when ranks wait for each other, or when copies
+    of a weight or gradient differ between ranks.
     """
     if len(microbatches) != program.schedule.num_microbatches:
         raise ProgramError(
@@ -63,180 +55,108 @@ def interpret(
             found=f"{len(microbatches)} given, B = {program.schedule.num_microbatches}",
             remedy="Give as many as the schedule has.",
         )
-    run = _Run(program, state, microbatches, learning_rate, seed)
+    if isinstance(state, torch.nn.Module):
+        graph, state = program.graph, initial_weights(program.graph, state)
+        microbatches = [input_values(graph, microbatch_tensors(one, loss)) for one in microbatches]
+    office = _Office()
+    ranks = [
+        RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
+        for rank in program.ranks
+    ]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
-        run.all_ranks()
-    return run.outcome()
+        _take_turns(ranks, microbatches)
+    return _outcome(program, ranks)
 
 
-@dataclass(slots=True)
-class _Rank:
-    lasting: dict[tuple[int, int], torch.Tensor] = field(default_factory=dict)
-    """(stage, value)."""
-    held: dict[tuple[int, int], dict[int, torch.Tensor]] = field(default_factory=dict)
-    """(stage, microbatch) -> value -> tensor."""
-    optimizers: dict[tuple[int, int], PieceOptimizer] = field(default_factory=dict)
-    most_values: int = 0
+def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -> None:
+    """Each rank goes on until it waits, until all are done."""
+
+    def iteration(rank: RankExecutor) -> Waiting:
+        rank.begin(0)
+        for task in rank.program.order(rank.rank):
+            yield from rank.run(task, microbatches.__getitem__)
+
+    active = {one.rank: iteration(one) for one in ranks}
+    waiting: dict[int, str] = {}
+    while active:
+        before = len(active), sum(one.instructions_done for one in ranks)
+        for rank in list(active):
+            try:
+                waiting[rank] = next(active[rank])
+            except StopIteration:
+                del active[rank]
+                waiting.pop(rank, None)
+        if (len(active), sum(one.instructions_done for one in ranks)) == before:
+            shown = "; ".join(f"rank {rank} waits for {what}" for rank, what in list(waiting.items())[:6])
+            raise ProgramError("The program deadlocks", found=shown, remedy="Check it with programs.check.")
 
 
-class _Run:
-    def __init__(
-        self, program: Program, state: Values, microbatches: Sequence[Values], learning_rate: float, seed: int
-    ) -> None:  # fmt: skip
-        self.program, self.microbatches = program, microbatches
-        self.learning_rate, self.seed = learning_rate, seed
-        self.ranks = {rank: _Rank() for rank in program.ranks}
+class _Office:
+    """What is under way between the ranks of one process."""
+
+    def __init__(self) -> None:
         self.mail: dict[tuple[int, int, int, int], torch.Tensor] = {}
         """(from, to, message, microbatch)."""
         self.gathered: dict[tuple[object, ...], dict[int, torch.Tensor]] = {}
+        """Collective -> rank -> piece."""
         self.taken: dict[tuple[object, ...], int] = {}
-        self.losses: dict[int, float] = {}
-        self.gradients: dict[int, list[tuple[Box, torch.Tensor]]] = {}
-        self.steps = 0
-        for number, stage in enumerate(program.stages):
-            for rank, lasting in stage.lasting.items():
-                for one in lasting:
-                    tensor = program.graph.tensors[one.tensor]
-                    if one.zero:
-                        shape = [stop - start for start, stop in one.box]
-                        value = torch.zeros(shape, dtype=getattr(torch, tensor.dtype))
-                    else:
-                        value = _cut(state[one.tensor], one.box)
-                    self.ranks[rank].lasting[number, one.value] = value
 
-    def all_ranks(self) -> None:
-        """Let ranks take turns until all are done."""
-        active = {rank: self._tasks(rank) for rank in self.program.ranks}
-        waiting: dict[int, str] = {}
-        while active:
-            before = self.steps
-            for rank in list(active):
-                try:
-                    waiting[rank] = next(active[rank])
-                except StopIteration:
-                    del active[rank]
-                    waiting.pop(rank, None)
-                    self.steps += 1
-            if self.steps == before:
-                shown = "; ".join(f"rank {rank} waits for {what}" for rank, what in list(waiting.items())[:6])
-                raise ProgramError("The program deadlocks", found=shown, remedy="Check it with programs.check.")
 
-    def _tasks(self, rank: int) -> Iterator[str]:
-        schedule = self.program.schedule
-        own = [s for s, stage in enumerate(self.program.stages) if rank in stage.ranks]
-        submesh = schedule.submesh_of_stage[own[0]]
-        for task in (*schedule.order(submesh), *(Task(Action.UPDATE, s, 0) for s in own)):
-            stage = self.program.stages[task.stage]
-            for instruction in stage.tasks[task.action][rank]:
-                yield from self._one(rank, task, instruction)
-                self.steps += 1
-            if task.action is Action.FORWARD and stage.loss is not None:
-                value = self.ranks[rank].held[task.stage, task.microbatch][stage.loss]
-                self.losses[task.microbatch] = float(value)
+class _Mailbox:
+    """The transport of one rank."""
 
-    def _one(self, rank: int, task: Task, instruction: Instruction) -> Iterator[str]:
-        """Run one instruction; yields what is waited for as long as it has to wait."""
-        me = self.ranks[rank]
-        values = me.held.setdefault((task.stage, task.microbatch), {})
+    def __init__(self, office: _Office, rank: int) -> None:
+        self.office, self.rank = office, rank
 
-        def read(value: int) -> torch.Tensor:
-            return values[value] if value in values else me.lasting[task.stage, value]
+    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+        key, office = (task, one.ranks, one.target), self.office
+        office.gathered.setdefault(key, {})[self.rank] = piece
+        while len(office.gathered[key]) < len(one.ranks):
+            yield f"{one.kind.value} {task} of ranks {one.ranks}"
+        made = _collective(one, [office.gathered[key][other] for other in one.ranks], one.ranks.index(self.rank))
+        office.taken[key] = office.taken.get(key, 0) + 1
+        if office.taken[key] == len(one.ranks):
+            del office.gathered[key], office.taken[key]
+        return made
 
-        def write(value: int, tensor: torch.Tensor) -> None:
-            if (task.stage, value) in me.lasting:
-                me.lasting[task.stage, value] = tensor
-            else:
-                values[value] = tensor
+    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+        self.office.mail[self.rank, one.to, one.message, task.microbatch] = piece
 
-        match instruction:
-            case Load():
-                whole = self.microbatches[task.microbatch][instruction.tensor]
-                write(instruction.target, _cut(whole, instruction.box))
-            case Compute():
-                if instruction.seed is not None:
-                    torch.manual_seed(hash((self.seed, task.microbatch, *instruction.seed)))
-                operator = instruction.operator
-                made = run_operator(operator, {t: read(t) for t in operator.inputs})
-                for target, tensor in zip(operator.outputs, made, strict=True):
-                    write(target, tensor)
-            case Collective():
-                key = (task, instruction.ranks, instruction.target)
-                self.gathered.setdefault(key, {})[rank] = read(instruction.source)
-                while len(self.gathered[key]) < len(instruction.ranks):
-                    yield f"{instruction.kind.value} {task} of ranks {instruction.ranks}"
-                pieces = [self.gathered[key][other] for other in instruction.ranks]
-                write(instruction.target, _collective(instruction, pieces, instruction.ranks.index(rank)))
-                self.taken[key] = self.taken.get(key, 0) + 1
-                if self.taken[key] == len(instruction.ranks):
-                    del self.gathered[key], self.taken[key]
-            case Slice():
-                source = read(instruction.source)
-                if instruction.pieces > 1:
-                    source = torch.chunk(source, instruction.pieces, instruction.dim)[instruction.piece].contiguous()
-                write(instruction.target, source)
-            case Send():
-                sent = _cut(read(instruction.source), instruction.box)
-                self.mail[rank, instruction.to, instruction.message, task.microbatch] = sent
-            case Receive():
-                made_of = torch.empty(instruction.shape, dtype=getattr(torch, instruction.dtype))
-                for source_rank, box in instruction.pieces:
-                    letter = (source_rank, rank, instruction.message, task.microbatch)
-                    while letter not in self.mail:
-                        yield f"message {instruction.message} of rank {source_rank} in {task}"
-                    made_of[tuple(slice(start, stop) for start, stop in box)] = self.mail.pop(letter)
-                write(instruction.target, made_of)
-            case Accumulate():
-                write(instruction.target, read(instruction.target) + read(instruction.source))
-            case Optimize():
-                gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
-                weight = read(instruction.weight)
-                self.gradients.setdefault(instruction.parameter, []).append((instruction.box, gradient))
-                own = (task.stage, instruction.parameter)
-                if own not in me.optimizers:
-                    me.optimizers[own] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
-                write(instruction.target, me.optimizers[own].step(gradient))
-            case Store():
-                write(instruction.target, read(instruction.source))
-            case Free():
-                me.most_values = max(me.most_values, sum(map(len, me.held.values())))
-                for value in instruction.values:
-                    del values[value]
+    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+        letter = (source, self.rank, one.message, task.microbatch)
+        while letter not in self.office.mail:
+            yield f"message {one.message} of rank {source} in {task}"
+        return self.office.mail.pop(letter)
 
-    def outcome(self) -> Outcome:
-        """Pieces put together; copies must agree."""
-        graph = self.program.graph
-        held = {
-            (stage, rank): one
-            for stage, program in enumerate(self.program.stages)
-            for rank in program.ranks
-            for one in [self.ranks[rank].held]
+
+def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
+    """Pieces put together; copies must agree."""
+    graph = program.graph
+    place = {p.tensor: i for i, p in enumerate(graph.parameters)}
+    gradients: dict[int, list[tuple[Box, torch.Tensor]]] = {}
+    parameters: dict[int, list[tuple[Box, torch.Tensor]]] = {}
+    for rank in ranks:
+        for parameter, box, gradient in rank.gradients:
+            gradients.setdefault(parameter, []).append((box, gradient))
+        for number in rank.stages:
+            for one in program.stages[number].lasting[rank.rank]:
+                if not one.zero and one.tensor in place:
+                    piece = rank.lasting[number, one.value]
+                    parameters.setdefault(place[one.tensor], []).append((one.box, piece))
+
+    def whole(pieces: dict[int, list[tuple[Box, torch.Tensor]]], what: str) -> dict[int, torch.Tensor]:
+        return {
+            p: _whole(found, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
+            for p, found in sorted(pieces.items())
         }
-        left = [values for one in held.values() for values in one.values() if values]
-        assert not left, "a program frees all values of its microbatches"
-        parameters: dict[int, list[tuple[Box, torch.Tensor]]] = {}
-        place = {p.tensor: i for i, p in enumerate(graph.parameters)}
-        for number, stage in enumerate(self.program.stages):
-            for rank, lasting in stage.lasting.items():
-                for one in lasting:
-                    if not one.zero and one.tensor in place:
-                        piece = self.ranks[rank].lasting[number, one.value]
-                        parameters.setdefault(place[one.tensor], []).append((one.box, piece))
 
-        def whole(pieces: dict[int, list[tuple[Box, torch.Tensor]]], what: str) -> dict[int, torch.Tensor]:
-            return {
-                p: _whole(found, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
-                for p, found in sorted(pieces.items())
-            }
-
-        return Outcome(
-            losses=tuple(self.losses[m] for m in range(len(self.microbatches))),
-            gradients=whole(self.gradients, "gradient"), parameters=whole(parameters, "parameter"),
-            most_values=max(rank.most_values for rank in self.ranks.values()),
-        )  # fmt: skip
-
-
-def _cut(whole: torch.Tensor, box: Box) -> torch.Tensor:
-    return whole[tuple(slice(start, stop) for start, stop in box)].clone()
+    losses = {m: loss for rank in ranks for m, loss in rank.losses.items()}
+    return Outcome(
+        losses=tuple(losses[m] for m in range(program.schedule.num_microbatches)),
+        gradients=whole(gradients, "gradient"), parameters=whole(parameters, "parameter"),
+        most_values=max(rank.most_values for rank in ranks),
+        peak_bytes={rank.rank: rank.memory.peak_bytes for rank in ranks},
+    )  # fmt: skip
 
 
 def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
@@ -255,7 +175,7 @@ def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torc
         return total
     assert one.kind is StepKind.REDUCE_SCATTER
     assert one.cut is not None
-    return torch.chunk(total, len(pieces), one.cut)[place].contiguous()
+    return torch.chunk(total, len(pieces), one.cut)[place].clone(memory_format=torch.contiguous_format)
 
 
 def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name: str) -> torch.Tensor:

@@ -18,26 +18,31 @@ from collections.abc import Sequence
 from alpa_explore.errors import ProgramError
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.timeline import planned_schedule
 from alpa_explore.programs.boxes import box_of
 from alpa_explore.programs.decision import StageDecision, plan_decisions
 from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
 from alpa_explore.programs.liveness import with_frees
 from alpa_explore.programs.program import Lasting, Program, StageProgram
 from alpa_explore.programs.writer import StageWriter
-from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.check import check as check_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
+from alpa_explore.tracing.targets import counted_losses
 
 
-def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b") -> Program:
-    """The program that runs a plan made in this process, or stages that were decided otherwise, under a schedule.
+def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
+    """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
+    unless given.
 
-    A schedule's name means its table for the plan's B. ProgramError when the plan was read from a file, when the
-    schedule has other stages, or some backward passes in two halves and some whole; UnknownNameError for a name that
-    is none.
+    A schedule's name means its table for the plan's B. A plan from a file is rebuilt (`plans.rebuild`, which raises).
+    ProgramError when the schedule has other stages, or some backward passes in two halves and some whole;
+    UnknownNameError for a name that is none.
     """
     decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
+    if schedule is None:
+        schedule = planned_schedule(plan) if isinstance(plan, Plan) else SCHEDULES[0]
     if isinstance(schedule, str):
         count = plan.options.num_microbatches if isinstance(plan, Plan) else 1
         schedule = build_schedule(schedule, len(decisions), count)
@@ -45,7 +50,7 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str = "1f1b
         raise ProgramError(
             "The schedule has other stages than the plan",
             found=f"{schedule.num_stages} in the schedule, {len(decisions)} in the plan",
-            remedy="Make the schedule for this plan.",
+            remedy="Choose one with a stage on each submesh, such as '1f1b', or make one for this plan.",
         )
     used = set(schedule.actions.tolist())
     if {Action.BACKWARD, Action.BACKWARD_INPUT} <= used:
@@ -73,7 +78,8 @@ class _Lowering:
         self.decisions, self.halves = decisions, halves
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
-        self.writers = [StageWriter(decision, halves=halves) for decision in decisions]
+        counted = counted_losses(self.graph)
+        self.writers = [StageWriter(decision, counted=counted, halves=halves) for decision in decisions]
         self.home = {
             tensor: stage
             for stage, decision in enumerate(decisions)
@@ -115,7 +121,7 @@ class _Lowering:
         operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
         for index in decision.stage.operators:
-            if index in self.layered.recomputed:
+            if index in decision.stage.layered.recomputed:
                 again.setdefault(self.layered.layer_of[index], []).append(index)
         writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
         self._come_in(stage, writer.action)
@@ -188,16 +194,17 @@ class _Lowering:
     def _step(self, stage: int, position: int, gradient: int) -> None:
         writer, decision = self.writers[stage], self.decisions[stage]
         parameter, strategy = self.graph.parameters[position], decision.updates[position]
-        total = gradient
-        for other in self._owners(position):
-            if other != stage:
-                sent = self.decisions[other].updates[position].inputs[1]
-                more = writer.receive(
-                    self.writers[other], parameter.gradient, sent, strategy.inputs[1],
-                    self._message(parameter.gradient, stage),
-                )  # fmt: skip
-                for rank in decision.ranks:
-                    writer.emit(rank, Accumulate(source=more, target=total))
+        parts = [
+            gradient if owner == stage else writer.receive(
+                self.writers[owner], parameter.gradient, self.decisions[owner].updates[position].inputs[1],
+                strategy.inputs[1], self._message(parameter.gradient, stage),
+            )
+            for owner in self._owners(position)
+        ]  # fmt: skip
+        total, *more = parts  # in the same order on all stages: copies of a weight stay equal to the last bit
+        for part in more:
+            for rank in decision.ranks:
+                writer.emit(rank, Accumulate(source=part, target=total))
         weight = writer.reshard(parameter.tensor, parameter.tensor, decision.weights[position], strategy.inputs[0])
         update = self.graph.operators[parameter.update]
         (updated,) = update.outputs

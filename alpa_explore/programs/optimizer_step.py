@@ -28,6 +28,12 @@ class PieceOptimizer:
         self._dtype = weight.dtype
         self._optimizer = OPTIMIZERS[kind]([self._weight], learning_rate)
 
+    @property
+    def state_bytes(self) -> int:
+        """What it keeps: the master copy and, from the first step on, moments."""
+        kept = [v for v in self._optimizer.state[self._weight].values() if isinstance(v, torch.Tensor)]
+        return sum(tensor.nbytes for tensor in (self._weight, *kept))
+
     def step(self, gradient: torch.Tensor) -> torch.Tensor:
         """The weight after one step."""
         self._weight.grad = gradient.to(self._weight.dtype)

@@ -7,11 +7,11 @@ they run and when. So a program grows with stages, ranks and operators, never wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.instruction import Box, Instruction
-from alpa_explore.schedules.task import Action, Schedule
+from alpa_explore.schedules.task import Action, Schedule, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,23 @@ class Program:
     def ranks(self) -> tuple[int, ...]:
         """Every rank that has something to do."""
         return tuple(sorted({rank for stage in self.stages for rank in stage.ranks}))
+
+    def order(self, rank: int) -> tuple[Task, ...]:
+        """What a rank runs in an iteration; the updates are its end."""
+        own = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
+        submesh = self.schedule.submesh_of_stage[own[0]]
+        return (*self.schedule.order(submesh), *(Task(Action.UPDATE, stage, 0) for stage in own))
+
+    def of_rank(self, rank: int) -> Program:
+        """The same program with the instructions of one rank alone."""
+        stages = [
+            replace(
+                stage, lasting={r: own for r, own in stage.lasting.items() if r == rank},
+                tasks={a: {r: one for r, one in own.items() if r == rank} for a, own in stage.tasks.items()},
+            )
+            for stage in self.stages
+        ]  # fmt: skip
+        return replace(self, stages=tuple(stages))
 
     @property
     def instruction_count(self) -> int:

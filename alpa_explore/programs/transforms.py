@@ -24,7 +24,8 @@ from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_problem import Node, NodeKind, StageProblem
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
+from alpa_explore.plans.describe import node_specs
+from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Strategy
 
 Kind: TypeAlias = Literal["data", "zero", "tensor"]
@@ -71,10 +72,9 @@ def _fitting(
         if graph.tensors[node.subject].kind is not TensorKind.INPUT:
             return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
         wanted = (REPLICATE,) if kind == "tensor" else (0,)
-        return np.array([spec[axis] in wanted for spec in _specs(problem, node.subject, partial=False)])
+        return np.array([spec[axis] in wanted for spec in node_specs(problem, node)])
     if node.kind is NodeKind.WEIGHT:
-        tensor = graph.parameters[node.subject].tensor
-        return np.array([kind != "data" or s[axis] == REPLICATE for s in _specs(problem, tensor, partial=False)])
+        return np.array([kind != "data" or s[axis] == REPLICATE for s in node_specs(problem, node)])
     assert node.priced is not None or node.kind is NodeKind.ACCUMULATOR, "operators and updates are priced"
     if node.priced is None:
         return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
@@ -90,8 +90,3 @@ def _fitting(
 
 def _option(strategy: Strategy, axis: int) -> Option:
     return tuple(spec[axis] for spec in (*strategy.inputs, *strategy.outputs))
-
-
-def _specs(problem: StageProblem, tensor: int, *, partial: bool) -> list[Spec]:
-    table = problem.model.reshard(problem.stage.layered.graph.tensors[tensor])
-    return [spec for spec in table.specs if partial or PARTIAL not in spec]

@@ -5,7 +5,7 @@ A value has the same number on every rank of the stage; what it stands for, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from alpa_explore.graph import Argument, Operator, Ref, TrainingGraph
@@ -15,6 +15,7 @@ from alpa_explore.programs.instruction import (
     Box,
     Collective,
     Compute,
+    Count,
     Instruction,
     Receive,
     Send,
@@ -22,15 +23,17 @@ from alpa_explore.programs.instruction import (
 )
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local import AllReduce, LocalCall, localize
+from alpa_explore.sharding.local_sums import nll_over
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import Spec, local_shape
+from alpa_explore.tracing.aten import draws
 
 
 class StageWriter:
     """The instructions of one stage under construction."""
 
-    def __init__(self, decision: StageDecision, *, halves: bool) -> None:
-        self.decision = decision
+    def __init__(self, decision: StageDecision, *, counted: Collection[int], halves: bool) -> None:
+        self.decision, self.counted = decision, counted
         self.graph: TrainingGraph = decision.stage.layered.graph
         self.mesh = decision.mesh_shape
         self.devices = list(zip(decision.ranks, coordinates(self.mesh), strict=True))
@@ -87,11 +90,18 @@ class StageWriter:
         for tensor, wanted in zip(operator.inputs, strategy.inputs, strict=True):
             value, spec = self.value_of[tensor]
             read.append(self.reshard(value, tensor, spec, wanted))
+        if index in self.counted:
+            read.append(operator.outputs[1])
         numbers: dict[int, int] = dict(enumerate(read))
         for rank, coordinate in self.devices:
-            call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
+            if index in self.counted:
+                self.emit(rank, Count(loss=index, target=operator.outputs[1]))
+                call = nll_over(operator, self.graph.tensors[operator.inputs[0]].dtype)
+            else:
+                call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
             self._number(operator, call, numbers)
-            seed = None if call.draws is None else (operator.index, *(coordinate[a] for a in call.draws))
+            # Of an operator that no rule divides every device draws the whole, and the same.
+            seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None
             for step in call.steps:
                 if isinstance(step, AllReduce):
                     group = self.group(coordinate, step.axes)

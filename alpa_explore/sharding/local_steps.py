@@ -51,6 +51,11 @@ class StepWriter:
         self.keywords = {name: _numbered(a, places) for name, a in operator.keywords}
         """The operator's arguments with Refs to value numbers."""
 
+    def one_more_input(self) -> Ref:
+        """A value behind the operator's inputs, before anything is called."""
+        self._next += 1
+        return Ref(self._next - 1)
+
     def call_all(
         self, kind: str, arguments: tuple[Argument, ...], keywords: dict[str, Argument], count: int
     ) -> list[Ref]:

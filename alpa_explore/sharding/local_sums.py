@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from alpa_explore.graph import Argument, Ref, Symbol
+from alpa_explore.graph import Argument, Operator, Ref, Symbol
 from alpa_explore.sharding.local_steps import LocalCall, StepWriter, accumulator
 from alpa_explore.sharding.shard import Shard
 
@@ -111,8 +111,7 @@ def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     dtype = shard.inputs[0].dtype
     width = accumulator(dtype)
     as_wide = Symbol("dtype", width)
-    losses, _ = steps.call_all(kind, (scores, targets, weight, 0, ignored), {}, 2)
-    loss = steps.call("aten.sum.default", losses, dtype=as_wide)
+    loss = _nll_sum(steps, kind, width)
     if weight is None:
         counted = steps.call("aten.ne.Scalar", targets, ignored)
         local = steps.call("aten.sum.default", counted, dtype=as_wide)
@@ -122,3 +121,18 @@ def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     if reduction == 1:
         loss = steps.call("aten.div.Tensor", loss, total)
     return steps.finish([steps.cast(loss, width, dtype), steps.cast(total, width, dtype)])
+
+
+def nll_over(operator: Operator, dtype: str) -> LocalCall:
+    """The same mean under any strategy, by a total weight that is one more input, behind the operator's own."""
+    steps = StepWriter(operator)
+    total = steps.one_more_input()
+    width = accumulator(dtype)
+    loss = steps.call("aten.div.Tensor", _nll_sum(steps, operator.kind, width), total)
+    return steps.finish([steps.cast(loss, width, dtype), total])
+
+
+def _nll_sum(steps: StepWriter, kind: str, width: str) -> Ref:
+    scores, targets, weight, _, ignored = steps.arguments
+    losses, _ = steps.call_all(kind, (scores, targets, weight, 0, ignored), {}, 2)
+    return steps.call("aten.sum.default", losses, dtype=Symbol("dtype", width))

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import Argument, Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, counts
-from alpa_explore.tracing.aten import overload
+from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.drafts import Draft, DraftArgument, Drafts, Key
 from alpa_explore.tracing.example import Example
 from alpa_explore.tracing.fake_model import Held
@@ -115,11 +114,12 @@ class _Book:
             self.number[key] = self._tensor(label, self._drafts.tensors[key], kind, index)
         outputs = tuple(self.number[key] for key in one.outputs)
         read, made = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs]
+        values, fakes = [self._fake(a) for a in one.arguments], [self._drafts.tensors[k] for k in one.outputs]
         self.operators.append(
             Operator(
                 index=index, name=one.name, kind=one.kind, phase=phase, inputs=inputs, outputs=outputs,
                 arguments=arguments, keywords=tuple((k, self._argument(v)) for k, v in one.keywords),
-                flops=self._flops(one, read, made, arguments),
+                flops=operator_flops(one.kind, read, made, arguments, values, fakes),
                 bytes_accessed=counts.bytes_accessed(one.kind, read, made, arguments), forward=forward,
                 module=one.module if forward is None else self.operators[forward].module,
                 source=one.source if forward is None else self.operators[forward].source,
@@ -144,16 +144,6 @@ class _Book:
             name=one.name, tensor=tensor, gradient=read, update=index,
             state_bytes_per_element=optimizer.state_bytes_per_element(size),
         )  # fmt: skip
-
-    def _flops(self, one: Draft, read: Sequence[Tensor], made: Sequence[Tensor], arguments: Sequence[Argument]) -> int:
-        """graph.counts knows products and plain operators; torch's own table knows fused attention."""
-        if not counts.is_matrix_product(one.kind) and one.kind != "constant.literal":
-            formula = flop_registry.get(overload(one.kind).overloadpacket)
-            if formula is not None:
-                values = [self._fake(a) for a in one.arguments]
-                outputs = [self._drafts.tensors[k] for k in one.outputs]
-                return int(formula(*values, out_val=outputs[0] if len(outputs) == 1 else tuple(outputs)))
-        return counts.flops(one.kind, read, made, arguments)
 
     def _fake(self, argument: DraftArgument) -> object:
         if isinstance(argument, Key):

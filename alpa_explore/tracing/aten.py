@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import flop_registry
 
-from alpa_explore.graph import Argument, Operator, Ref, Symbol
+from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, counts
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
@@ -62,6 +63,13 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
+@lru_cache(maxsize=1024)
+def draws(kind: str) -> bool:
+    """Whether an operator draws random numbers."""
+    known = kind != LITERAL and not kind.startswith("optimizer.")
+    return known and torch.Tag.nondeterministic_seeded in overload(kind).tags
+
+
 def run_operator(
     operator: Operator, tensors: Mapping[int, torch.Tensor], device: torch.device | str = "cpu"
 ) -> tuple[torch.Tensor, ...]:
@@ -94,6 +102,21 @@ def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
         return tuple(t for part in result for t in flatten_outputs(part))
     assert result is None, f"an operator returned {type(result).__name__}"
     return ()
+
+
+def operator_flops(
+    kind: str, read: Sequence[Tensor], made: Sequence[Tensor], arguments: Sequence[Argument],
+    values: Sequence[Any], outputs: Sequence[torch.Tensor],
+) -> int:  # fmt: skip
+    """FLOPs of the whole operator: graph.counts knows products and plain operators, torch's own table fused attention.
+
+    `values` are the arguments as torch takes them, and `outputs` what it returned, on fake or meta tensors.
+    """
+    if not counts.is_matrix_product(kind) and kind != LITERAL:
+        formula = flop_registry.get(overload(kind).overloadpacket)
+        if formula is not None:
+            return int(formula(*values, out_val=outputs[0] if len(outputs) == 1 else tuple(outputs)))
+    return counts.flops(kind, read, made, arguments)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,11 @@ into buffers (running statistics of batch norm) is not part of the graph: no los
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +32,7 @@ from alpa_explore.tracing.fake_model import Held, attribute_tensors, fake_like, 
 from alpa_explore.tracing.joint_graph import JointGraph, trace
 from alpa_explore.tracing.locate import AnnotateCalls, Place, follow_modules
 from alpa_explore.tracing.losses import Loss, scalar_loss
+from alpa_explore.tracing.onnx_file import load_onnx
 from alpa_explore.tracing.optimizers import find_optimizer
 from alpa_explore.tracing.phases import assign_phases
 
@@ -35,7 +40,7 @@ PRECISIONS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": t
 
 
 def capture(
-    model: nn.Module,
+    model: nn.Module | str | os.PathLike[str],
     example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
     loss: Loss = None,
     optimizer: str = "adam",
@@ -50,12 +55,17 @@ def capture(
     tensors; values are not read). Without `loss` the model must return its loss; with one, the last inputs are its
     targets (losses.py has the rules). `optimizer` is 'adam', 'adamw', 'sgd' or 'sgd_momentum'. `precision` is the dtype
     that floating weights, buffers and inputs are taken to have; None leaves them as they are. `recipe` says how the
-    model can be made again and is only kept. The model is left as it was.
+    model can be made again and is only kept. The model is left as it was; it may also be the path of an ONNX file.
 
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
+    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
+        name = name or Path(model).stem
+        model = load_onnx(model)
     if not isinstance(model, nn.Module):
-        raise CaptureError("Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module.")
+        raise CaptureError(
+            "Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module, or an .onnx file."
+        )
     model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
     chosen = find_optimizer(optimizer)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -69,18 +79,31 @@ def capture(
         )
     example = flatten_example(model, example_inputs, loss)
     place = Place()
-    with torch.enable_grad():
+    with torch.enable_grad(), _no_collection():
         joint = _trace(model, held, example, loss, mode, dtype, place)
-    drafts = draft(joint)
-    loss_key = drafts.key(joint.loss)
-    gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
-    phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
-    graph = assemble(
-        name=name or type(model).__name__, held=held, example=example, joint=joint, drafts=drafts, phases=phases,
-        loss=loss_key, gradients=gradients, optimizer=chosen, rematerialization=rematerialization, recipe=recipe,
-        attributes=attribute_tensors(model), training=model.training,
-    )  # fmt: skip
+        drafts = draft(joint)
+        loss_key = drafts.key(joint.loss)
+        gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
+        phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
+        graph = assemble(
+            name=name or type(model).__name__, held=held, example=example, joint=joint, drafts=drafts, phases=phases,
+            loss=loss_key, gradients=gradients, optimizer=chosen, rematerialization=rematerialization, recipe=recipe,
+            attributes=attribute_tensors(model), training=model.training,
+        )  # fmt: skip
     return verify(graph)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Tracing makes hundreds of thousands of objects that stay: looking for garbage among them, again and again, takes
+    a fifth of the time of a large model."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _dtype(precision: str | None) -> torch.dtype | None:

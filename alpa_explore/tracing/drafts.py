@@ -222,7 +222,7 @@ def _argument(drafts: Drafts, value: Any) -> DraftArgument:
     return symbol
 
 
-_SAME_IF_SAME_SHAPE = frozenset({
+SAME_IF_SAME_SHAPE = frozenset({
     "aten.view.default", "aten._unsafe_view.default", "aten.expand.default", "aten.slice.Tensor", "aten.repeat.default",
     "aten.slice_backward.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze.default",
 })  # fmt: skip
@@ -248,7 +248,7 @@ def _fold(
     before = drafts.tensors[source]
     if kind in _ALWAYS_SAME:
         return kind, arguments, source
-    if kind in _SAME_IF_SAME_SHAPE and before.shape == value.shape:
+    if kind in SAME_IF_SAME_SHAPE and before.shape == value.shape:
         return kind, arguments, source
     if kind == "aten._to_copy.default":
         dtype = keywords.get("dtype")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from alpa_explore.tracing.aten import run_operator
 from alpa_explore.tracing.example import flatten_example
 from alpa_explore.tracing.fake_model import attribute_named
 from alpa_explore.tracing.losses import Loss
+from alpa_explore.tracing.targets import LOSSES, run_counted
 
 
 def initial_values(
@@ -28,22 +29,46 @@ def initial_values(
     the graph that the model does not have.
     """
     example = flatten_example(model, example_inputs, loss)
-    given = dict(zip(graph.inputs, example.tensors, strict=True))
+    return {**initial_weights(graph, model), **input_values(graph, example.tensors)}
+
+
+def input_values(graph: TrainingGraph, tensors: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:
+    """The tensors of one microbatch, in the order of `example.microbatch_tensors`, by tensor index."""
+    if len(tensors) != len(graph.inputs):
+        raise CaptureError(
+            "A microbatch has other inputs than the captured one",
+            found=f"{len(tensors)} tensors instead of {len(graph.inputs)}",
+            remedy="Give microbatches in the form of the example inputs of the capture.",
+        )
+    values = {}
+    for index, value in zip(graph.inputs, tensors, strict=True):
+        tensor = graph.tensors[index]
+        if tuple(value.shape) != tensor.shape:
+            raise CaptureError(
+                "A microbatch has another shape than the captured one",
+                found=f"{tensor.name} of {list(value.shape)} instead of {list(tensor.shape)}",
+                remedy="Every microbatch must be as large as the example inputs of the capture.",
+            )
+        values[index] = value.detach().to(getattr(torch, tensor.dtype))
+    return values
+
+
+def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.Tensor]:
+    """Tensor index -> value of every parameter and buffer, cast to the graph's dtype. CaptureError names one that the
+    model does not have."""
     held = {**dict(model.named_buffers(remove_duplicate=False)), **dict(model.named_parameters(remove_duplicate=False))}
     values: dict[int, torch.Tensor] = {}
     for tensor in graph.tensors:
-        if tensor.producer is not None:
+        if tensor.producer is not None or tensor.kind is TensorKind.INPUT:
             continue
-        if tensor.kind is TensorKind.INPUT:
-            value = given[tensor.index]
-        else:
-            found = held.get(tensor.name)
-            value = found if found is not None else attribute_named(model, tensor.name)  # type: ignore[assignment]
-        if value is None or tuple(value.shape) != tensor.shape:
+        value = held.get(tensor.name)
+        if value is None:
+            value = attribute_named(model, tensor.name)
+        if value is None or value.is_meta or tuple(value.shape) != tensor.shape:
             raise CaptureError(
                 "The model and the graph do not belong together",
                 found=f"{tensor.kind.value} {tensor.name} of shape {list(tensor.shape)}",
-                remedy="Use the model and the inputs that the graph was captured from, or capture again.",
+                remedy="Use the model that the graph was captured from, with real weights, or capture again.",
             )
         values[tensor.index] = value.detach().to(getattr(torch, tensor.dtype))
     return values
@@ -51,10 +76,13 @@ def initial_values(
 
 @torch.no_grad()
 def evaluate(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Every tensor of the graph but the updated parameters: forward, backward and the sums of gradients, in order."""
+    """Every tensor of the graph but the updated parameters: forward, backward and the sums of gradients, in order. A
+    mean loss divides by the count that `targets.with_counts` has put among the values, where it has."""
     known = dict(values)
     device = next(iter(known.values())).device
     for operator in graph.operators:
-        if not operator.kind.startswith("optimizer."):
+        if operator.kind in LOSSES and operator.outputs[1] in values:
+            known.update(zip(operator.outputs, run_counted(operator, known), strict=True))
+        elif not operator.kind.startswith("optimizer."):
             known.update(zip(operator.outputs, run_operator(operator, known, device), strict=True))
     return known

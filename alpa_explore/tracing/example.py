@@ -79,6 +79,14 @@ def flatten_example(
     )  # fmt: skip
 
 
+def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss) -> list[torch.Tensor]:
+    """The tensors of a microbatch in the order in which `flatten_example` has them."""
+    given = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    division = divide(tuple(given) if isinstance(given, list) else given, loss)
+    leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
 def _parameter_names(model: nn.Module) -> list[str]:
     return list(inspect.signature(model.forward).parameters)
 

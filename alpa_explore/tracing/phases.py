@@ -1,8 +1,9 @@
 """Which drafts a training step needs, in which phase each runs, and which forward operator each backward one follows.
 
 A backward operator carries the sequence number of the forward operator that autograd differentiated. Sums of gradients
-do not: a sum follows the producer of the tensor whose gradient it is, and the sum of a parameter's gradients over its
-uses (tied weights) belongs to the update.
+do not: the whole sum follows the producer of the tensor whose gradient it is, a sum of some of its gradients the
+earliest operator that made one of them, and the sum of a parameter's gradients over its uses (tied weights) belongs to
+the update. So wherever forward operators are cut into layers, gradients flow from later layers to earlier ones.
 """
 
 from __future__ import annotations
@@ -77,12 +78,15 @@ def _ties(
     for one in backward:
         sequence = sums.get(one.name, None if one.name in untrusted else one.sequence)
         owner = owners.get(sequence) if sequence is not None else None
-        if owner is None:
-            # Autograd ran it for an operator that folded away: it goes with the last forward operator it depends on.
-            makers = [drafts.maker[k] for k in one.inputs if k in drafts.maker]
-            near = [m if m.name in place else ties[m.name] for m in makers if m.name in place or m.name in ties]
-            owner = max(near, key=lambda d: place[d.name], default=loss_draft)
-        ties[one.name] = owner
+        makers = [drafts.maker[k] for k in one.inputs if k in drafts.maker]
+        # Gradients flow from later operators to earlier ones: never behind one whose gradient it reads.
+        found = [ties[m.name] for m in makers if m.name in ties] + ([] if owner is None else [owner])
+        if found:
+            ties[one.name] = min(found, key=lambda d: place[d.name])
+        else:
+            # Autograd ran it for an operator that folded away: it goes with the last one it depends on.
+            needed = [m for m in makers if m.name in place]
+            ties[one.name] = max(needed, key=lambda d: place[d.name], default=loss_draft)
     return ties
 
 

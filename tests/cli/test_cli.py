@@ -85,9 +85,9 @@ class TestPlan:
             submesh_space="power-of-two", imbalance_tolerance=0.5,
         )  # fmt: skip
         assert asked == {
-            "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "delta": 0.25, "num_layers": 3,
-            "solver": "cbc", "scheduler": "serial", "precision": "float32", "rematerialization": False, "cache": False,
-            "pipeline": pipeline,
+            "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "global_batch": 64,
+            "delta": 0.25, "num_layers": 3, "solver": "cbc", "scheduler": "serial",
+            "precision": "float32", "rematerialization": False, "cache": False, "pipeline": pipeline,
         }  # fmt: skip
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ class TestPlan:
         ("plan gpt-tiny --cluster four", "For example '2x8:a100'"),
         ("plan gpt-tiny --cluster 1x4:v100 -B 0", "B = 0"),
         ("plan gpt-tiny --cluster 1x4:v100 -B 7", "does not divide its global batch"),
-        ("plan gpt-tiny --cluster 1x4:v100 -B x", "invalid int value: 'x'"),
+        ("plan gpt-tiny --cluster 1x4:v100 -B x", "neither a number nor 'auto': 'x'"),
         ("plan gpt-tiny", "--cluster"),
         ("plan gpt-tiny --cluster 1x4:v100 --clutser 2", "--clutser"),
         ("plan gpt-tiny --cluster 1x4:v100 -o .", "is a folder"),
@@ -353,3 +353,41 @@ def test_a_real_model_is_planned_and_its_file_shown(tmp_path: Path, capsys: Capt
     printed = capsys.readouterr().out
     assert cli.main(["show", target]) == 0
     assert capsys.readouterr().out == printed
+
+
+def test_auto_prints_every_number_of_microbatches_and_plans_the_best(capsys):
+    words = ["plan", "mlp-tiny", "--cluster", "1x2:v100", "-B", "auto", "--global-batch", "8", "--scheduler", "serial"]
+    assert cli.main([*words, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    rows = summary["microbatches"]
+    assert [row["num_microbatches"] for row in rows] == [1, 2, 4, 8]
+    assert [row["microbatch_samples"] for row in rows] == [8, 4, 2, 1]
+    (chosen,) = [row for row in rows if row["chosen"]]
+    assert chosen["iteration_seconds"] == min(row["iteration_seconds"] for row in rows)
+    assert summary["options"]["num_microbatches"] == chosen["num_microbatches"]
+    assert cli.main(words) == 0
+    assert "the most of the 4 B that divide a global batch of 8" in capsys.readouterr().out
+
+
+def test_show_microbatches_prints_what_other_numbers_would_do(capsys, tmp_path):
+    path = str(tmp_path / "a.plan.json")
+    assert cli.main(["plan", "mlp-tiny", "--cluster", "1x2:v100", "-B", "4", "--scheduler", "serial", "-o", path]) == 0
+    capsys.readouterr()
+    assert cli.main(["show", path, "--microbatches", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["num_microbatches"] for row in rows if row["chosen"]] == [4]
+    assert {row["microbatch_samples"] for row in rows} == {16}
+    assert cli.main(["show", path, "--microbatches"]) == 0
+    assert "activations held" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"), [(["-B", "some"], "nor 'auto'"), (["-B", "3", "--global-batch", "8"], "2 or 4")]
+)
+def test_a_number_of_microbatches_that_cannot_be_is_refused(capsys, words, advice):
+    try:
+        code = cli.main(["plan", "mlp-tiny", "--cluster", "1x2:v100", *words])
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert advice in capsys.readouterr().err

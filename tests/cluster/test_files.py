@@ -74,9 +74,16 @@ def test_a_curve_is_kept_and_goes_where_its_peak_changes(tmp_path: Path) -> None
     assert Cluster.parse(write(tmp_path, faster, "d.json")).device.matmul_curve == ()
 
 
+def test_what_hides_of_collectives_is_a_figure_of_the_device_and_0_unless_given(tmp_path: Path) -> None:
+    text = TOML.replace("name =", "collective_overlap = 0.5\ngradient_overlap = 0\nname =")
+    device = Cluster.parse(write(tmp_path, text)).device
+    assert (device.collective_overlap, device.gradient_overlap) == (0.5, 0.0)
+    assert Cluster.parse("1x8:h100").device.collective_overlap == 0.0
+
+
 def test_a_plan_keeps_the_curve_of_its_device(tmp_path: Path) -> None:
     plan = example_plan()
-    device = plan.cluster.with_changes(matmul_curve=((1e6, 0.2), (1e9, 0.8)))
+    device = plan.cluster.with_changes(matmul_curve=((1e6, 0.2), (1e9, 0.8)), gradient_overlap=0.25)
     replace(plan, cluster=device).save(tmp_path / "a.plan.json")
     assert load_plan(tmp_path / "a.plan.json").cluster == device
 
@@ -103,6 +110,7 @@ def test_a_plan_keeps_the_curve_of_its_device(tmp_path: Path) -> None:
         (TOML.replace('like = "v100"\n', ""), "device.peak_flops: nothing.*like = a preset"),
         (TOML + "matmul_efficiency = 2\n", "inside_node.matmul_efficiency: an unknown key"),
         (TOML.replace("name =", "matmul_efficiency = 1.5\nname ="), "matmul_efficiency: 1.5.*1 at most"),
+        (TOML.replace("name =", "gradient_overlap = 1.1\nname ="), "gradient_overlap: 1.1.*1 at most"),
         (TOML.replace("name =", "matmul_curve = [[2.0, 0.5], [1.0, 0.5]]\nname ="), "matmul_curve.*ascending"),
         (TOML.replace("name =", "peak_flops = {float16 = 1e12}\nname ="), "peak_flops.*float32 among them"),
     ],

@@ -17,6 +17,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.figures.cluster import cluster_figure
 from alpa_explore.figures.frontier import frontier_figure
 from alpa_explore.figures.layers import layers_figure
+from alpa_explore.figures.microbatches import microbatches_figure
 from alpa_explore.figures.sharding import sharding_figure
 from alpa_explore.figures.stage_costs import stage_costs_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
@@ -29,7 +30,7 @@ from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
     layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
-    timeline_figure, why_figure,
+    timeline_figure, why_figure, microbatches_figure,
 ]  # fmt: skip
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 

@@ -54,7 +54,7 @@ def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(pa
     found = Elements(page)
     assert found.named("html") == [{"lang": "en"}]
     assert len(found.named("h1")) == 1
-    figures = 6 + 2 * len(plan.stages)
+    figures = 7 + 2 * len(plan.stages)
     assert len(found.named("h2")) == len(found.named("figure")) == len(found.named("table")) == figures
     assert all(figure["aria-label"] for figure in found.named("figure"))
     assert "gpt-example on 2x4:v100 · alpa_explore" in found.texts
@@ -65,7 +65,7 @@ def test_each_figure_is_there_in_both_themes(page: str, plan: Plan) -> None:
     match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
     assert match is not None
     data = json.loads(match[1])
-    assert set(data["figures"]) == {"layers", "cluster", "t-max", "stage-costs", "timeline", "why"} | {
+    assert set(data["figures"]) == {"layers", "cluster", "t-max", "microbatches", "stage-costs", "timeline", "why"} | {
         f"{name}-{s.index}" for s in plan.stages for name in ("sharding", "frontier")
     }
     assert all(set(themes) == {"light", "dark"} for themes in data["figures"].values())
@@ -112,7 +112,7 @@ def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_not
             tab.goto((tmp_path / "a.html").as_uri())
             tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
             drawn = tab.locator("figure .main-svg:first-child")
-            assert drawn.count() == 6 + 2 * len(hostile_plan.stages)
+            assert drawn.count() == 7 + 2 * len(hostile_plan.stages)
             assert drawn.first.evaluate("(svg) => svg.style.background") == paper
             assert tab.locator("figure a, figure img, figure script").count() == 0
             tab.close()

@@ -2,16 +2,23 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.errors import OptionError
-from alpa_explore.inter_op.options import PipelineOptions, check_options, microbatches_held
+from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.schedule_terms import SCHEDULES, SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import best_pipeline, stage_table
 from alpa_explore.profiling.stage_costs import StageCandidate, StageCosts
+from alpa_explore.schedules.catalog import build_schedule
+from alpa_explore.schedules.closed_form import closed_form
+from alpa_explore.schedules.memory import memory_curve
+from alpa_explore.schedules.simulate import simulate
+from alpa_explore.schedules.times import StageTimes
 
 CLUSTERS = ("1x4:v100", "2x2:v100", "4x1:v100", "3x2:v100")
 
@@ -56,7 +63,11 @@ def partitions(costs, cluster):
                     yield [(bounds[i], bounds[i + 1] - 1, m) for i, m in enumerate(shapes)]
 
 
-def brute_force(costs, cluster, b, *, allowed=lambda stages: True, held=None, extra=lambda stage: 0.0):
+def brute_force(
+    costs, cluster, b, *, allowed=lambda stages: True, held=None, extra=lambda stage: 0.0, bubble=1,
+    once=lambda stages: 0.0,
+):  # fmt: skip
+    """The least Σt / bubble + (B − 1/bubble)·max t + once; `held` is of (place from the end, stages)."""
     best = math.inf
     for stages in partitions(costs, cluster):
         if not allowed(stages):
@@ -64,9 +75,9 @@ def brute_force(costs, cluster, b, *, allowed=lambda stages: True, held=None, ex
         paid = []
         for index, stage in enumerate(stages):
             place = len(stages) - index
-            found = costs.choose(stage, min(place, b) if held is None else held(place), b)
+            found = costs.choose(stage, min(place, b) if held is None else held(place, len(stages)), b)
             paid.append(math.inf if found is None else found.latency_seconds(b) + extra(stage))
-        best = min(best, sum(paid) + (b - 1) * max(paid))
+        best = min(best, sum(paid) / bubble + (b - 1 / bubble) * max(paid) + once(stages))
     return best
 
 
@@ -146,19 +157,152 @@ def test_a_schedule_decides_how_many_microbatches_a_stage_holds(schedule):
 
     check(
         lambda *_: PipelineOptions(schedule=schedule),
-        lambda _options, _costs, _cluster, b: {"held": lambda place: held(place, b)},
+        lambda _options, _costs, _cluster, b: {"held": lambda place, _depth: held(place, b)},
         seeds=range(200),
         changed_at_least=5,
     )
 
 
 def test_no_schedule_holds_more_than_there_are_or_less_than_one():
-    for schedule, place, b in itertools.product(("1f1b", "1f1b-overlap", "gpipe"), range(1, 6), range(1, 6)):
-        assert 1 <= microbatches_held(schedule, place, b) <= b
-        assert microbatches_held(schedule, place, b) >= microbatches_held("1f1b", place, b)
+    for schedule, place, b in itertools.product(SCHEDULES, range(1, 6), range(1, 6)):
+        for depth in range(place, 6):
+            held = ScheduleTerms(schedule=schedule, num_microbatches=b).held(place, depth)
+            assert ScheduleTerms(schedule="1f1b", num_microbatches=b).held(place, depth) <= held <= b
 
 
-def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links():
+def interleaved(turns, b):
+    """The schedule for brute force: groups of microbatches are full, and every submesh has layers for each turn."""
+    return {
+        "held": lambda place, depth: math.ceil(min(2 * (place - 1) + (turns - 1) * depth + 1, turns * b) / turns),
+        "allowed": lambda stages: b % len(stages) == 0
+        and (len(stages) == 1 or all(last - first + 1 >= turns for first, last, _ in stages)),
+        "bubble": turns,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("turns", [2, 3])
+def test_an_interleaved_schedule_has_a_smaller_bubble_and_holds_runs_of_its_stages(turns):
+    check(
+        lambda *_: PipelineOptions(schedule="interleaved-1f1b", stages_per_submesh=turns),
+        lambda _options, _costs, _cluster, b: interleaved(turns, b),
+        seeds=range(120),
+    )
+
+
+@pytest.mark.parametrize(("recomputes", "bubble"), [(False, 3), (True, 2)])
+def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_are_stages(recomputes, bubble):
+    changed = 0
+    for seed in range(60):
+        costs, cluster = random_costs(seed)
+        b = (2, 4, 30)[seed % 3]
+        costs = replace(costs, versions=(tuple(range(costs.num_layers)) if recomputes else (),))
+        found = best_pipeline(costs, cluster, PipelineOptions(schedule="zb-h1"), b)
+        expected = brute_force(
+            costs, cluster, b, held=lambda _place, depth, b=b: min(depth, b), bubble=bubble,
+            allowed=lambda stages, b=b: len(stages) <= b,
+        )  # fmt: skip
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12)
+        changed += found.stages != best_pipeline(costs, cluster, PipelineOptions(), b).stages
+    assert changed > 5
+
+
+PARTS = {"interleaved-1f1b": (1.0, 1.0, 2.0), "zb-h1": (1.0, 1.0, 1.0), "zb-h1 recomputing": (1.0, 2.0, 1.0)}
+
+
+@pytest.mark.parametrize("name", [*PARTS, "1f1b", "1f1b-overlap", "gpipe"])
+def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_formula_say(name):
+    schedule = name.split()[0]
+    parts = PARTS.get(name, (1.0, 1.0, 1.0))
+    total = sum(parts)
+    for depth, b, turns in itertools.product(range(1, 6), (1, 2, 3, 4, 6, 8, 12), (2, 3)):
+        terms = ScheduleTerms(
+            schedule=schedule, num_microbatches=b, stages_per_submesh=turns, recomputes="recomputing" in name
+        )
+        if depth not in terms.depths(depth):
+            with pytest.raises(OptionError, match="does not exist"):
+                terms.check_depth(depth)
+            continue
+        planned = pipeline_dp(
+            uniform(depth, total * terms.turns), [1], depth, b, bubble_divisor=terms.bubble_divisor
+        ).total_seconds
+        table = build_schedule(
+            SIMULATED_AS.get(schedule, schedule), depth, b, stages_per_submesh=turns if terms.turns > 1 else None
+        )
+        one = StageTimes(
+            forward_seconds=parts[0], backward_input_seconds=parts[1], backward_weight_seconds=parts[2],
+            activation_bytes=1.0,
+        )  # fmt: skip
+        timeline = simulate(table, [one] * table.num_stages)
+        assert planned == pytest.approx(timeline.makespan_seconds, rel=1e-12)
+        assert planned == pytest.approx(closed_form(table, [one] * table.num_stages).seconds, rel=1e-12)
+        for submesh in range(depth):
+            runs = memory_curve(timeline, submesh).held.max()
+            assert terms.held(depth - submesh, depth) == math.ceil(runs / terms.turns)
+
+
+def uniform(depth, seconds):
+    """A table in which every layer is a stage of its own."""
+    table = np.full((depth, depth + 1, 1, depth), np.inf)
+    for k in range(depth):
+        table[k, k + 1] = seconds
+    return table
+
+
+def test_a_schedule_that_does_not_exist_for_the_stages_is_refused_with_a_way_out():
+    costs, cluster = random_costs(0)
+    for options, b in (
+        (PipelineOptions(schedule="interleaved-1f1b", num_stages=2), 3),
+        (PipelineOptions(schedule="zb-h1", num_stages=2), 1),
+    ):
+        with pytest.raises(OptionError, match="Ask for 1 stages"):
+            check_options(options, cluster, costs.num_layers, b)
+        assert not best_pipeline(costs, cluster, options, b).feasible
+
+
+def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_iteration():
+    def drawn(seed, costs):
+        """Weights with readers anywhere: at both ends as an embedding's, or three in the middle."""
+        rng = np.random.default_rng(seed)
+        layers = costs.num_layers
+        ends = ((0, layers - 1), 1e11 * float(rng.uniform(0.1, 2)))
+        some = tuple(sorted(int(k) for k in rng.choice(layers, size=min(3, layers), replace=False)))
+        return (ends, (some, 1e11 * float(rng.uniform(0.1, 2))))[: 1 + seed % 2]
+
+    changed = 0
+    for seed in range(100):
+        costs, cluster = random_costs(seed)
+        b = (1, 4, 30)[seed % 3]
+        costs = replace(costs, tied_weights=drawn(seed, costs))
+        link = cluster.inside_node if cluster.nodes == 1 else cluster.between_nodes
+
+        def once(stages, costs=costs, link=link):
+            groups = [{i for i, (f, e, _) in enumerate(stages) for k in readers if f <= k <= e}
+                      for readers, _ in costs.tied_weights]  # fmt: skip
+            return sum(
+                (len(group) - 1) * (2 * link.latency_seconds + size / link.bandwidth)
+                for group, (_, size) in zip(groups, costs.tied_weights, strict=True)
+            )
+
+        options = PipelineOptions(tied_weights=True, schedule=("1f1b", "zb-h1")[seed % 4 // 3])
+        bubble = 3 if options.schedule == "zb-h1" else 1
+        found = best_pipeline(costs, cluster, options, b)
+        expected = brute_force(
+            costs, cluster, b, once=once, bubble=bubble,
+            held=(lambda _place, depth, b=b: min(depth, b)) if bubble > 1 else None,
+            allowed=lambda stages, b=b, bubble=bubble: bubble == 1 or len(stages) <= b,
+        )  # fmt: skip
+        assert found.total_seconds == pytest.approx(expected, rel=1e-12), seed
+        if found.feasible:
+            stages = [(first, end - 1, shape) for first, end, shape in found.stages]
+            assert found.once_seconds == pytest.approx(once(stages), rel=1e-12)
+            rest = found.sum_latency_seconds / bubble + (b - 1 / bubble) * found.t_max_seconds
+            assert found.total_seconds == pytest.approx(rest + found.once_seconds, rel=1e-12)
+        changed += found.stages != best_pipeline(costs, cluster, replace(options, tied_weights=False), b).stages
+    assert changed > 5
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links_each_time_a_microbatch_comes(turns):
     def extra(costs, cluster, stage):
         first, last, shape = stage
         directions = int(first > 0) + int(last < costs.num_layers - 1)
@@ -170,11 +314,13 @@ def test_communication_adds_what_a_stage_receives_over_its_share_of_the_links():
         else:
             rate = cluster.between_nodes.bandwidth * devices / cluster.devices_per_node
             wait = cluster.between_nodes.latency_seconds
-        return directions * wait + costs.received_bytes[first, last] / rate
+        return turns * (directions * wait + costs.received_bytes[first, last] / rate)
 
     check(
-        lambda *_: PipelineOptions(communication=True),
-        lambda _options, costs, cluster, _b: {"extra": lambda stage: extra(costs, cluster, stage)},
+        lambda *_: PipelineOptions(communication=True, schedule="interleaved-1f1b" if turns > 1 else "1f1b"),
+        lambda _options, costs, cluster, b: (
+            {"extra": lambda stage: extra(costs, cluster, stage)} | (interleaved(turns, b) if turns > 1 else {})
+        ),
         seeds=range(100),
     )
 
@@ -229,7 +375,7 @@ def test_options_together_are_those_of_brute_force():
     check(
         options_of,
         lambda options, costs, cluster, b: {
-            "allowed": lambda stages: allowed(options, costs, cluster, stages), "held": lambda _place: b,
+            "allowed": lambda stages: allowed(options, costs, cluster, stages), "held": lambda _place, _depth: b,
         },
     )  # fmt: skip
 
@@ -238,6 +384,7 @@ def test_options_together_are_those_of_brute_force():
     ("options", "found"),
     [
         ({"schedule": "other"}, "schedule"),
+        ({"schedule": "interleaved-1f1b", "stages_per_submesh": 1}, "two stages on a submesh"),
         ({"submesh_space": "other"}, "space"),
         ({"imbalance_tolerance": -0.1}, "tolerance"),
         ({"imbalance_tolerance": math.nan}, "tolerance"),

@@ -84,12 +84,11 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
     composed = 0
     prices = [Price(0.25, 0.0, 1), Price(1e-3, 0.0, 1), Price(0.25, 1e-10, 3)]
     for price, found in zip(prices, composer.solve(ranges, prices), strict=True):
-        assert found.keys() <= {r for r in ranges if chain.holds(*r)}
         for r, best in found.items():
             assert best is not None
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**price._asdict())
-            choices = whole_choice(chain, problem, best.layers)
+            choices = whole_choice(chain, problem, best.pieces)
             constant = CONSTANT in chain.owners(problem)
             if price.memory_price == 0.0 or not constant:
                 assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
@@ -117,6 +116,23 @@ def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
 def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
     chain = catalogue("gpt-tiny", 4)
     assert [r for r in combinations_with_replacement(range(4), 2) if not chain.holds(*r)] == [(0, 3)]
+
+
+def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
+    chain = catalogue("gpt-tiny", 4)
+    composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
+    (found,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    pieces = composer.pieces.of(0, 3)
+    assert pieces is not None
+    tied = [i for i, piece in enumerate(pieces) if piece.ties]
+    assert tied[0] == 0
+    assert len(tied) <= 3, "what lies between does not know of the weight"
+    assert found[0, 3] is not None
+
+
+def test_a_skip_over_a_layer_is_not_composed() -> None:
+    chain = skips(far=True)
+    assert Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(1, 3)], [Price(0.25, 0.0, 1)]) == ({},)
 
 
 def test_a_mask_from_outside_belongs_to_no_layer() -> None:

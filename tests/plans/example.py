@@ -15,6 +15,7 @@ from alpa_explore.plans.plan import (
     PlanLayer,
     PlanOperator,
     PlanOptions,
+    PlanTensor,
     Predicted,
     Statistics,
 )
@@ -65,7 +66,10 @@ def example_plan(
         details=SimpleNamespace(
             operators=lambda range_, candidate: _operators(
                 layers[range_[0] : range_[1] + 1], candidate.logical_mesh, mark
-            )
+            ),
+            tensors=lambda range_, candidate: (
+                PlanTensor(name=f"layer_{range_[0]}_input{mark}", role="source", spec="RRR"),
+            ),
         ),
     )  # fmt: skip
     return choose_stages(empty, pipeline)
@@ -73,7 +77,11 @@ def example_plan(
 
 def without_describe(plan: Plan) -> Plan:
     """The same plan with its operators made: nothing of the planner is left in it."""
-    return replace(plan, details=None, stages=tuple(replace(s, operators=tuple(s.operators)) for s in plan.stages))
+    return replace(
+        plan,
+        details=None,
+        stages=tuple(replace(s, operators=tuple(s.operators), tensors=tuple(s.tensors)) for s in plan.stages),
+    )
 
 
 def _layers(count: int, mark: str) -> tuple[PlanLayer, ...]:
@@ -105,6 +113,7 @@ def _costs(cluster: Cluster, layers: tuple[PlanLayer, ...]) -> StageCosts:
                     for lean in (False, True)
                 )
     return StageCosts(
+        versions=(tuple(range(len(layers))),),
         num_layers=len(layers), submeshes=shapes, device_memory_bytes=cluster.device.memory_bytes,
         candidates=candidates, layer_flops=tuple(layer.flops for layer in layers),
     )  # fmt: skip

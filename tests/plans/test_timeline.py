@@ -10,7 +10,7 @@ import alpa_explore as ax
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
 from alpa_explore.plans.document import from_document, to_document
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.timeline import plan_timeline
+from alpa_explore.plans.timeline import plan_timeline, possible_schedules
 from alpa_explore.plans.timeline_tables import critical_table, submeshes_table, timeline_sentence, timeline_summary
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
@@ -122,6 +122,33 @@ def test_interleaved_stages_are_equal_runs_of_layers_at_the_costs_of_their_subme
         best = plan.costs.choose((stage, stage, shape), 1, 16)
         assert best is not None
         assert times.microbatch_seconds == pytest.approx(best.microbatch_seconds)
+
+
+@pytest.mark.parametrize("asked", ["1f1b", "1f1b-overlap", "gpipe", "zb-h1", INTERLEAVED])
+def test_a_plan_runs_under_the_schedule_it_was_made_for_and_holds_no_more_than_it_says(plan: Plan, asked: str) -> None:
+    b = 8 if asked == "gpipe" else 16  # it holds all of them
+    made = ax.replan(plan, num_microbatches=b, pipeline=ax.PipelineOptions(schedule=asked, num_stages=4))
+    timeline = made.timeline()
+    assert timeline.schedule.name == {"1f1b-overlap": "eager-1f1b"}.get(asked, asked)
+    assert possible_schedules(made)[0] == timeline.schedule.name
+    turns = 2 if asked == INTERLEAVED else 1
+    assert timeline.schedule.num_stages == 4 * turns
+    for stage in made.stages:
+        assert memory_curve(timeline, stage.index).held.max() <= turns * stage.microbatches_held
+    if turns == 1:
+        assert memory_curve(timeline, 0).held.max() == made.stages[0].microbatches_held
+
+
+def test_an_interleaved_plan_of_unequal_stages_gives_each_submesh_the_layers_it_was_planned_for(plan: Plan) -> None:
+    options = ax.PipelineOptions(schedule=INTERLEAVED, num_stages=2, cuts=(5,), stage_submeshes=((0, 1, 4),))
+    made = ax.replan(plan, pipeline=options)
+    assert [s.layers for s in made.stages] == [(0, 4), (5, 7)]
+    timeline = made.timeline()
+    assert timeline.schedule.submesh_of_stage == (0, 1, 0, 1)
+    whole = [
+        made.costs.candidates[first, last, 2][0].activation_bytes for first, last in ((0, 1), (2, 2), (3, 5), (6, 7))
+    ]
+    assert [t.activation_bytes for t in timeline.times] == whole
 
 
 def test_what_does_not_go_together_is_an_error_that_says_what_would(plan: Plan) -> None:

@@ -206,10 +206,25 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
         return os.getpid()
 
     with Executor("auto", workers=2) as executor:
-        found = dict(executor.map(where, {n: n for n in range(40)}))
+        found = dict(executor.map(where, {n: n for n in range(200)}))
     assert os.getpid() in found.values()
     assert len(set(found.values())) == 3
-    assert set(found) == set(range(40))
+    assert set(found) == set(range(200))
+
+
+@pytest.mark.distributed
+def test_workers_are_started_while_what_they_will_do_is_prepared(monkeypatch):
+    monkeypatch.setattr(executors, "_AUTO_STAY_SECONDS", 0.05)
+    with Executor("auto", workers=2) as executor:
+        with executor.soon():
+            pass
+        assert executor._starting is None, "what is quickly prepared is small"
+        with executor.soon():
+            time.sleep(0.5)
+        assert executor._starting is not None
+        executor._starting.join()
+        found = dict(executor.map(lambda _: os.getpid(), {n: n for n in range(40)}))
+    assert len(set(found.values()) - {os.getpid()}) == 2
 
 
 @pytest.mark.distributed

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
-from alpa_explore.errors import ProgramError, ScheduleError
+from alpa_explore.errors import ProgramError, RecipeError, ScheduleError
 from alpa_explore.plans.document import from_document, to_document
 from alpa_explore.programs.check import check
 from alpa_explore.programs.decision import stage_decision
@@ -153,7 +153,7 @@ def test_a_plan_is_lowered_and_equals_the_whole(model) -> None:
 
 def test_a_plan_that_cannot_be_lowered_is_refused_with_the_reason(case: Case) -> None:
     plan = ax.plan(case.graph, "1x4:v100", num_microbatches=2, num_layers=2)
-    with pytest.raises(ProgramError, match="read from a file"):
+    with pytest.raises(RecipeError, match="made in a notebook"):
         lower(from_document(to_document(plan)))
     with pytest.raises(ProgramError, match="The schedule has other stages"):
         lower(plan, build_schedule("1f1b", len(plan.stages) + 1, 2))

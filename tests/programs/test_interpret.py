@@ -92,6 +92,18 @@ def test_what_is_not_held_is_computed_again_and_gives_the_same(model) -> None:
     assert most[1] < 0.8 * most[0]
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_each_stage_computes_again_what_its_own_layers_do_not_hold_and_gives_the_same(schedule) -> None:
+    case = Case("gpt-tiny", num_microbatches=2)
+    versions = [((), ()), ((0,), (2, 3)), ((1,), ()), ((0, 1), (3,)), ((0, 1), (2, 3))]
+    most = []
+    for one, other in versions:
+        program = case.program([((0, 1), (2,), one), ((2, 3), (2,), other)], optimal, schedule)
+        check(program)
+        most.append(case.assert_equal(program).most_values)
+    assert most[0] > max(most[1:]) or schedule == "zb-h1"
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "sgd_momentum"])
 def test_every_optimizer_steps_on_pieces_as_on_the_whole(optimizer) -> None:
     case = Case("mlp-tiny", optimizer=optimizer)

@@ -146,18 +146,18 @@ def test_a_selection_is_one_value_that_every_figure_gets_and_escape_clears(explo
     assert "layer 2" in explorer.selected.line.value
     explorer.tabs.selected = 1
     assert explorer.panels[1].figure.selection == "stage:1/layer:2"
-    explorer.tabs.selected = 4
-    assert explorer.panels[4].stage.value == "1", "a tab about one stage shows the selected one"
+    explorer.tabs.selected = 5
+    assert explorer.panels[5].stage.value == "1", "a tab about one stage shows the selected one"
     explorer.bridge.selection = ""  # as Escape does
-    assert explorer.session.store.state.selection == explorer.panels[4].figure.selection == ""
+    assert explorer.session.store.state.selection == explorer.panels[5].figure.selection == ""
     assert explorer.selected.line.value == ""
 
 
 def test_the_choice_of_a_stage_in_a_tab_selects_it_everywhere(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    explorer.tabs.selected = 4
-    explorer.panels[4].stage.value = "1"
+    explorer.tabs.selected = 5
+    explorer.panels[5].stage.value = "1"
     assert explorer.session.store.state.selection == "stage:1"
 
 
@@ -196,11 +196,11 @@ def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
     assert explorer.wait(5)
     explorer.session.try_baselines(("zero-3",))
     assert explorer.wait(5)
-    explorer.tabs.selected = 8
-    explorer.panels[8].figure.selection = "plan:1"  # as a click does
+    explorer.tabs.selected = 9
+    explorer.panels[9].figure.selection = "plan:1"  # as a click does
     assert explorer.plan is not None
     assert explorer.plan.options.baseline == "zero-3"
-    assert explorer.panels[8].figure.selection == ""
+    assert explorer.panels[9].figure.selection == ""
 
 
 def test_a_comparison_that_cannot_be_made_says_why(session: Session, planner: Any) -> None:

@@ -22,6 +22,7 @@ from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
+from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
 from alpa_explore_widgets.panels.run import RunPanel
 from alpa_explore_widgets.panels.search import SearchPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
@@ -59,9 +60,10 @@ class Explorer(W.VBox):
         self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
         self.toolbar = ToolbarPanel(self._pressed)
         self.panels: list[FigurePanel] = [
-            LayersPanel(), ClusterPanel(), TMaxPanel(), TimelinePanel(), ShardingPanel(session.select),
-            StageCostsPanel(), FrontierPanel(session.select), WhyPanel(self._try_neighbours),
-            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)), SolversPanel(session.compare),
+            LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
+            ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
+            WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
+            SolversPanel(session.compare),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False

@@ -1,0 +1,55 @@
+"""`alpa-explore compare-run RUN`: what a run took beside what was predicted, task by task."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.plans.text import printable, render_table
+
+_COLUMNS = (
+    "tasks", "count", "predicted_seconds", "measured_seconds", "ratio", "predicted_collective_seconds",
+    "measured_collective_seconds", "measured_receive_seconds",
+)  # fmt: skip
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "compare-run", help="measured beside predicted times of a run", allow_abbrev=False,
+        description="Print what the tasks of a run took beside what was predicted, joined by their names: 0F are the"
+        " forward tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
+    )  # fmt: skip
+    argument = parser.add_argument
+    argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
+    argument("--tasks", action="store_true", help="a row for every task, not only for those of a kind")
+    argument("--html", metavar="FILE", help="write one self-contained page with the figure")
+    argument("--json", action="store_true", help="print JSON, every task with it")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print, and draw where asked to."""
+    from alpa_explore.figures.run import ranks_table, run_html, run_table, sentence
+    from alpa_explore.plans.write import check_target, write_text
+    from alpa_explore.runtime.measured import load_measured
+
+    if options.html is not None:
+        check_target(options.html, "The page")
+    measured = load_measured(options.folder)
+    if options.html is not None:
+        write_text(options.html, run_html(measured), "The page")
+        print(f"wrote {printable(options.html)}", file=sys.stderr)
+    if options.json:
+        print_json({**asdict(measured), "kinds": run_table(measured)})
+        return 0
+    print(f"{sentence(measured)}\n")
+    if options.tasks:
+        print(render_table([asdict(task) for task in measured.tasks]))
+    else:
+        print(render_table(run_table(measured), _COLUMNS))
+    print(f"\n{render_table(ranks_table(measured))}")
+    return 0

@@ -1,0 +1,104 @@
+"""Pieces contracted at some prices: their least costs over the states of their separators, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+
+from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
+from alpa_explore.intra_op.factor_graph import Ints
+from alpa_explore.intra_op.pieces import Piece, Pieces, Price
+from alpa_explore.intra_op.problem import Floats
+
+Filled = tuple[tuple[int, ...], Floats, Floats]
+"""Choices of the piece's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
+State = tuple[int, int, int]
+"""Of the ties (0 where a piece has none), of the separator on the left, of that on the right."""
+
+
+class PieceTable:
+    """A piece at some prices: its least cost for every state, [prices, ties, left, right]; inf where none is legal."""
+
+    def __init__(self, piece: Piece, contraction: Contraction, prices: int) -> None:
+        self.piece, self.contraction = piece, contraction
+        sides = (piece.ties, piece.left, piece.right)
+        self._states = [_states(piece, nodes) for nodes in sides]
+        shape = tuple(states.shape[1] for states in self._states)
+        at: dict[int, Ints] = {}
+        agree = np.ones(shape, dtype=np.bool_)
+        for axis, (nodes, states) in enumerate(zip(sides, self._states, strict=True)):
+            along = tuple(-1 if axis == i else 1 for i in range(len(shape)))
+            for v, strategy in zip(nodes, states, strict=True):
+                # A node may be in the separators on both sides.
+                agree &= strategy.reshape(along) == at.setdefault(v, strategy.reshape(along))
+        every = np.arange(len(contraction.table)).reshape(-1, 1, 1, 1)
+        table = np.where(agree, contraction.table[(every, *(at[v] for v in contraction.keep))], np.inf)
+        self.tied: Floats = np.ascontiguousarray(np.broadcast_to(table, (prices, *shape)))
+        self._wanted: dict[tuple[int, State], int] = {}
+        self._filled: list[Filled] = []
+
+    @property
+    def table(self) -> Floats:
+        """[prices, left, right] of a piece without ties."""
+        assert self.tied.shape[1] == 1
+        return self.tied[:, 0]
+
+    @cached_property
+    def turned(self) -> Floats:
+        """[prices, right, left]"""
+        return np.ascontiguousarray(self.table.transpose(0, 2, 1))
+
+    def want(self, price: int, state: State) -> None:
+        """Say that `filled` will be asked for this."""
+        self._wanted.setdefault((price, state), len(self._wanted))
+
+    def filled(self, price: int, state: State) -> Filled:
+        """The best choice of the piece in a state; all that are wanted are found at once."""
+        if not self._filled:
+            at: dict[int, Ints] = {}
+            for axis, nodes in enumerate((self.piece.ties, self.piece.left, self.piece.right)):
+                states = np.array([state[axis] for _, state in self._wanted])
+                at.update(zip(nodes, self._states[axis][:, states], strict=True))
+            prices = np.array([price for price, _ in self._wanted])
+            kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(prices)).T
+            choices = self.contraction.complete(prices, kept)
+            totals, sizes = self.piece.totals(choices)
+            own = choices[:, list(self.piece.own)].tolist()
+            self._filled = [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(prices))]
+        return self._filled[self._wanted[price, state]]
+
+
+class PieceTables:
+    """Contracts pieces at some prices, each once."""
+
+    def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
+        self.pieces, self.prices = pieces, prices
+        self.limits = replace(LIMITS, joined_entries=joined_entries)
+        self._tables: dict[Piece, PieceTable | None] = {}
+
+    def block(self, block: int, *, before: bool, after: bool) -> PieceTable | None:
+        """The table of a block; None where it is too wide."""
+        piece = self.pieces.block(block, before=before, after=after)
+        return None if piece is None else self._table(piece)
+
+    def of(self, pieces: Sequence[Piece] | None) -> tuple[PieceTable, ...] | None:
+        """The tables of pieces; None where one is too wide, and where there are no pieces."""
+        tables = [self._table(piece) for piece in pieces or ()]
+        whole = tuple(table for table in tables if table is not None)
+        return whole if whole and len(whole) == len(tables) else None
+
+    def _table(self, piece: Piece) -> PieceTable | None:
+        if piece not in self._tables:
+            keep = tuple(dict.fromkeys((*piece.ties, *piece.left, *piece.right)))
+            found = contract(piece.at(self.prices), keep, self.limits)
+            self._tables[piece] = None if found is None else PieceTable(piece, found, len(self.prices))
+        return self._tables[piece]
+
+
+def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
+    """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
+    sizes = [len(piece.problem.nodes[v].microbatch_seconds) for v in nodes]
+    return np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), dtype=np.int64)[: len(nodes)]

@@ -1,0 +1,103 @@
+"""A recipe, as a plan file keeps it, followed: a catalogue name, or the import path of a function that makes a model.
+
+`package.module:function` runs code of that package, so it is followed only where the user has allowed it: a plan file
+may come from a stranger. The function takes no arguments and returns (model, example inputs of one microbatch), and
+behind them, where it has them, a loss as `capture` takes it and a function number -> inputs of that microbatch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.errors import RecipeError
+from alpa_explore.models.catalog import build, names
+
+if TYPE_CHECKING:
+    import torch
+
+IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """What a recipe makes."""
+
+    model: torch.nn.Module
+    example_inputs: Any
+    """Of one microbatch."""
+    loss: Any = None
+    microbatch: Callable[[int], Any] | None = None
+    """Number of a microbatch -> its inputs, in the form of `example_inputs`; None where the recipe has no data."""
+
+
+def follow(
+    recipe: str | None, samples: int, *, device: str = "meta", seed: int = 0, allow_import: bool = False
+) -> Made:
+    """The model of `recipe` with example inputs of `samples` samples (an import path's function decides on both).
+
+    RecipeError where there is no recipe, where it may not be followed, or where it leads to no model.
+    """
+    checked = check_recipe(recipe, allow_import=allow_import)
+    if checked in names():
+        model, inputs = build(checked, samples, device=device, seed=seed)
+        return Made(
+            model=model, example_inputs=inputs,
+            microbatch=lambda number: build_inputs(checked, samples, seed + number + 1),
+        )  # fmt: skip
+    return _imported(checked, seed)
+
+
+def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
+    """The recipe, where it may be followed; RecipeError. Nothing is imported or made."""
+    if recipe is None:
+        raise RecipeError(
+            "The model cannot be made again", found="a plan without a recipe: its model was made in a notebook",
+            remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
+        )  # fmt: skip
+    if recipe in names():
+        return recipe
+    if not IMPORT_PATH.fullmatch(recipe):
+        raise RecipeError(
+            "The model cannot be made again", found=f"recipe {recipe!r:.80} is no model of the catalogue",
+            remedy="`alpa-explore models` lists them; an import path is written package.module:function.",
+        )  # fmt: skip
+    if not allow_import:
+        raise RecipeError(
+            "The recipe of the plan runs code, which you have not allowed", found=f"recipe {recipe!r:.80}",
+            remedy="Look at that function; where you trust it, give --allow-import (in Python allow_import=True).",
+        )  # fmt: skip
+    return recipe
+
+
+def build_inputs(name: str, samples: int, seed: int) -> tuple[torch.Tensor, ...]:
+    """The inputs of one microbatch of a catalogue model, drawn from `seed`."""
+    from alpa_explore.models.catalog import entry
+    from alpa_explore.models.factory import make_inputs
+
+    return make_inputs(entry(name).config, samples, "cpu", seed)
+
+
+def _imported(recipe: str, seed: int) -> Made:
+    import torch
+
+    module, _, function = recipe.partition(":")
+    try:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            made = getattr(importlib.import_module(module), function)()
+    except Exception as error:  # whatever the user's code may raise
+        raise RecipeError(
+            "The recipe of the plan failed", found=f"{recipe}: {type(error).__name__}: {error}",
+            remedy="Run the function by hand; its package must be importable from here.",
+        ) from error  # fmt: skip
+    if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
+        raise RecipeError(
+            "The recipe of the plan makes no model", found=f"{recipe} returns {type(made).__name__}",
+            remedy="Return (model, example inputs), and behind them a loss and a function number -> inputs.",
+        )  # fmt: skip
+    model, inputs, loss, microbatch = (*made, None, None)[:4]
+    return Made(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)

@@ -1,0 +1,126 @@
+"""The folder of a run, and what its ranks find in it.
+
+    run.json            what is run: ranks, steps, options (for people and for `compare-run`)
+    plan.json           the plan
+    schedule.csv        the order of its tasks
+    job/rank-0.pickle   the instructions of rank 0 and where its microbatches come from; only the user may read job/
+    job/initial.pt      weights and buffers to begin with, whole; ranks map it and cut their boxes out
+    rank-0.log          what rank 0 printed
+    rank-0.jsonl        what rank 0 reports: a line a step, and its end
+    rank-0.alive        what rank 0 does now
+    measured.json       measured beside predicted times, when the run is over
+
+When the run is over job/ is removed.
+A job is pickled, because it may hold a function of the user's session. It is written and read by one user in one run,
+and is no file to hand on: that is the plan.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import torch
+
+from alpa_explore.programs.execute import Values
+from alpa_explore.programs.instruction import Collective, Receive, Send
+from alpa_explore.programs.program import Program
+from alpa_explore.schedules.task import Action
+
+Batches = Callable[[int], Values]
+"""Number of a microbatch, counted over all steps -> its inputs, by tensor of the graph."""
+Outbox = Mapping[tuple[int, Action], tuple[int, ...]]
+"""(stage, action) -> the messages that a rank sends to another in such a task, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What a user may choose about a run."""
+
+    steps: int = 10
+    learning_rate: float = 1e-3
+    seed: int = 0
+    """Of weights and data of a catalogue model, and of whatever operators draw."""
+    device: str = "cpu"
+    """'cpu' (gloo) or 'cuda' (NCCL, a GPU a rank)."""
+    save: str | None = None
+    """The folder into which the trained weights are written."""
+    record: bool = False
+    """Write every gradient and updated weight of every step into the folder: what `verify` compares."""
+    stall_seconds: float = 60.0
+    """The run is stopped when for so long no rank has finished an instruction."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RankJob:
+    """All that one rank needs beside its initial weights."""
+
+    program: Program
+    """With the instructions of this rank alone."""
+    ranks: tuple[int, ...]
+    """All ranks; the place in it is the rank's number in torch.distributed."""
+    groups: tuple[tuple[int, ...], ...]
+    """All groups of collectives, in the order in which every rank makes them."""
+    pairs: tuple[tuple[int, int], ...]
+    """All (sender, receiver)."""
+    inbox: Mapping[int, Outbox] = field(repr=False)
+    """Sender -> what it sends to this rank."""
+    first_stage: Mapping[int, int] = field(repr=False)
+    """Weight or buffer -> the first stage that holds it, which saves it."""
+    batches: Batches = field(repr=False)
+    options: RunOptions
+
+
+def write_jobs(folder: Path, program: Program, options: RunOptions, state: Values, batches: Batches) -> None:
+    """The job of every rank, and the initial values of parameters and buffers."""
+    home = folder / "job"
+    home.mkdir(mode=0o700)
+    torch.save({tensor: value.cpu() for tensor, value in state.items()}, home / "initial.pt")
+    groups = sorted({tuple(sorted(i.ranks)) for _, _, i in _all(program) if isinstance(i, Collective)})
+    outboxes: dict[tuple[int, int], dict[tuple[int, Action], tuple[int, ...]]] = {}
+    for rank, task, instruction in _all(program):
+        if isinstance(instruction, Send) and instruction.to != rank:
+            box = outboxes.setdefault((rank, instruction.to), {})
+            box[task] = (*box.get(task, ()), instruction.message)
+    first_stage: dict[int, int] = {}
+    for number, stage in enumerate(program.stages):
+        for one in stage.lasting[stage.ranks[0]]:
+            first_stage.setdefault(one.tensor, number)
+    for rank in program.ranks:
+        job = RankJob(
+            program=program.of_rank(rank), ranks=program.ranks, groups=tuple(groups), pairs=tuple(sorted(outboxes)),
+            inbox={source: box for (source, to), box in outboxes.items() if to == rank}, batches=batches,
+            options=options, first_stage=first_stage,
+        )  # fmt: skip
+        (home / f"rank-{rank}.pickle").write_bytes(cloudpickle.dumps(job))
+
+
+def read_job(folder: Path, rank: int) -> tuple[RankJob, Values]:
+    """The job of a rank, and the initial values (mapped, not read: a rank touches its boxes alone)."""
+    job = pickle.loads((folder / "job" / f"rank-{rank}.pickle").read_bytes())
+    state = torch.load(folder / "job" / "initial.pt", mmap=True, weights_only=True)
+    return job, state
+
+
+def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:
+    """(message, whether it is of an update task) -> the instruction of this rank that receives it."""
+    return {
+        (one.message, task[1] is Action.UPDATE): one
+        for r, task, one in _all(program)
+        if r == rank and isinstance(one, Receive)
+    }
+
+
+def _all(program: Program) -> list[tuple[int, tuple[int, Action], Any]]:
+    """(rank, (stage, action), instruction), each rank's in order."""
+    return [
+        (rank, (number, action), instruction)
+        for number, stage in enumerate(program.stages)
+        for action, own in stage.tasks.items()
+        for rank, instructions in own.items()
+        for instruction in instructions
+    ]

@@ -1,0 +1,100 @@
+"""Target `local`: an agent on this machine starts a process for each rank. They meet through a file, without a port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alpa_explore import units
+from alpa_explore.errors import OptionError
+from alpa_explore.plans.plan import Plan
+
+PROCESSES_A_CORE = 8
+"""More only wait for each other."""
+STOP_SECONDS = 5.0
+
+
+def check_devices(plan: Plan, device: str) -> None:
+    """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
+    needed = sum(len(stage.devices) for stage in plan.stages)
+    if device == "cuda":
+        there, kind = torch.cuda.device_count(), "GPUs"
+    else:
+        there, kind = PROCESSES_A_CORE * (os.cpu_count() or 1), f"CPU processes ({PROCESSES_A_CORE} a core)"
+    if needed > there:
+        raise OptionError(
+            "The plan needs more devices than are attached",
+            found=f"{needed} in the plan, {there} {kind} here: {needed - there} are missing",
+            remedy="Attach more, or plan for fewer devices" + ("; --device cpu runs it here." * (device == "cuda")),
+        )
+    wanted = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
+    memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    if device == "cpu" and wanted > memory:
+        raise OptionError(
+            "The plan needs more memory than this machine has",
+            found=f"{units.bytes_(wanted)} for all its ranks, {units.bytes_(memory)} here: "
+            f"{units.bytes_(wanted - memory)} are missing",
+            remedy="Plan a smaller model or a smaller microbatch.",
+        )
+
+
+class LocalRanks:
+    """The ranks of a run, started."""
+
+    def __init__(self, folder: Path, world: int) -> None:
+        self.folder = folder
+        meet = f"file:{folder / 'job' / 'store'}"
+        with (folder / "agent.log").open("wb") as log:
+            self._agent = subprocess.Popen(
+                agent_command(folder, 0, world, meet), env=environment(), stdin=subprocess.PIPE, stdout=log, stderr=log,
+                start_new_session=True,  # Ctrl-C reaches the program that started the run, and it alone
+            )  # fmt: skip
+
+    def poll(self) -> dict[str, Any] | None:
+        """How the run ended; None while it goes on."""
+        if self._agent.poll() is None:
+            return None
+        if self._agent.stdin is not None:
+            self._agent.stdin.close()
+        path = self.folder / "agent-0.json"
+        if path.exists():
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            return found
+        log = (self.folder / "agent.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return {
+            "state": "failed", "rank": None, "what": "The agent of the run ended",
+            "found": f"exit code {self._agent.returncode}" + (f": {log[-1][:300]}" if log else ""),
+            "remedy": f"Look at {self.folder / 'agent.log'}.",
+        }  # fmt: skip
+
+    def stop(self) -> None:
+        """End the ranks; returns when they are gone."""
+        if self._agent.poll() is None and self._agent.stdin is not None:
+            self._agent.stdin.close()
+            try:
+                self._agent.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._agent.pid, signal.SIGKILL)
+                self._agent.wait()
+
+
+def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:
+    """What starts an agent. -P: files in the current folder cannot take the place of modules."""
+    return [sys.executable, "-P", "-m", "alpa_explore.runtime.agent", str(folder), str(first), str(count), meet]
+
+
+def environment() -> dict[str, str]:
+    """Of the agent: it sees the modules that this process sees, and numerical libraries use one thread a rank."""
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    # All ranks are on this machine; the name of the machine may lead nowhere.
+    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    return {**os.environ, **one_thread, **path, **({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})}

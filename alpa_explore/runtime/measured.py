@@ -1,0 +1,153 @@
+"""What a run measured beside what was predicted, joined by names of tasks (`0F3`: forward of microbatch 3, stage 0).
+
+A task's seconds are those of the slowest rank of its stage, the median over the steps; of several steps the first, in
+which memory is taken and kernels are chosen, is left out. What a rank waits for messages of other stages is apart:
+in a timeline that is the gap before the task.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.files import load_plan
+from alpa_explore.plans.plan import Plan
+from alpa_explore.runtime.reports import StepReader
+from alpa_explore.schedules.csv_file import read_csv
+from alpa_explore.schedules.task import LETTERS, Action
+from alpa_explore.schedules.timeline import Timeline
+
+FILE = "measured.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTask:
+    """One task of the schedule."""
+
+    task: str
+    """As in torch's schedule files."""
+    stage: int
+    action: str
+    """Letter of the action: F, B, I, W or U."""
+    microbatch: int
+    predicted_seconds: float
+    measured_seconds: float
+    """Without waiting for messages."""
+    predicted_collective_seconds: float
+    """Of `predicted_seconds`; 0 for updates, where that is not known."""
+    measured_collective_seconds: float
+    predicted_send_seconds: float
+    """Of its result to the next stage, on a link."""
+    measured_receive_seconds: float
+    """Waiting for what other stages send, and for its way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRank:
+    """The memory of one rank."""
+
+    rank: int
+    stage: int
+    predicted_peak_bytes: float
+    measured_peak_bytes: float
+    """On a CPU of the values that the program holds and its optimizer state; on a GPU as torch counts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run beside its prediction."""
+
+    model: str
+    schedule: str
+    device: str
+    predicted_iteration_seconds: float
+    measured_iteration_seconds: float
+    tasks: tuple[MeasuredTask, ...]
+    ranks: tuple[MeasuredRank, ...]
+
+
+def write_measured(folder: Path) -> Measured:
+    """Join what the ranks have written; `measured.json`."""
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    plan = load_plan(folder / "plan.json")
+    written = {
+        rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
+    }
+    timeline = plan.timeline(read_csv(folder / "schedule.csv"))
+    found = Measured(
+        model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
+        predicted_iteration_seconds=timeline.makespan_seconds,
+        measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
+        tasks=tuple(_tasks(timeline, run["stages"], written)),
+        ranks=tuple(
+            MeasuredRank(
+                rank=rank, stage=stage, predicted_peak_bytes=_peak(plan, stage),
+                measured_peak_bytes=written[rank]["peak_bytes"],
+            )
+            for stage, ranks in enumerate(run["stages"]) for rank in ranks
+        ),
+    )  # fmt: skip
+    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+    return found
+
+
+def load_measured(folder: str | os.PathLike[str]) -> Measured:
+    """What `write_measured` wrote, or would write of a run that a script has started. PlanFileError where there is
+    nothing of the kind."""
+    path = Path(folder) / FILE
+    try:
+        if not path.exists():
+            return write_measured(Path(folder))
+        body = json.loads(path.read_text(encoding="utf-8"))
+        return Measured(
+            **{**body, "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
+               "ranks": tuple(MeasuredRank(**r) for r in body["ranks"])}
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PlanFileError(
+            "There is no measured run", found=f"{path}: {error}",
+            remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
+        ) from error  # fmt: skip
+
+
+def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any]) -> list[MeasuredTask]:
+    found = []
+    for place in range(len(timeline.schedule.actions)):
+        task = timeline.schedule.task(place)
+        own = [written[rank]["tasks"][str(task)] for rank in stages[task.stage]]
+        sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
+        found.append(
+            MeasuredTask(
+                task=str(task), stage=task.stage, action=LETTERS[task.action], microbatch=task.microbatch,
+                predicted_seconds=float(timeline.end_seconds[place] - timeline.start_seconds[place]),
+                measured_seconds=max(
+                    _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in own
+                ),
+                predicted_collective_seconds=_collective(timeline, place),
+                measured_collective_seconds=max(_settled(o["collective_seconds"]) for o in own),
+                predicted_send_seconds=float(sent) if sent == sent else 0.0,
+                measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in own),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _collective(timeline: Timeline, place: int) -> float:
+    task = timeline.schedule.task(place)
+    times = timeline.times[task.stage]
+    parts = (times.forward_seconds, times.backward_input_seconds, times.backward_weight_seconds)
+    which = {Action.FORWARD: (0,), Action.BACKWARD: (1, 2), Action.BACKWARD_INPUT: (1,), Action.BACKWARD_WEIGHT: (2,)}
+    return sum(parts[i] * times.collective_fraction[i] for i in which.get(task.action, ()))
+
+
+def _settled(values: list[float]) -> float:
+    return median(values[1:] or values)
+
+
+def _peak(plan: Plan, stage: int) -> float:
+    return plan.stages[stage].peak_bytes

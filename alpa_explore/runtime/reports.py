@@ -1,0 +1,127 @@
+"""What ranks report while they run, as files in the folder of the run, and what the other side reads from them.
+
+A line of `rank-N.jsonl` is a JSON object with `event`: "step" (step, loss or null, seconds), "error" (what, found,
+remedy) or "done" (peak_bytes). `rank-N.alive` is written anew about twice a second.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BEAT_SECONDS = 0.5
+
+
+class Reporter:
+    """The pen of one rank."""
+
+    def __init__(self, folder: Path, rank: int) -> None:
+        self._path, self._alive = folder / f"rank-{rank}.jsonl", folder / f"rank-{rank}.alive"
+        self._path.touch()
+
+    def say(self, event: str, **figures: Any) -> None:
+        """Append a line; other processes see all of it or nothing."""
+        line = json.dumps({"event": event, **figures}, ensure_ascii=False) + "\n"
+        with self._path.open("a", encoding="utf-8") as stream:
+            stream.write(line)
+
+    def beat(self, doing: Callable[[], Alive], parent: int | None) -> None:
+        """From now on say what the rank does; leave at once where the process that started it is gone."""
+
+        def run() -> None:
+            pause = threading.Event()
+            while True:
+                now = doing()
+                temporary = self._alive.with_suffix(".tmp")
+                text = json.dumps({"instructions": now.instructions, "doing": now.doing, "waits_for": now.waits_for})
+                temporary.write_text(text, encoding="utf-8")
+                temporary.replace(self._alive)
+                if parent is not None and os.getppid() != parent:
+                    os._exit(1)
+                pause.wait(BEAT_SECONDS)
+
+        threading.Thread(target=run, name="heartbeat", daemon=True).start()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """What a rank does at a moment."""
+
+    instructions: int
+    """Finished since the start."""
+    doing: str
+    waits_for: str
+    """Empty where it works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """One iteration of training."""
+
+    step: int
+    loss: float
+    """Mean over microbatches."""
+    seconds: float
+    """Of the slowest rank."""
+
+
+def alive(folder: Path, rank: int) -> Alive | None:
+    """What a rank said last; None before it said anything."""
+    path = folder / f"rank-{rank}.alive"
+    return Alive(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
+    """The whole lines that a rank has written until now."""
+    path = folder / f"rank-{rank}.jsonl"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in text[: text.rfind("\n") + 1].splitlines():
+        yield json.loads(line)
+
+
+class StepReader:
+    """The iterations that all ranks have finished; each call reads only what is new."""
+
+    def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
+        self._paths = [folder / f"rank-{rank}.jsonl" for rank in ranks]
+        self._read = [0] * len(ranks)
+        self._half: dict[int, list[dict[str, Any]]] = {}
+        self._done: list[StepReport] = []
+        self._lock = threading.Lock()
+
+    def __call__(self) -> tuple[StepReport, ...]:
+        """All of them until now, in order."""
+        with self._lock:
+            for place, path in enumerate(self._paths):
+                for event in self._new(place, path):
+                    if event["event"] == "step":
+                        self._half.setdefault(event["step"], []).append(event)
+            while len(own := self._half.get(len(self._done), ())) == len(self._paths):
+                loss = next((e["loss"] for e in own if e["loss"] is not None), math.nan)
+                seconds = max(e["seconds"] for e in own)
+                del self._half[len(self._done)]
+                self._done.append(StepReport(step=len(self._done), loss=loss, seconds=seconds))
+            return tuple(self._done)
+
+    def _new(self, place: int, path: Path) -> Iterator[dict[str, Any]]:
+        if not path.exists():
+            return
+        with path.open("rb") as stream:
+            stream.seek(self._read[place])
+            text = stream.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read[place] += len(whole)
+        yield from map(json.loads, whole.splitlines())
+
+
+def log_tail(folder: Path, rank: int, lines: int = 12) -> str:
+    """The last lines that a rank printed."""
+    path = folder / f"rank-{rank}.log"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,191 @@
+"""A plan on its devices against one process: the loss, every gradient and every updated weight of a few steps.
+
+Both begin each step with the same weights, those that the ranks had, so that a step is compared for itself: rounding
+does not add up, and by induction all steps are right. A gradient's error is relative to the largest entry of its
+parameter, or to a ten-thousandth of the largest of all gradients where that is more: what should be zero is rounding,
+and has no digits of its own. An updated weight is compared with the optimizer's step by the gradient that the ranks
+had: Adam's step is ±learning rate also where a gradient is nearly zero, and rounding decides its sign there.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alpa_explore.errors import AlpaExploreError, OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.programs.decision import plan_decisions
+from alpa_explore.programs.execute import Values, cut
+from alpa_explore.programs.instruction import Box
+from alpa_explore.programs.optimizer_step import PieceOptimizer
+from alpa_explore.runtime.job import read_job
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.reports import StepReader
+from alpa_explore.tracing.aten import draws
+from alpa_explore.tracing.evaluate import evaluate
+from alpa_explore.tracing.targets import with_counts
+
+NOTHING = 1e-4
+"""Share of the largest gradient below which a parameter's gradient has no scale of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What was compared, and its relative error."""
+
+    step: int
+    what: str
+    """'loss', 'gradient' or 'weight'."""
+    name: str
+    """Of the parameter; empty for the loss."""
+    relative_error: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """All comparisons."""
+
+    ranks: int
+    steps: int
+    tolerance: float
+    differences: tuple[Difference, ...]
+
+    @property
+    def worst(self) -> Difference:
+        """The largest error; one that is no number is larger than all."""
+        return max(self.differences, key=lambda d: (d.relative_error != d.relative_error, d.relative_error))
+
+    @property
+    def passed(self) -> bool:
+        """Whether all errors are within the tolerance."""
+        return self.worst.relative_error <= self.tolerance
+
+    def worst_of(self, what: str) -> float:
+        """The largest error of a kind."""
+        return max(d.relative_error for d in self.differences if d.what == what)
+
+
+def verify(
+    plan: Plan, *, steps: int = 2, tolerance: float = 1e-5, graph: TrainingGraph | None = None,
+    allow_import: bool = False, **asked: Any,
+) -> Verification:  # fmt: skip
+    """Train `plan` for some steps on its devices and in one process, and compare. It waits for the end.
+
+    `asked` is what `launch` takes, whose errors these are. OptionError for a model that draws random numbers. The
+    folder of the run is kept where the run fails.
+    """
+    plan = rebuild(plan, graph, allow_import=allow_import)
+    _check_determined(plan_decisions(plan)[0].stage.layered.graph)
+    folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
+    try:
+        run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)
+    except AlpaExploreError:
+        folder.rmdir()
+        raise
+    try:
+        run.result()
+    except BaseException:  # Ctrl-C, too, leaves no process behind
+        run.stop()
+        run.wait()
+        raise
+    found = differences(folder, run.ranks)
+    shutil.rmtree(folder, ignore_errors=True)
+    return Verification(ranks=len(run.ranks), steps=steps, tolerance=tolerance, differences=found)
+
+
+def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
+    """A run that has recorded its gradients, compared step by step with one process."""
+    job, state = read_job(folder, ranks[0])
+    one = _OneProcess(job.program.graph, state, job.options.learning_rate)
+    count = job.program.schedule.num_microbatches
+    found: list[Difference] = []
+    for report in StepReader(folder, ranks)():
+        recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
+        microbatches = [job.batches(report.step * count + m) for m in range(count)]
+        found += one.step(report.step, microbatches, report.loss, recorded)
+    return tuple(found)
+
+
+class _OneProcess:
+    """The sequential graph, whose weights are set to those of the ranks after each step."""
+
+    def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
+        self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
+        self.optimizers: dict[int, PieceOptimizer] = {}
+
+    def step(
+        self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
+    ) -> Iterator[Difference]:
+        """One step, compared with what each rank has recorded: copies and pieces, each for itself."""
+        wanted_loss, wanted = self._gradients(microbatches)
+        yield _difference(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
+        largest = max(float(g.abs().max()) for g in wanted.values())
+        for place, parameter in enumerate(self.graph.parameters):
+            gradients = [(b, g) for own in recorded for p, b, g in own["gradients"] if p == place]
+            weights = [(b, w) for own in recorded for t, b, w in own["values"] if t == parameter.tensor]
+            scale = max(float(wanted[place].abs().max()), NOTHING * largest)
+            yield _difference(step, "gradient", parameter.name, _error(wanted[place], gradients), scale)
+            updated = self._updated(place, _whole(wanted[place].shape, gradients))
+            error = _error(updated, weights)
+            yield _difference(step, "weight", parameter.name, error, float(updated.abs().max()))
+            self.state[parameter.tensor] = _whole(updated.shape, weights)
+
+    def _gradients(self, microbatches: list[Values]) -> tuple[float, dict[int, torch.Tensor]]:
+        """(mean loss, mean gradient of every parameter)."""
+        loss, sums = 0.0, dict[int, torch.Tensor]()
+        for microbatch in with_counts(self.graph, microbatches):
+            known = evaluate(self.graph, {**self.state, **microbatch})
+            loss += float(known[self.graph.loss]) / len(microbatches)
+            for place, parameter in enumerate(self.graph.parameters):
+                gradient = known[parameter.gradient]
+                sums[place] = sums[place] + gradient if place in sums else gradient
+        return loss, {place: total / len(microbatches) for place, total in sums.items()}
+
+    def _updated(self, place: int, gradient: torch.Tensor) -> torch.Tensor:
+        parameter = self.graph.parameters[place]
+        if place not in self.optimizers:
+            kind, weight = self.graph.operators[parameter.update].kind, self.state[parameter.tensor]
+            self.optimizers[place] = PieceOptimizer(kind, weight, self.learning_rate)
+        return self.optimizers[place].step(gradient)
+
+
+def _difference(step: int, what: str, name: str, error: float, scale: float) -> Difference:
+    relative = error / scale if scale else error
+    return Difference(step=step, what=what, name=name, relative_error=relative)
+
+
+def _error(wanted: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
+    """The largest difference of any piece from its box; infinite where the pieces leave something out."""
+    covered = torch.zeros(wanted.shape, dtype=torch.bool)
+    worst = 0.0
+    for box, piece in pieces:
+        covered[tuple(slice(start, stop) for start, stop in box)] = True
+        error = float((cut(wanted, box).double() - piece.double()).abs().max())
+        worst = max(worst, error if error == error else math.inf)
+    return worst if bool(covered.all()) else math.inf
+
+
+def _whole(shape: torch.Size, pieces: list[tuple[Box, torch.Tensor]]) -> torch.Tensor:
+    made = torch.zeros(shape, dtype=pieces[0][1].dtype)
+    for box, piece in pieces:
+        made[tuple(slice(start, stop) for start, stop in box)] = piece
+    return made
+
+
+def _check_determined(graph: TrainingGraph) -> None:
+    drawing = [o for o in graph.operators if draws(o.kind)]
+    if drawing:
+        raise OptionError(
+            "A model that draws random numbers cannot be compared with one process",
+            found=f"{drawing[0].kind} ({drawing[0].name}); {len(drawing)} such operators",
+            remedy="Capture it in eval mode (`model.eval()`), or with dropout 0, plan that, and verify that plan.",
+        )  # fmt: skip

@@ -1,0 +1,108 @@
+"""Predicted against measured on this machine's CPU: one model, a dozen plans and more, after `calibrate`.
+
+    python benchmarks/predicted_against_measured.py [--model gpt-tiny] [--ranks 2] [--steps 6] [--json FILE]
+
+The device is measured first (matrix products, memory, collectives of as many processes as the plans have ranks, a core
+each). Then every plan is launched, and the median step, without the first, stands beside the simulated iteration. All
+plans train on the same samples an iteration. Printed: a row a plan, Kendall's tau of the ranking, the mean error, and
+the error that is left when one factor is taken out of all predictions (what a machine that others use as well adds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import alpa_explore as ax
+from alpa_explore.cost.calibration import device_file
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.layouts.score import kendall_tau
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.text import render_table
+from alpa_explore.profiling.microbench import measure
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.measured import Measured, load_measured
+
+MICROBATCHES = (1, 2, 4, 8)
+
+
+def plans(model: str, cluster: str, layers: int, ranks: int) -> Iterator[tuple[str, Plan]]:
+    """(name, plan): what people do by hand, and the planner's own, for each B."""
+    kinds: list[tuple[str, dict[str, int]]] = [("data-parallel", {}), ("zero-3", {}), ("inter-only", {})]
+    for tp, pp in product(range(1, ranks + 1), repeat=2):
+        if ranks % (tp * pp) == 0 and tp > 1:
+            kinds.append(("megatron", {"tp": tp, "dp": ranks // (tp * pp), "pp": pp}))
+    for count in MICROBATCHES:
+        for kind, degrees in kinds:
+            name = " ".join([kind, *(f"{k}{v}" for k, v in degrees.items())])
+            made = ax.baseline(
+                model, cluster, kind, num_microbatches=count, num_layers=layers, precision="float32", **degrees
+            )  # fmt: skip
+            yield f"{name}, B = {count}", made
+        yield (
+            f"automatic, B = {count}",
+            ax.plan(model, cluster, num_microbatches=count, num_layers=layers, precision="float32"),
+        )
+
+
+def calibrated(ranks: int, folder: Path) -> str:
+    """The measured machine as a cluster's name."""
+    found = measure(kind="cpu", ranks=ranks)
+    path = folder / "cpu.json"
+    path.write_text(json.dumps(device_file(found, name="measured")))
+    return f"1x{ranks}:{path}"
+
+
+def run(plan: Plan, steps: int, folder: Path) -> Measured:
+    launch(plan, steps=steps, folder=folder, device="cpu").result()
+    return load_measured(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="gpt-tiny")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--ranks", type=int, default=min(os.cpu_count() or 1, 4))
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        cluster = calibrated(options.ranks, folder)
+        for number, (name, plan) in enumerate(plans(options.model, cluster, options.layers, options.ranks)):
+            try:
+                measured = run(plan, options.steps, folder / str(number))
+            except AlpaExploreError as error:
+                print(f"{name}: {error}", file=sys.stderr, flush=True)
+                continue
+            said, took = measured.predicted_iteration_seconds, measured.measured_iteration_seconds
+            rows.append(
+                {"plan": name, "stages": len(plan.stages), "predicted_seconds": said, "measured_seconds": took,
+                 "ratio": took / said}
+            )  # fmt: skip
+            print(f"{name}: predicted {said:.3f} s, measured {took:.3f} s", file=sys.stderr, flush=True)
+    factor = median(row["ratio"] for row in rows)
+    found = {
+        "plans": len(rows),
+        "kendall_tau": kendall_tau([r["predicted_seconds"] for r in rows], [r["measured_seconds"] for r in rows]),
+        "mean_error": fmean(abs(1 / row["ratio"] - 1) for row in rows),
+        "common_factor": factor,
+        "mean_error_without_it": fmean(abs(factor / row["ratio"] - 1) for row in rows),
+    }
+    print(render_table(sorted(rows, key=lambda row: float(row["measured_seconds"]))))
+    print("\n" + "\n".join(f"{name}: {value:.3g}" for name, value in found.items() if value is not None))
+    if options.json:
+        options.json.write_text(json.dumps({**found, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Graphs as plain lists: the way there and back changes nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from alpa_explore.graph.document import dump_graph, load_graph
+from alpa_explore.models.catalog import entry
+from alpa_explore.planner import resolve
+from alpa_explore.profiling.cache import SolveCache
+from alpa_explore.tracing import catalogue
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+def test_a_graph_is_the_same_after_the_way_to_a_file_and_back(name: str) -> None:
+    graph = resolve(name, 4)
+    again = load_graph(json.loads(json.dumps(dump_graph(graph))))
+    assert again == graph
+    for field in ("name", "recipe", "warnings", "operators", "tensors", "parameters"):
+        assert getattr(again, field) == getattr(graph, field)
+    assert [type(a) for o in again.operators for a in o.arguments] == [
+        type(a) for o in graph.operators for a in o.arguments
+    ]
+
+
+def test_a_catalogue_model_is_captured_once(tmp_path, monkeypatch) -> None:
+    store = SolveCache(tmp_path)
+    known = entry("mlp-tiny")
+    first = catalogue.catalogue_graph(known, 8, store=store)
+    monkeypatch.setattr("alpa_explore.tracing.capture.capture", None)
+    assert catalogue.catalogue_graph(known, 8, store=store) == first
+    with pytest.raises(TypeError):
+        catalogue.catalogue_graph(known, 16, store=store)
+
+
+def test_changed_code_captures_again(tmp_path, monkeypatch) -> None:
+    store = SolveCache(tmp_path)
+    known = entry("mlp-tiny")
+    catalogue.catalogue_graph(known, 8, store=store)
+    monkeypatch.setattr(catalogue, "_deciding", lambda: "other code")
+    monkeypatch.setattr("alpa_explore.tracing.capture.capture", None)
+    with pytest.raises(TypeError):
+        catalogue.catalogue_graph(known, 8, store=store)

@@ -1,0 +1,93 @@
+"""Models for programs beside the catalogue's: (model, one microbatch) by name, with the loss that the model returns."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from alpa_explore.models.catalog import build
+
+
+def llama(samples):
+    """Hugging Face's, with grouped queries."""
+    import transformers
+
+    config = transformers.LlamaConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        vocab_size=128,
+    )  # fmt: skip
+    tokens = torch.randint(1, 128, (samples, 16))
+    return transformers.AutoModelForCausalLM.from_config(config), {"input_ids": tokens, "labels": tokens}
+
+
+class ThreeTimes(nn.Module):
+    """One weight in three layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.shared, self.out = nn.Linear(16, 16, bias=False), nn.Linear(16, 1)
+
+    def forward(self, x, y):
+        for _ in range(3):
+            x = torch.tanh(self.shared(x))
+        return functional.mse_loss(self.out(x), y)
+
+
+class Scores(nn.Module):
+    """A loss over targets that are shifted, as a language model's are, beside a term without targets."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.first, self.second = kind, nn.Linear(16, 16), nn.Linear(16, 8)
+
+    def _scores(self, x, labels):
+        scores = self.second(torch.tanh(self.first(x)))
+        targets = functional.pad(labels[:, 1:], (0, 1), value=-100).flatten()
+        return scores, scores.detach().flatten(0, 1).argmax(1) if self.kind == "own" else targets
+
+    def forward(self, x, labels, weight):
+        scores, targets = self._scores(x, labels)
+        weight = weight if self.kind == "weighted" else None
+        return functional.cross_entropy(scores.flatten(0, 1), targets, weight=weight) + 0.1 * scores.square().mean()
+
+    def parts(self, x, labels, weight):
+        """(sum of the losses, number or weight of the targets, the rest)."""
+        scores, targets = self._scores(x, labels)
+        weight = weight if self.kind == "weighted" else torch.ones_like(weight)
+        losses = functional.cross_entropy(scores.flatten(0, 1), targets, weight=weight, reduction="sum")
+        return losses, weight[targets[targets >= 0]].sum(), 0.1 * scores.square().mean()
+
+
+class Drawing(nn.Module):
+    """Dropout, which a rule divides, and a permutation, which none does."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 64), nn.Linear(64, 16)
+
+    def forward(self, x, y):
+        hidden = functional.dropout(torch.relu(self.first(x)), 0.5, training=True)
+        hidden = hidden * (1 + torch.randperm(64).to(x.dtype) / 64)
+        return functional.mse_loss(self.second(functional.dropout(hidden, 0.1, training=True)), y)
+
+
+def scores(kind):
+    return lambda samples: (Scores(kind), {
+        "x": torch.randn(samples, 6, 16), "labels": torch.randint(0, 8, (samples, 6)), "weight": torch.rand(8) + 0.5,
+    })  # fmt: skip
+
+
+OWN = {
+    "llama-tiny": llama,
+    "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
+    "drawing": lambda samples: (Drawing(), (torch.randn(samples, 16), torch.randn(samples, 16))),
+    "scores": scores("plain"),
+    "weighted-scores": scores("weighted"),
+    "own-targets": scores("own"),
+}
+
+
+def build_any(name, samples):
+    """A model of the catalogue, or one of these."""
+    return OWN[name](samples) if name in OWN else build(name, samples, device="cpu")

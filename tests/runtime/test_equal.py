@@ -1,0 +1,119 @@
+"""Processes that reach each other through torch.distributed give what one process gives: loss, gradients, weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+import torch
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.errors import OptionError
+from alpa_explore.programs.transforms import divided
+from alpa_explore.runtime.job import RunOptions, write_jobs
+from alpa_explore.runtime.local import environment
+from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.verify import differences
+from tests.architecture.sources import ROOT
+from tests.programs.cases import Case, at_random, optimal
+from tests.runtime.plans import small_plan
+
+PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
+TWO = [((0, 1), (2,)), ((2, 3), (2,))]
+EIGHT = [((0, 0), ()), ((1, 1), ()), ((2, 2), (2,)), ((3, 3), (2, 2))]
+ONE = [((0, 3), (2, 2))]
+
+
+def ways(*kinds):
+    return lambda problem: divided(problem, kinds)
+
+
+# fmt: off
+PROGRAMS = {
+    "gpt 1+2+1": ("gpt-tiny", 3, PIPELINE, optimal, {}),
+    "gpt 2+2, strategies at random, halves": ("gpt-tiny", 2, TWO, at_random(0), {"schedule": "zb-h1"}),
+    "gpt data·tensor": ("gpt-tiny", 1, ONE, ways("data", "tensor"), {}),
+    "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
+    "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
+    "mlp interleaved": (
+        "mlp-tiny", 4, [((k, k), (2,)) for k in range(4)], optimal, {"schedule": "interleaved-1f1b", "turns": 2}
+    ),
+}
+# fmt: on
+
+
+def prepared(folder, model, num_microbatches, stages, choose, **more):
+    """The folder of a run of a program, and its ranks."""
+    case = Case(model, num_microbatches=num_microbatches)
+    program = case.program(stages, choose, **more)
+    options = RunOptions(steps=2, record=True)
+    folder.mkdir()
+    write_jobs(folder, program, options, case.state, (case.microbatches * 2).__getitem__)
+    (folder / "run.json").write_text(json.dumps({"options": asdict(options)}))
+    return program.ranks
+
+
+def run_all(folders):
+    """How the run of every folder ended."""
+    words = [f"{folder}:{len(ranks)}" for folder, ranks in folders.items()]
+    command = [sys.executable, "-m", "tests.runtime.many", *words]
+    path = {"PYTHONPATH": f"{ROOT}:{environment()['PYTHONPATH']}"}
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment() | path, **piped) as running:  # stdin stays open: else they stop
+        return [json.loads(line) for line in running.stdout]
+
+
+@pytest.mark.distributed
+def test_programs_give_the_losses_gradients_and_weights_of_one_process(tmp_path) -> None:
+    folders = {tmp_path / name: prepared(tmp_path / name, *p[:-1], **p[-1]) for name, p in PROGRAMS.items()}
+    for (folder, ranks), outcome in zip(folders.items(), run_all(folders), strict=True):
+        assert outcome == {"state": "done"}, folder.name
+        found = differences(folder, ranks)
+        assert {d.step for d in found} == {0, 1}
+        assert max(d.relative_error for d in found) < 1e-5, folder.name
+
+
+@pytest.mark.distributed
+def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tmp_path, capsys) -> None:
+    plan = small_plan(num_microbatches=4)
+    plan.save(tmp_path / "a.plan.json")
+    assert main(["verify", str(tmp_path / "a.plan.json"), "--device", "cpu", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"]
+    assert found["ranks"] == 2
+    assert found["compared"] == 2 * (1 + 2 * 8)
+    assert found["worst"]["relative_error"] < 1e-5
+
+    folder = tmp_path / "run"
+    run = ax.launch(plan, steps=3, record=True, folder=folder, device="cpu")
+    steps = run.result(120).steps
+    assert [s.step for s in steps] == [0, 1, 2]
+    assert all(math.isfinite(s.loss) for s in steps)
+    assert max(d.relative_error for d in differences(folder, run.ranks)) < 1e-5
+    recorded = torch.load(folder / "step-1-rank-0.pt")
+    place, box, gradient = recorded["gradients"][0]
+    recorded["gradients"][0] = (place, box, gradient * (1 + 1e-3))
+    torch.save(recorded, folder / "step-1-rank-0.pt")
+    wrong = [d for d in differences(folder, run.ranks) if d.relative_error > 1e-5]
+    assert (wrong[0].step, wrong[0].what) == (1, "gradient")
+
+    measured = load_measured(folder)
+    timeline = plan.timeline()
+    assert [t.task for t in measured.tasks] == [str(timeline.schedule.task(i)) for i in range(len(measured.tasks))]
+    assert all(t.measured_seconds > 0 or t.action == "U" for t in measured.tasks)
+    assert all(r.measured_peak_bytes > 0 for r in measured.ranks)
+    assert measured.measured_iteration_seconds > 0
+
+
+def test_a_model_with_dropout_is_not_compared() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    inputs = (torch.zeros(4, 8), torch.zeros(4, 1))
+    graph = ax.capture(model, inputs, loss="mse")
+    plan = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1)
+    with pytest.raises(OptionError, match="dropout"):
+        ax.verify(plan, model=model, example_inputs=inputs, loss="mse")

@@ -1,0 +1,204 @@
+"""Whatever happens to a rank or to the one who started it: the run ends, says why, and leaves no process behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+import alpa_explore as ax
+from alpa_explore.errors import OptionError, RecipeError, RunError, UnknownNameError
+from alpa_explore.runtime import agent, local
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.local import environment
+from tests.runtime.plans import gone_within, processes_of, small_plan
+
+FOR_EVER = 10**6
+SECONDS = 15.0
+"""The show: within so long a run has ended after a rank has."""
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return small_plan()
+
+
+def under_way(folder: Path) -> None:
+    """Wait until the run has done a step."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        reports = list(folder.glob("rank-*.jsonl"))
+        if len(reports) == 2 and all(r.stat().st_size for r in reports):
+            return
+        time.sleep(0.05)
+    raise AssertionError((folder / "agent.log").read_text() + (folder / "rank-0.log").read_text())
+
+
+def ranks_of(folder):
+    """The processes of the ranks, without the agent."""
+    return [p for p in processes_of(folder) if p.parent() in processes_of(folder)]
+
+
+def test_more_devices_than_are_attached_are_counted_and_nothing_is_started(plan, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(local, "PROCESSES_A_CORE", 1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with pytest.raises(OptionError, match=r"2 in the plan, 1 CPU processes .* 1 are missing"):
+        launch(plan, folder=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_run_is_refused_at_once(plan, tmp_path) -> None:
+    for error, asked in (
+        (UnknownNameError, {"target": "lokal"}), (OptionError, {"steps": 0}), (OptionError, {"device": "tpu"}),
+    ):  # fmt: skip
+        with pytest.raises(error):
+            launch(plan, folder=tmp_path / "run", **asked)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(OptionError, match="must be empty"):
+        launch(plan, folder=tmp_path / "taken")
+    with pytest.raises(OptionError, match="folder of weights must be empty"):
+        launch(plan, folder=tmp_path / "run", save=tmp_path / "taken")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_keeps_a_run_from_being_prepared_is_raised_by_its_result(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path / "run", schedule="fastest", device="cpu")
+    with pytest.raises(UnknownNameError, match="fastest"):
+        run.result()
+    assert run.progress.state == "failed"
+    with pytest.raises(RecipeError):
+        launch(replace(plan, model=replace(plan.model, recipe="a:b")), folder=tmp_path / "other")
+
+
+@pytest.mark.distributed
+def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
+    under_way(tmp_path)
+    assert run.progress.steps[0].loss > 0
+    victims = ranks_of(tmp_path)
+    assert len(victims) == 2
+    victims[1].send_signal(signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(RunError, match="was killed: signal 9, SIGKILL") as raised:
+        run.result(SECONDS)
+    assert time.monotonic() - start < SECONDS
+    assert f"Logs: {tmp_path}" in raised.value.remedy
+    assert "step 0: " in raised.value.remedy, "the end of the rank's log"
+    assert gone_within(tmp_path, 1)
+
+
+def test_a_rank_without_a_sign_of_life_is_said_to_hang(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(agent, "FROZEN_SECONDS", 0.2)
+    (tmp_path / "run.json").write_text(json.dumps({"options": {"stall_seconds": 60}}))
+    watch = agent.Agent(tmp_path, 0, 2, "")
+
+    def seen(rank, instructions, **where):
+        said = json.dumps({"instructions": instructions, "doing": "task 0F0", "waits_for": "", **where})
+        (tmp_path / f"rank-{rank}.alive").write_text(said)
+
+    seen(0, 1)
+    seen(1, 1)
+    assert watch.stuck() is None
+    time.sleep(0.3)
+    seen(0, 2)
+    found = watch.stuck()
+    assert (found["rank"], found["what"]) == (1, "Rank 1 hangs")
+    seen(1, 1)
+    assert watch.stuck() is None
+    watch.stall_seconds = 0.1
+    time.sleep(0.15)
+    seen(0, 2, waits_for="a message of rank 1")
+    seen(1, 1)
+    found = watch.stuck()
+    assert (found["rank"], found["what"]) == (1, "The ranks make no progress")
+    assert "rank 0 waits for a message of rank 1" in found["found"]
+
+
+@pytest.mark.distributed
+def test_ranks_that_make_no_progress_end_the_run(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path, steps=FOR_EVER, stall_seconds=2, device="cpu")
+    under_way(tmp_path)
+    ranks_of(tmp_path)[0].send_signal(signal.SIGSTOP)
+    with pytest.raises(RunError, match=r"make no progress: none for 2 s.*waits for"):
+        run.result(SECONDS)
+    assert gone_within(tmp_path, 1)
+
+
+@pytest.mark.distributed
+def test_a_loss_that_is_no_number_ends_the_run_and_says_in_which_step(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path, steps=FOR_EVER, learning_rate=1e25, device="cpu")
+    with pytest.raises(RunError, match=r"The loss is no number: (nan|inf) in step \d, microbatch \d"):
+        run.result(120)
+    assert gone_within(tmp_path, 1)
+
+
+@pytest.mark.distributed
+def test_a_run_can_be_stopped_at_any_time(plan, tmp_path) -> None:
+    at_once = launch(plan, folder=tmp_path / "a", steps=FOR_EVER, device="cpu")
+    at_once.stop()
+    run = launch(plan, folder=tmp_path / "b", steps=FOR_EVER, device="cpu")
+    under_way(tmp_path / "b")
+    run.stop()
+    assert run.result(SECONDS).stopped
+    assert run.progress.state == "stopped"
+    assert at_once.result(SECONDS).stopped
+    assert gone_within(tmp_path, 1)
+
+
+@pytest.mark.distributed
+def test_when_the_agent_is_killed_its_ranks_end_too(plan, tmp_path) -> None:
+    run = launch(plan, folder=tmp_path, steps=FOR_EVER, device="cpu")
+    under_way(tmp_path)
+    (leader,) = set(processes_of(tmp_path)) - set(ranks_of(tmp_path))
+    leader.kill()
+    with pytest.raises(RunError, match="The agent of the run ended"):
+        run.result(SECONDS)
+    assert gone_within(tmp_path, 1)
+
+
+@pytest.mark.distributed
+def test_memory_that_runs_out_is_told_with_the_tensor_and_its_size(tmp_path) -> None:
+    model, inputs = torch.nn.Linear(8, 2**21), (torch.zeros(16, 8), torch.zeros(16, 2**21))
+    plan = ax.plan(ax.capture(model, inputs, "mse"), "1x1:cpu", num_microbatches=1, num_layers=1)
+
+    def data(_number):
+        used = psutil.Process().memory_info().vms
+        resource.setrlimit(resource.RLIMIT_AS, (used + 2**24, used + 2**24))
+        return inputs
+
+    run = launch(plan, folder=tmp_path, steps=1, model=model, loss="mse", data=data, device="cpu")
+    with pytest.raises(
+        RunError, match=r"Rank 0 has no memory left: task 0F0, load that makes target of \[16, 2097152\]"
+    ):
+        run.result(60)
+    assert "tried to allocate 134217728 bytes" in run.folder.joinpath("rank-0.log").read_text()
+
+
+@pytest.mark.distributed
+def test_ctrl_c_ends_the_ranks_and_the_command_says_so(plan, tmp_path) -> None:
+    plan.save(tmp_path / "a.plan.json")
+    folder = tmp_path / "run"
+    words = ["launch", str(tmp_path / "a.plan.json"), "--steps", str(FOR_EVER), "--device", "cpu", "--folder", folder]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "alpa_explore.cli", *words], env=environment(), stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    first = json.loads(command.stdout.readline())
+    assert first["step"] == 0
+    assert first["loss"] > 0
+    command.send_signal(signal.SIGINT)
+    _, said = command.communicate(timeout=SECONDS)
+    assert gone_within(folder, 1)
+    assert command.returncode == 130
+    assert "stopped" in said

@@ -1,0 +1,156 @@
+"""Launch targets beside this machine's own processes: scripts that run as they are, and Dask workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore import cli
+from alpa_explore.errors import OptionError, RunError, UnknownNameError
+from alpa_explore.runtime.dask_workers import shares
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.measured import load_measured
+from tests.runtime.plans import gone_within, processes_of, small_plan
+
+
+def two_machines():
+    """A rank on each."""
+    return ax.baseline(
+        "mlp-tiny", "2x1:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0, precision="float32"
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory):
+    """Of two steps by the local target: what others must give, too, on whatever machines."""
+    run = launch(small_plan(), steps=2, folder=tmp_path_factory.mktemp("local"), device="cpu")
+    return [step.loss for step in run.result(120).steps]
+
+
+def script(plan, target, folder):
+    run = launch(plan, target, steps=2, folder=folder, device="cpu")
+    assert run.result(60).steps == ()
+    assert run.progress.state == "written"
+    written = folder / {"torchrun": "run.sh", "slurm": "slurm.sh"}[target]
+    subprocess.run(["bash", "-n", written], check=True)
+    return written
+
+
+def said(folder, rank):
+    return [json.loads(line) for line in (folder / f"rank-{rank}.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.distributed
+def test_the_torchrun_script_trains_and_compares(tmp_path, losses) -> None:
+    plan = small_plan()
+    written = script(plan, "torchrun", tmp_path / "a folder")
+    done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "An iteration of mlp-tiny under 1f1b on cpu took" in done.stdout
+    found = [e["loss"] for e in said(tmp_path / "a folder", 1) if e["event"] == "step"]
+    assert found == pytest.approx(losses, rel=1e-6)
+    again = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False)
+    assert (again.returncode, "This run is over" in again.stderr) == (2, True)
+
+
+SRUN = """#!/usr/bin/env bash
+# Two machines that are this one.
+shift
+SLURM_NODEID=0 "$@" & first=$!
+SLURM_NODEID=1 "$@" & second=$!
+wait $first && wait $second
+"""
+
+
+@pytest.mark.distributed
+def test_the_slurm_script_starts_torchrun_on_every_machine(tmp_path, losses) -> None:
+    plan = two_machines()
+    written = script(plan, "slurm", tmp_path / "run")
+    assert "#SBATCH --nodes=2\n" in written.read_text()
+    for name, body in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\necho elsewhere\n")):
+        (tmp_path / name).write_text(body)
+        (tmp_path / name).chmod(0o755)
+    given = {
+        **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "n[0-1]", "GLOO_SOCKET_IFNAME":
+        "lo", "SLURM_JOB_ID": str(os.getpid()),
+    }  # fmt: skip
+    done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False, env=given)
+    assert done.returncode == 0, done.stderr
+    found = [e["loss"] for e in said(tmp_path / "run", 1) if e["event"] == "step"]
+    assert found == pytest.approx(losses, rel=1e-6)
+    assert load_measured(tmp_path / "run").measured_iteration_seconds > 0
+
+
+def test_names_from_a_plan_file_are_no_commands_in_a_script(tmp_path) -> None:
+    plan = small_plan()
+    hostile = replace(plan, model=replace(plan.model, name="x\ntouch /tmp/owned; `id` $(id)"))
+    text = script(hostile, "torchrun", tmp_path / "run").read_text()
+    assert "touch /tmp/owned" not in [line.strip() for line in text.splitlines()]
+    assert all(line.startswith("#") for line in text.splitlines() if "owned" in line)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.mark.distributed
+def test_dask_workers_start_the_ranks(workers, tmp_path, losses, capsys) -> None:
+    plan = small_plan(4)
+    run = launch(plan, "dask", scheduler=workers, steps=2, folder=tmp_path / "run", device="cpu")
+    assert [s.loss for s in run.result(120).steps] == pytest.approx(losses, rel=1e-6)
+    assert sorted(p.name for p in (tmp_path / "run").glob("agent-*.json")) == ["agent-0.json", "agent-2.json"]
+    plan.save(tmp_path / "a.plan.json")
+    arguments = ["launch", str(tmp_path / "a.plan.json"), "--target", "dask", "--device", "cpu", "--dry-run"]
+    assert cli.main([*arguments, "--scheduler", workers.scheduler.address]) == 0
+    assert json.loads(capsys.readouterr().out)["target"] == "dask"
+
+
+@pytest.mark.distributed
+def test_a_rank_that_dies_on_a_dask_worker_ends_the_run_with_the_reason(workers, tmp_path) -> None:
+    run = launch(small_plan(), "dask", scheduler=workers, steps=10**6, folder=tmp_path / "run", device="cpu")
+    while not run.progress.steps:
+        assert not run.wait(0.1), run.result()
+    (victim,) = [p for p in processes_of(tmp_path / "run") if p.cmdline()[-3:-1] == ["1", "1"]
+                 and p.parent() in processes_of(tmp_path / "run")]  # fmt: skip
+    victim.kill()
+    with pytest.raises(RunError, match="Rank 1 was killed"):
+        run.result(15)
+    assert gone_within(tmp_path / "run", 15)
+
+
+@pytest.mark.distributed
+def test_a_run_on_dask_workers_stops_when_asked(workers, tmp_path) -> None:
+    run = launch(small_plan(), "dask", scheduler=workers, steps=10**6, folder=tmp_path / "run", device="cpu")
+    while not run.progress.steps:
+        assert not run.wait(0.1), run.result()
+    run.stop()
+    assert run.result(15).stopped
+    assert gone_within(tmp_path / "run", 15)
+
+
+def test_ranks_are_dealt_out_in_order_and_evenly() -> None:
+    machines = ["tcp://10.0.0.2:9", "tcp://10.0.0.1:7", "tcp://10.0.0.1:5"]
+    assert shares(machines[:2], 4) == [("tcp://10.0.0.1:7", 0, 2), ("tcp://10.0.0.2:9", 2, 2)]
+    assert shares(machines, 2) == [("tcp://10.0.0.1:5", 0, 1), ("tcp://10.0.0.1:7", 1, 1)]
+    with pytest.raises(OptionError, match="4 ranks for 3 workers"):
+        shares(machines, 4)
+    with pytest.raises(OptionError, match="no workers"):
+        shares([], 4)
+
+
+def test_a_target_that_is_none_and_a_cluster_that_is_none_are_refused(tmp_path) -> None:
+    plan = small_plan()
+    with pytest.raises(UnknownNameError, match="slurm"):
+        launch(plan, "slurmy", folder=tmp_path / "run")
+    with pytest.raises(OptionError, match="needs a cluster"):
+        launch(plan, "dask", folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,153 @@
+"""Graphs at other batch sizes: what follows from two captures is what a capture at that size would be."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from alpa_explore.errors import BatchError, OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.models.catalog import build, entry
+from alpa_explore.tracing.batches import capture_batches
+from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.rescale import rescale
+
+
+def captured(name: str, samples: int) -> TrainingGraph:
+    known = entry(name)
+    module, inputs = build(name, samples)
+    return capture(
+        module, inputs, name=name, recipe=name, precision=known.precision, rematerialization=known.rematerialization
+    )
+
+
+def line(module: nn.Module, samples: int) -> TrainingGraph:
+    return capture(module, (torch.empty(samples, 6),))
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
+def test_the_graph_at_another_batch_is_what_a_capture_there_is(name):
+    low, high = captured(name, 4), captured(name, 8)
+    found, fresh = rescale(low, high, 32), captured(name, 32)
+    assert found == fresh
+    # Equality is that of the content key; here is what it stands for, FLOPs and bytes included.
+    assert found.operators == fresh.operators
+    assert found.tensors == fresh.tensors
+    assert (found.samples, found.tokens, found.model_flops) == (fresh.samples, fresh.tokens, fresh.model_flops)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "samples"), [("gpt-350m", 2), ("moe-1.3b", 32), ("wide-resnet-1b", 64)])
+def test_a_model_of_the_paper_at_another_batch_is_what_a_capture_there_is(name, samples):
+    assert rescale(captured(name, 4), captured(name, 8), samples) == captured(name, samples)
+
+
+@pytest.mark.slow
+def test_a_hugging_face_gpt2_at_another_batch_is_what_a_capture_there_is():
+    t = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
+    config = t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=64)
+    model = t.AutoModelForCausalLM.from_config(config).train()
+
+    def inputs(samples):
+        ids = torch.randint(1, 100, (samples, 16))
+        return {"input_ids": ids, "labels": ids}
+
+    batches = capture_batches(model, inputs(2))
+    for samples in (2, 4, 6, 16, 128):
+        assert batches.at_batch(samples) == capture(model, inputs(samples))
+    assert batches.captures == 3, "one at the first size, two for all others"
+    assert batches.at_batch(1) == capture(model, inputs(1))
+    assert batches.captures == 4, "a batch of 1 is captured: torch treats it apart"
+
+
+def test_a_size_of_one_does_not_follow_from_larger_ones():
+    low, high = captured("gpt-tiny", 4), captured("gpt-tiny", 8)
+    with pytest.raises(BatchError, match="would be 1, which torch treats apart"):
+        rescale(low, high, 1)
+
+
+def test_a_size_that_would_not_be_whole_is_named():
+    low, high = captured("moe-tiny", 4), captured("moe-tiny", 8)
+    with pytest.raises(BatchError, match=r"2 and 4 there, and would be 2\.5.*Capture the model at 5 samples"):
+        rescale(low, high, 5)
+
+
+def test_flops_need_not_be_affine_in_the_batch():
+    class Contrastive(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(6, 6)
+
+        def forward(self, x):
+            y = self.project(x)
+            return (y @ y.T).square().mean()
+
+    module = Contrastive()
+    low, high = line(module, 4), line(module, 8)
+    found, fresh = rescale(low, high, 20), line(module, 20)
+    assert found.model_flops == fresh.model_flops
+    assert found.model_flops != low.model_flops + (high.model_flops - low.model_flops) * 4
+
+
+class Squares(nn.Module):
+    """Arguments that are the square of the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.project(x)
+        return (y @ y.T).flatten().softmax(0).square().sum()
+
+
+class FewerThanTen(nn.Module):
+    """Other operators for a batch of ten and more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.project(x)
+        return (F.gelu(y) if x.shape[0] < 10 else F.relu(y)).sum()
+
+
+def test_sizes_that_are_not_affine_are_refused():
+    module = Squares()
+    with pytest.raises(BatchError, match=r"aten\.(view|_unsafe_view|expand)\.default.*Capture the model at 6"):
+        rescale(line(module, 4), line(module, 8), 6)
+
+
+def test_captures_that_are_different_graphs_are_refused():
+    module = FewerThanTen()
+    with pytest.raises(BatchError, match="different graphs"):
+        rescale(line(module, 4), line(module, 16), 8)
+
+
+def test_a_constant_that_depends_on_the_batch_is_refused():
+    class Mean(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return self.project(x).sum() * (1.0 / x.shape[0])
+
+    module = Mean()
+    with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and no size"):
+        rescale(line(module, 4), line(module, 8), 6)
+
+
+@pytest.mark.parametrize("module", [Squares(), FewerThanTen()])
+def test_where_sizes_are_not_affine_every_size_is_captured(module):
+    batches = capture_batches(module, torch.empty(2, 6))
+    for samples in (12, 6, 3, 40, 1):
+        assert batches.at_batch(samples) == line(module, samples)
+
+
+def test_a_batch_of_no_samples_is_an_error():
+    with pytest.raises(OptionError, match="1 or more"):
+        capture_batches(Squares(), torch.empty(2, 6)).at_batch(0)
