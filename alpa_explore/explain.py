@@ -4,9 +4,10 @@ Every device is occupied for the whole iteration T, so T of stage i is exactly
 
     T = B · compute_i + Σ_axis B · collectives_i,axis + B · receive_i + (sync and update)_i + wait_i      (`time_parts`)
 
-where wait_i is what is left. T = Σt + (B−1)·t_max again, with a part left out or evened, is what a limit costs
-(`limits`): a bound on what its removal could gain, for the choices of this plan. `changes` does not guess: each
-neighbour is planned again from the stage costs that the plan keeps, or was planned by somebody (`tried`).
+where wait_i is what is left (sums of tied weights, where they are counted, have a part of their own). T of Eq. 2 again,
+with a part left out or evened, is what a limit costs (`limits`): a bound on what its removal could gain, with the
+choices of this plan. `changes` does not guess: each neighbour is planned again from the stage costs that the plan
+keeps, or was planned by somebody (`tried`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from alpa_explore.plans.differences import differences
 from alpa_explore.plans.plan import Plan, PlanStage
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
+TIED = "sums of tied weights"
 UNKNOWN = "compute and collectives"
 """Of a stage whose strategies are not in the plan."""
 _LINKS = {"inside a node": "links inside a node", "network": "the network between nodes"}
@@ -75,6 +77,7 @@ def time_parts(plan: Plan) -> tuple[StageTime, ...]:
         parts = [(UNKNOWN if axes is None else COMPUTE, b * computing)]
         parts += [(name, b * seconds) for name, seconds in axes or ()]
         parts += [(SEND, b * stage.receive_seconds), (SYNC, stage.iteration_seconds)]
+        parts += [(TIED, stage.tied_seconds)]
         parts += [(WAIT, max(0.0, total - sum(seconds for _, seconds in parts)))]
         merged: dict[str, float] = {}
         for name, seconds in parts:
@@ -112,15 +115,15 @@ def limits(plan: Plan) -> tuple[Limit, ...]:
     parts = [dict(time.parts) for time in time_parts(plan)]
     latencies = [stage.latency_seconds for stage in plan.stages]
     found: list[tuple[str, float, str]] = []
-    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - {WAIT}):
+    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - {WAIT, TIED}):
         free = [sum(s for part, s in of_stage.items() if _resource(part) == name) / b for of_stage in parts]
         left = [t - f for t, f in zip(latencies, free, strict=True)]
-        found.append((name, _iteration(left, b), "T of the same stages, were this free"))
+        found.append((name, _iteration(plan, left), "T of the same stages, were this free"))
     if len(latencies) > 1:
         mean = sum(latencies) / len(latencies)
-        even = total - (b - 1) * (max(latencies) - mean)
+        even = total - plan.terms.rounds * (max(latencies) - mean)
         found.append(("imbalance of the stages", even, "T, had all stages the mean latency"))
-        filled = total - (sum(latencies) - max(latencies))
+        filled = b * max(latencies) + plan.tied_seconds
         found.append(("filling and draining the pipeline", filled, "B · t_max: T, were the pipeline always full"))
     unlimited = _with_memory(plan, 10**18)
     if unlimited is not None:
@@ -141,8 +144,10 @@ def _resource(part: str) -> str:
     return next((words for link, words in _LINKS.items() if part.endswith(f", {link}")), part)
 
 
-def _iteration(latencies: Sequence[float], num_microbatches: int) -> float:
-    return sum(latencies) + (num_microbatches - 1) * max(latencies)
+def _iteration(plan: Plan, latencies: Sequence[float]) -> float:
+    """T with other latencies: Eq. 2, with the terms of the schedule that was planned for."""
+    terms = plan.terms
+    return sum(latencies) / terms.bubble_divisor + terms.rounds * max(latencies) + plan.tied_seconds
 
 
 def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:

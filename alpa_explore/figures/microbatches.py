@@ -17,7 +17,7 @@ from alpa_explore.plans.microbatches import (
 )
 from alpa_explore.plans.plan import Plan, TriedMicrobatches
 
-__all__ = ["microbatches_figure", "microbatches_table"]
+__all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]
 
 _PARTS = (
     ("weights, gradients, optimizer state", "weight_bytes", OKABE_ITO[0], ""),

@@ -145,7 +145,7 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
                 yield f"{at}.operators[{place}].layer: {operator['layer']} is not in the stage"
             if operator.get("axis_seconds") and len(operator["axis_seconds"]) != axes:
                 yield f"{at}.operators[{place}].axis_seconds: logical mesh {mesh} has {axes} axes to share out"
-            for spec in (*operator["inputs"], operator["output"], *operator["outputs"], operator.get("stored", "")):
+            for spec in (*operator["inputs"], operator["output"], *operator["outputs"]):
                 if any(letter.isdecimal() and int(letter) >= axes for letter in spec):
                     yield f"{at}.operators[{place}]: {spec} names an axis that logical mesh {mesh} has not"
     if expected != num_layers:

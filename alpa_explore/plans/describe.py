@@ -22,7 +22,7 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
         incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
-    halves, stored = _weight_half(problem), _stored(problem, choices)
+    halves = _weight_half(problem)
     found = []
     for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
         if node.priced is None:
@@ -64,7 +64,6 @@ def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[Pla
                 gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
                 optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
                 axis_seconds=tuple(axis_seconds),
-                stored=stored[node.subject] if update else "",
             )
         )
     return tuple(found)
@@ -110,18 +109,6 @@ def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
     return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
 
 
-def _stored(problem: StageProblem, choices: tuple[int, ...]) -> dict[int, str]:
-    """Place in graph.parameters -> the spec in which the weight is stored."""
-    tensors = problem.stage.layered.graph.tensors
-    found = {}
-    for edge in problem.edges:
-        node = problem.nodes[edge.b]
-        if node.kind is NodeKind.WEIGHT:
-            spec = problem.model.reshard(tensors[edge.tensor]).specs[edge.target_specs[choices[edge.b]]]
-            found[node.subject] = render(spec, len(tensors[edge.tensor].shape))
-    return found
-
-
 def _weight_half(problem: StageProblem) -> frozenset[int]:
     """The backward operators from which no path leads to a backward operator of another layer, or out of the stage.
 
@@ -159,7 +146,7 @@ def _communication(
         steps = []
         path = table.path(table.specs[source], table.specs[target])
         if not edge.each_iteration:
-            _add_steps(axis_seconds, path, edge.times)
+            _add_steps(axis_seconds, path, edge.times * seconds / float(table.seconds[source, target]))
         for step, cost in path:
             if step.kind is not StepKind.SLICE:
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
@@ -180,6 +167,6 @@ def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ..
     return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
 
 
-def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: int) -> None:
+def _add_steps(axis_seconds: list[float], path: tuple[tuple[Step, float], ...], times: float) -> None:
     for step, cost in path:
         axis_seconds[step.axis] += times * cost

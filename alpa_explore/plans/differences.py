@@ -34,7 +34,7 @@ def settings_in_words(plan: Plan) -> dict[str, str]:
     return {
         "model": model.name, "samples in a microbatch": f"{model.samples:,}", "B": f"{o.num_microbatches:,}",
         "precision": model.precision, "optimizer": model.optimizer,
-        "rematerialisation": "on" if model.rematerialization else "off",
+        "rematerialisation": o.rematerialization or ("on" if model.rematerialization else "off"),
         "cluster": str(cluster), "memory of a device": units.bytes_(cluster.device.memory_bytes),
         "peak of a device": units.flops_per_second(cluster.device.peak(model.precision)),
         "link inside a node": units.bytes_per_second(cluster.inside_node.bandwidth),

@@ -105,8 +105,6 @@ class PlanOperator:
     """What each microbatch pays for collectives on each mesh axis with more than one device: bringing its inputs (twice
     where it is computed again) and completing what leaves the stage; of an update, summing its gradient. Empty in a
     file of an earlier version."""
-    stored: str = ""
-    """Of an update: the spec in which its weight is stored between iterations; '' in a file of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from alpa_explore.plans.headline import headline
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import stages_table
 from alpa_explore.plans.text import (
-    overlap_sentences,
+    overlaps,
     printable,
     rematerialized_sentence,
     render_table,
@@ -27,7 +27,7 @@ def plan_report(plan: Plan) -> str:
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
         f"delta {options.delta:g}, {options.num_layers} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
-        + "".join(f"; {words}" for words in overlap_sentences(plan.cluster.device))
+        + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
         *([rematerialized_sentence(plan)] if options.rematerialization else []),

@@ -161,7 +161,7 @@ def iteration_sum(plan: Plan) -> str:
     return f"{symbols} = {numbers}"
 
 
-def overlap_sentences(device: Device) -> Sequence[str]:
+def overlaps(device: Device) -> Sequence[str]:
     """What of collectives hides behind computing, in words; nothing in the paper."""
     shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
     return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]

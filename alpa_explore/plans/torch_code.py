@@ -60,8 +60,8 @@ def distribute(model, meshes, rank=None):
 def torch_code(plan: Plan) -> str:
     """The source of a module. OptionError where the plan does not hold its strategies, or how weights are stored."""
     for stage in plan.stages:
-        updates = [o for o in stage.operators if o.phase == "update"]
-        if not stage.operators or any(not o.stored for o in updates):
+        updates = {o.name for o in stage.operators if o.phase == "update"}
+        if not stage.operators or updates - {f"update_{name}" for name in _stored(stage)}:
             raise OptionError(
                 "The plan does not say how everything is divided",
                 found=f"stage {stage.index} without strategies, or a plan file of an earlier version",
@@ -111,6 +111,11 @@ def _axes(stage: PlanStage) -> int:
     return sum(size > 1 for size in stage.logical_mesh)
 
 
+def _stored(stage: PlanStage) -> dict[str, str]:
+    """Parameter -> the spec in which it is stored between iterations."""
+    return {t.name: t.spec for t in stage.tensors if t.role == "weight"}
+
+
 def _weights(stage: PlanStage) -> str:
     lines = [
         f"    {{  # stage {stage.index}: {layers_phrase(stage.layers)}, {units.bytes_(stage.peak_bytes)} a device\n"
@@ -118,7 +123,7 @@ def _weights(stage: PlanStage) -> str:
     for o in stage.operators:
         if o.phase == "update":
             name = o.name.removeprefix("update_")
-            stored, state = placements(o.stored, _axes(stage)), placements(o.output, _axes(stage))
+            stored, state = placements(_stored(stage)[name], _axes(stage)), placements(o.output, _axes(stage))
             lines.append(f"        {name!r}: ({stored}, {state}),\n")
     return "".join([*lines, "    },\n"])
 

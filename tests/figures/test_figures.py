@@ -30,7 +30,7 @@ from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
     layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
-    timeline_figure, microbatches_figure, why_figure,
+    timeline_figure, why_figure, microbatches_figure,
 ]  # fmt: skip
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 

@@ -71,7 +71,7 @@ def test_the_code_lists_every_forward_operator_with_its_placements(plan: Plan) -
 
 
 def test_a_plan_without_strategies_is_refused_with_the_remedy(plan: Plan) -> None:
-    bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
+    bare = replace(plan, stages=tuple(replace(s, operators=(), tensors=()) for s in plan.stages))
     with pytest.raises(OptionError, match="Plan again"):
         torch_code(bare)
 

@@ -62,8 +62,8 @@ class Explorer(W.VBox):
         self.panels: list[FigurePanel] = [
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
             ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
-            WhyPanel(self._try_neighbours),
-            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)), SolversPanel(session.compare),
+            WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
+            SolversPanel(session.compare),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False

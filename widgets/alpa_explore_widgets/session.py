@@ -215,7 +215,8 @@ class Session:
             self.store.change(activity=f"{label}{by_hand}…")
             return self._planner.baseline(
                 graph, cluster, by_hand, num_microbatches=settings.num_microbatches, num_layers=settings.num_layers,
-                delta=settings.delta, rematerialization=settings.rematerialization, cancel=cancel,
+                delta=settings.delta, cancel=cancel,
+                rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
             )  # fmt: skip
         self.store.change(activity=f"{label}clustering operators into layers…")
         extra: dict[str, Any] = {

@@ -31,7 +31,7 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
         lines += ["", f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples)  # {s.model!r}"]
     options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta:g}"]
     options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
-    options += [f"rematerialization={s.rematerialization}"] if s.rematerialization is not None else []
+    options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
     options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
@@ -43,7 +43,7 @@ def explore_code(settings: Settings) -> str:
     """The call that shows the same explorer again; figures of the device are left to it."""
     s = settings
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
-    options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization}"
+    options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
     options += "".join(f", {name}={getattr(s, name):g}" for name in _DEVICE if getattr(s, name) is not None)

@@ -41,8 +41,8 @@ class Settings:
     """Bytes per second of the link inside a node."""
     between_bandwidth: float | None = None
     """Bytes per second of the network of a node."""
-    rematerialization: bool | None = None
-    """None: as the model has it."""
+    rematerialization: bool | str | None = None
+    """None: as the model has it; 'auto': where a stage needs it."""
     solver: str = "auto"
     schedule: str = "1f1b"
     communication: bool = False
@@ -69,7 +69,7 @@ def settings_of(plan: Plan) -> Settings:
         model=plan.model.recipe or plan.model.name, microbatch=plan.model.samples, nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node, device=plan.cluster.device.name,
         num_microbatches=plan.options.num_microbatches, delta=plan.options.delta, num_layers=plan.options.num_layers,
-        rematerialization=plan.model.rematerialization, solver=plan.options.solver,
+        rematerialization=plan.options.rematerialization or plan.model.rematerialization, solver=plan.options.solver,
         schedule=plan.options.pipeline.schedule, communication=plan.options.pipeline.communication,
         submesh_space=plan.options.pipeline.submesh_space,
     )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import ipywidgets as W
 
+from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore_widgets.fields import ChoiceField, Fold, NumberField
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.sources import HALF
@@ -22,8 +23,8 @@ PEAK_STOPS = [10, 20, 40, 60, 80, 100, 125, 160, 200, 250, 312, 400, 500, 700, 9
 INSIDE_STOPS = [4, 8, 16, 32, 64, 100, 150, 200, 300, 450, 600, 900]
 BETWEEN_STOPS = [0.1, 0.3, 1, 1.5, 3, 6, 12, 25, 50, 100, 200, 400]
 GIB, TERA, GIGA = float(2**30), 1e12, 1e9
-_AUTO, _ON, _OFF = "auto", "on", "off"
-_SWITCH = {_AUTO: None, _ON: True, _OFF: False}
+_USUAL, _ON, _OFF, _AUTO = "usual", "on", "off", "auto"
+_SWITCH = {_USUAL: None, _ON: True, _OFF: False, _AUTO: _AUTO}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +131,14 @@ class ControlsPanel:
                 [[str(settings.microbatch), str(settings.microbatch), ""]], str(settings.microbatch), str, int,
             ),
             "schedule": _choice(
-                "Schedule", "What a stage holds: 1F1B few microbatches, GPipe all of them. The plan follows at once.",
-                [["1f1b", "1F1B", ""], ["1f1b-overlap", "1F1B, overlap", ""], ["gpipe", "GPipe", ""]],
+                "Schedule", "The order of the tasks: how much is held, how long stages wait. The plan follows at once.",
+                [[name, name, ""] for name in SCHEDULES],
                 settings.schedule,
             ),
             "rematerialization": _choice(
                 "Recompute", "Rematerialisation at layer boundaries: less memory, one more forward pass.",
-                [[_AUTO, "as usual", ""], [_ON, "on", ""], [_OFF, "off", ""]], _AUTO,
-                lambda value: next(word for word, meaning in _SWITCH.items() if meaning is value), _SWITCH.__getitem__,
+                [[_USUAL, "as usual", ""], [_ON, "on", ""], [_OFF, "off", ""], [_AUTO, "where needed", ""]], _USUAL,
+                lambda value: next(word for word, meaning in _SWITCH.items() if meaning == value), _SWITCH.__getitem__,
             ),
             "delta": _Control(NumberField(
                 label="δ, FLOP tolerance", hint="A layer may hold up to (1 + δ) times the mean FLOPs of a layer.",
