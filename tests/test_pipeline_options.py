@@ -80,7 +80,7 @@ def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
     best = ax.replan(plan, num_microbatches="auto", pipeline=asked)
     assert best.options.num_microbatches % 2 == 0
     fits = {t.num_microbatches: t.iteration_seconds is not None for t in best.microbatches}
-    assert fits[1] is False
+    assert 1 not in fits, "one microbatch is no round of two stages"
     assert fits[2]
     assert fits[64]
     with pytest.raises(OptionError, match="does not exist"):
@@ -88,7 +88,7 @@ def test_a_schedule_that_exists_for_some_b_alone_takes_the_best_of_those(plan):
     small = ax.plan("mlp-tiny", "1x2:v100", num_microbatches="auto", global_batch=6, num_layers=4, delta=1.0,
                     scheduler="serial", pipeline=asked)  # fmt: skip
     fits = {t.num_microbatches: t.iteration_seconds is not None for t in small.microbatches}
-    assert fits == {1: False, 2: True, 3: False, 6: True}
+    assert fits == {2: True, 6: True}
 
 
 def test_the_sum_of_a_tied_weight_is_paid_by_its_second_stage_once_an_iteration(plan, tmp_path):
