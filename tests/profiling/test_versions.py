@@ -17,7 +17,7 @@ from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.limited import solve_limited
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner import resolve
-from alpa_explore.plans.text import plan_report
+from alpa_explore.plans.report import plan_report
 from alpa_explore.profiling.versions import tied_weights, versions_of
 
 B, STAGES = 8, 2
