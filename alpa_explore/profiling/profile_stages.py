@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.intra_op.compose import Range, whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.limited import EASY_ILP
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import Store
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, line, peak, stronger
+from alpa_explore.profiling.frontier import TOLERANCE, Frontier, Point, line, peak, stronger
 from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
@@ -148,6 +149,14 @@ def profile_stages(
             )
         return facts[key][1:]
 
+    def near_enough(key: str, held: int) -> bool:
+        """Whether a choice that fits is known to be as near the best as a search would have to come."""
+        if found[key][0].variables <= EASY_ILP:
+            return False
+        quickest = known(key)[2]
+        fitting = (line(p, inverse_b) for f in found[key] for p in f.points if peak(p, held) <= memory)
+        return quickest is not None and min(fitting, default=math.inf) <= line(quickest, inverse_b) * (1 + TOLERANCE)
+
     def doubt(key: str, held: int) -> tuple[float, Search] | None:
         """What no choice can be below, and the search that would settle it; None where the optimum is known."""
         least, proven, quickest = known(key)
@@ -157,7 +166,7 @@ def profile_stages(
             return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
         if quickest is None or peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
             return None
-        return line(quickest, inverse_b), Search.FITTING
+        return None if near_enough(key, held) else (line(quickest, inverse_b), Search.FITTING)
 
     # A composed range has the convex part of its frontier already; the exact one is worth a look where it is small.
     unknown = [key for key in tasks if not found[key][0].proven or found[key][0].variables <= SMALL]
