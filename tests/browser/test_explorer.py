@@ -88,8 +88,13 @@ def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPag
     lab.run_all()
     explorer = first_explorer(lab)
     tab(explorer, "Layers").focus()
-    for _ in explorer.get_by_role("tab").all():
-        assert seen_figure(lab, explorer)["data"]
+    for one in explorer.get_by_role("tab").all():
+        name = one.inner_text()
+        lab.wait_until(lambda: one.get_attribute("aria-selected") == "true", f"{name} is chosen")  # noqa: B023
+        if name == "Solvers":
+            explorer.locator(".alpa-finding:visible", has_text="press Compare").wait_for()
+        else:
+            lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
         lab.page.keyboard.press("ArrowRight")
     assert tab(explorer, "Layers").get_attribute("aria-selected") == "true", "after the last tab comes the first"
     assert sum(received) < 4e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
