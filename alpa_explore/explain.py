@@ -26,6 +26,8 @@ from alpa_explore.plans.plan import Plan, PlanStage
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
 TIED = "sums of tied weights"
+COMPUTING = "computing"
+"""The name of COMPUTE among the limits."""
 UNKNOWN = "compute and collectives"
 """Of a stage whose strategies are not in the plan."""
 _LINKS = {"inside a node": "links inside a node", "network": "the network between nodes"}
@@ -140,7 +142,7 @@ def limits(plan: Plan) -> tuple[Limit, ...]:
 def _resource(part: str) -> str:
     """What a part of the time is spent on: collectives over several axes can share a link."""
     if part == COMPUTE:
-        return "computing"
+        return COMPUTING
     return next((words for link, words in _LINKS.items() if part.endswith(f", {link}")), part)
 
 

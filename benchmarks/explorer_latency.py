@@ -15,18 +15,15 @@ import argparse
 import json
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from playwright.sync_api import Locator, sync_playwright
+from playwright.sync_api import Locator
 
-from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
-from tests.browser.harness.guard import Guard
+from tests.browser.harness.alone import page_alone
 from tests.browser.harness.page import LabPage
-from tests.browser.harness.server import LabServer
 
 TABS = ("Layers", "Cluster", "t_max", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search")
 _WATCH = """(root) => {
@@ -53,18 +50,7 @@ def main() -> int:
     parser.add_argument("--presses", type=int, default=15)
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    executable = find_chromium()
-    if executable is None:
-        print(f"Chromium was not found: {HOW_TO_INSTALL}", file=sys.stderr)
-        return 1
-    with (
-        tempfile.TemporaryDirectory() as home,
-        LabServer(Path(home)) as server,
-        sync_playwright() as playwright,
-        launch(playwright, executable) as browser,
-    ):
-        context = browser.new_context(viewport={"width": 1400, "height": 900})
-        lab = LabPage(context.new_page(), server, Guard(context))
+    with page_alone() as lab:
         found = measure(lab, options.plan, options.presses)
         lab.shut_down()
     for name, value in found.items():

@@ -6,10 +6,10 @@ import argparse
 import importlib.util
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
-from alpa_explore.errors import MissingPackageError, OptionError
+from alpa_explore.cli.lab import check_port, explorer_file
+from alpa_explore.errors import MissingPackageError
 
 
 def add(commands: Any) -> None:
@@ -35,14 +35,8 @@ def app_command(*, no_browser: bool, port: int | None) -> list[str]:
     if importlib.util.find_spec("voila") is None:
         remedy = "pip install 'alpa-explore[app]'"
         raise MissingPackageError("voila is not installed", found=sys.executable, remedy=remedy)
-    # Found, not imported: the library knows its front end by name only.
-    explorer = importlib.util.find_spec("alpa_explore_widgets")
-    if explorer is None or explorer.origin is None:
-        raise MissingPackageError(
-            "The explorer is not installed", found="no package alpa_explore_widgets", remedy="pip install alpa-explore"
-        )
-    if port is not None and not 0 <= port < 65536:
-        raise OptionError("A port is a number from 0 to 65535", found=str(port), remedy="Leave it out for a free one.")
-    command = [sys.executable, "-m", "voila", str(Path(explorer.origin).with_name("app.ipynb")), "--Voila.ip=127.0.0.1"]
+    notebook = explorer_file("app.ipynb")
+    check_port(port)
+    command = [sys.executable, "-m", "voila", str(notebook), "--Voila.ip=127.0.0.1"]
     command += [] if port is None else [f"--port={port}"]
     return [*command, "--no-browser"] if no_browser else command

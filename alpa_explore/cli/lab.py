@@ -44,16 +44,10 @@ def lab_command(notebook: str | None, *, no_browser: bool, port: int | None) -> 
         raise MissingPackageError(
             "JupyterLab is not installed", found=sys.executable, remedy="pip install 'jupyterlab>=4.4,<5'"
         )
-    # Found, not imported: the library knows its front end by name only.
-    explorer = importlib.util.find_spec("alpa_explore_widgets")
-    if explorer is None or explorer.origin is None:
-        raise MissingPackageError(
-            "The explorer is not installed", found="no package alpa_explore_widgets", remedy="pip install alpa-explore"
-        )
-    if port is not None and not 0 <= port < 65536:
-        raise OptionError("A port is a number from 0 to 65535", found=str(port), remedy="Leave it out for a free one.")
+    configuration = explorer_file("jupyter_config.py")
+    check_port(port)
     folder, opened = _place(notebook)
-    command = [sys.executable, "-m", "jupyterlab", f"--config={Path(explorer.origin).with_name('jupyter_config.py')}"]
+    command = [sys.executable, "-m", "jupyterlab", f"--config={configuration}"]
     # Said here as well as in the configuration: a user's own configuration must not open the server to others.
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={folder}"]
     command += [] if port is None else [f"--ServerApp.port={port}"]
@@ -61,6 +55,23 @@ def lab_command(notebook: str | None, *, no_browser: bool, port: int | None) -> 
     command += ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
     # Not as an argument: so the address that is printed leads to the notebook as well.
     return command if opened is None else [*command, f"--LabApp.default_url=/lab/tree/{quote(opened.name)}"]
+
+
+def explorer_file(name: str) -> Path:
+    """A file of the explorer's package. MissingPackageError where that is not installed."""
+    # Found, not imported: the library knows its front end by name only.
+    explorer = importlib.util.find_spec("alpa_explore_widgets")
+    if explorer is None or explorer.origin is None:
+        raise MissingPackageError(
+            "The explorer is not installed", found="no package alpa_explore_widgets", remedy="pip install alpa-explore"
+        )
+    return Path(explorer.origin).with_name(name)
+
+
+def check_port(port: int | None) -> None:
+    """OptionError for a number that is no port."""
+    if port is not None and not 0 <= port < 65536:
+        raise OptionError("A port is a number from 0 to 65535", found=str(port), remedy="Leave it out for a free one.")
 
 
 def _place(notebook: str | None) -> tuple[Path, Path | None]:

@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument("--schedule", default="1f1b", metavar="NAME", help="1f1b (default), gpipe, eager-1f1b or zb-h1")
+    argument("--schedule", metavar="NAME", help="1f1b, gpipe, eager-1f1b or zb-h1 (default: the plan's)")
     argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
     argument(
         "--allow-import", action="store_true",
@@ -62,14 +62,14 @@ def run(options: argparse.Namespace) -> int:
     rows = program_rows(program, live)
     if options.json:
         print_json(
-            {"schedule": options.schedule, "num_microbatches": program.schedule.num_microbatches, "checked": True,
+            {"schedule": program.schedule.name, "num_microbatches": program.schedule.num_microbatches, "checked": True,
              "instructions": program.instruction_count, "stages": rows,
              "ranks": {rank: asdict(one) for rank, one in live.items()}}
         )  # fmt: skip
     else:
         print(render_table(rows, _COLUMNS))
         print(
-            f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under {options.schedule},"
-            " checked: sends are received, nobody waits for ever, values are freed once."
+            f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
+            f" {program.schedule.name}, checked: sends are received, nobody waits for ever, values are freed once."
         )
     return 0

@@ -11,6 +11,7 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.explain import (
     COMPUTE,
+    COMPUTING,
     SEND,
     SYNC,
     UNKNOWN,
@@ -103,10 +104,15 @@ class _Findings:
 def _words(plan: Plan, found: _Findings) -> str:
     shares = sorted(_shares(plan, found.times).items(), key=lambda part: -part[1])
     told = ", ".join(f"{name} {units.percent(share)}" for name, share in shares[:3] if share >= _LEAST)
-    binding, *_ = found.limits
-    binds = f"{binding.name} binds most: without it T would be {units.percent(binding.gain)} shorter"
+    # That everything would be faster if computing were free says nothing: what else holds the plan back?
+    others = (limit for limit in found.limits if limit.name not in (COMPUTING, UNKNOWN))
+    binding = next((limit for limit in others if limit.gain >= _LEAST), None)
+    binds = "nothing but computing binds"
+    if binding is not None:
+        shorter = units.percent(binding.gain)
+        binds = f"beside computing, {binding.name} binds most: without it T would be {shorter} shorter"
     memory = next((limit for limit in found.limits if limit.name == "memory of a device"), None)
-    if memory is not None and memory is not binding:
+    if binding is not None and memory is not None and memory is not binding:
         free = memory.gain < _LEAST
         binds += "; memory does not bind" if free else f"; more memory could save {units.percent(memory.gain)}"
     return f"Of the devices' time: {told}. {binds[0].upper()}{binds[1:]}. {_advice(plan, found.changes)}"

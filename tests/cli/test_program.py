@@ -62,6 +62,13 @@ def test_bad_input_is_one_line_and_exit_code_2(plan_file, capsys, more, message)
     assert message in capsys.readouterr().err
 
 
+def test_a_program_follows_the_schedule_that_the_plan_was_made_for(plan, tmp_path, capsys) -> None:
+    path = str(tmp_path / "gpipe.plan.json")
+    ax.replan(plan, pipeline=ax.PipelineOptions(schedule="gpipe")).save(path)
+    assert cli.main(["program", path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["schedule"] == "gpipe"
+
+
 def test_a_program_is_interpreted_with_a_model_and_its_microbatches(plan) -> None:
     model, inputs = build("mlp-tiny", plan.model.samples, device="cpu")
     made = ax.interpret(ax.lower(plan), model, [inputs, inputs])

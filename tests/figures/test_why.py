@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from alpa_explore.explain import COMPUTING, limits
 from alpa_explore.figures.why import why_figure, why_sentence, why_table
 from alpa_explore.planner import replan
 from alpa_explore.plans.plan import Plan
@@ -38,3 +39,11 @@ def test_a_plan_that_was_tried_can_be_the_advice(plan: Plan) -> None:
 def test_without_strategies_compute_and_collectives_are_not_told_apart(plan: Plan) -> None:
     bare = replace(plan, details=None, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "compute and collectives" in why_sentence(replan(bare))
+
+
+def test_computing_is_never_what_binds(plan: Plan) -> None:
+    """Free computing would make every plan faster: naming it says nothing."""
+    words = why_sentence(plan)
+    assert limits(plan)[0].name == COMPUTING
+    assert "Beside computing, " in words or "Nothing but computing binds" in words
+    assert "Computing binds" not in words

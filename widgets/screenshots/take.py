@@ -10,18 +10,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
 from alpa_explore.profiling.cache import default_folder
-from tests.browser.harness.chromium import HOW_TO_INSTALL, find_chromium, launch
-from tests.browser.harness.guard import Guard
+from tests.browser.harness.alone import page_alone
 from tests.browser.harness.page import LabPage
-from tests.browser.harness.server import LabServer
 
-SIZE = {"width": 1400, "height": 900}
+SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
 TABS = (
@@ -51,20 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.plan is not None:
         cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
     os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server has a home of its own
-    executable = find_chromium()
-    if executable is None:
-        print(f"Chromium was not found: {HOW_TO_INSTALL}", file=sys.stderr)
-        return 1
-    with (
-        tempfile.TemporaryDirectory() as home,
-        LabServer(Path(home)) as server,
-        sync_playwright() as playwright,
-        launch(playwright, executable) as browser,
-    ):
-        context = browser.new_context(viewport=SIZE)  # type: ignore[arg-type]
-        guard = Guard(context)
-        lab = LabPage(context.new_page(), server, guard)
-        lab.open(server.write_notebook("explorer.ipynb", f"from alpa_explore_widgets import explore\n{cell}"))
+    with page_alone(*SIZE) as lab:
+        lab.open(lab.server.write_notebook("explorer.ipynb", f"from alpa_explore_widgets import explore\n{cell}"))
         lab.page.evaluate(_CLEAR)
         lab.run_all()
         lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
@@ -76,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
                 for tab in TABS:
                     _shoot(lab, tab, options.all / f"{tab}_{theme}.png".lower())
         lab.shut_down()
-        guard.check()
+        lab.guard.check()
     return 0
 
 
