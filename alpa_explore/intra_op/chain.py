@@ -1,24 +1,27 @@
-"""Layers as a chain of blocks: which node of a stage belongs to which block, and which ranges of layers are chains.
+"""A graph in layers as a chain of blocks: which node of a stage is in which block, which ranges of layers are chains.
 
 A range of layers is a chain when its layers touch their neighbours alone. What is read in layers that are not
 neighbours breaks the chain if it is made in the range (a rotary table, a skip over two layers), or if it is a parameter
 (a tied weight); if it comes from outside (a mask) it is a *constant*: a source that may as well be replicated, where no
 reader gains by another spec.
 
-A layer is a chain itself, of *blocks*: it is cut wherever one forward tensor alone goes on, as the residual stream does
-between the halves of a transformer's block. Blocks touch their neighbours alone, within a layer and across its ends.
+The graph is cut into *blocks* wherever one forward tensor alone goes on, as the residual stream does between the halves
+of a transformer's block, and blocks touch their neighbours alone. Layers need not end there: a layer that ends between
+the two products of an MLP divides a block into *fragments*, and a range that ends with that layer holds a part of the
+block, a *run* of its fragments. Where two neighbouring layers have no such place, the chain is cut between them anyway.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 import numpy as np
 
-from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.graph import Operator, Phase, TensorKind
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.liveness import workspace_intervals
@@ -31,18 +34,30 @@ SMALLEST_BLOCK = 4
 """Forward operators; smaller blocks would cost more than they save."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Run:
+    """Neighbouring fragments: a block, or what a range of layers holds of it."""
+
+    block: int
+    first: int
+    """Fragments, both included."""
+    last: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Chain:
     """A layered graph seen as a chain."""
 
     layered: LayeredGraph
-    blocks: LayeredGraph
-    """The same graph with blocks, counted through all layers, in place of layers; what is held stays what layers
+    fragments: LayeredGraph
+    """The same graph with fragments, counted through all layers, in place of layers; what is held stays what layers
     hold."""
     starts: tuple[int, ...]
-    """For each layer its first block, and the number of blocks."""
+    """For each layer its first fragment, and the number of fragments."""
+    block_of: tuple[int, ...]
+    """For each fragment its block."""
     stage_of: Callable[[int, int], StageGraph]
-    """(first block, last block) -> StageGraph."""
+    """(first fragment, last fragment) -> StageGraph."""
     constants: frozenset[int]
     """Tensors."""
     breaks: frozenset[tuple[int, int]]
@@ -56,23 +71,29 @@ class Chain:
         """True when layers first..last are a chain."""
         return not any(first <= a and b <= last for a, b in self.breaks)
 
-    def layer_of(self, block: int) -> int:
-        """The layer that holds a block."""
-        return bisect_right(self.starts, block) - 1
+    def runs(self, first: int, last: int) -> tuple[Run, ...]:
+        """What layers first..last hold of each of their blocks, from left to right."""
+        fragments = range(self.starts[first], self.starts[last + 1])
+        groups = [(block, list(here)) for block, here in groupby(fragments, key=self.block_of.__getitem__)]
+        return tuple(Run(block, here[0], here[-1]) for block, here in groups)
+
+    def block_of_operator(self, index: int) -> int:
+        """The block that an operator of the forward or backward phase is in."""
+        return self.block_of[self.fragments.layer_of[index]]
 
     def owners(self, problem: StageProblem) -> tuple[int, ...]:
-        """For each node of a stage, of layers or of blocks, its block: of an operator that which it is in, else the
+        """For each node of a stage, of layers or of fragments, its block: of an operator that which it is in, else the
         first that touches it here."""
         stage = problem.stage
         first, last = stage.first, stage.last
         if stage.layered is self.layered:
             first, last = self.starts[first], self.starts[last + 1] - 1
-        found = [last + 1] * len(problem.nodes)
+        found = [self.block_of[last] + 1] * len(problem.nodes)
         for v, node in enumerate(problem.nodes):
             if node.kind is NodeKind.OPERATOR:
-                found[v] = self.blocks.layer_of[node.subject]
+                found[v] = self.block_of_operator(node.subject)
             elif node.kind is not NodeKind.SOURCE:
-                found[v] = min(k for k in self.parameter_readers[node.subject] if first <= k <= last)
+                found[v] = min(self.block_of[k] for k in self.parameter_readers[node.subject] if first <= k <= last)
             elif node.subject in self.constants:
                 found[v] = CONSTANT
         for edge in problem.edges:
@@ -84,7 +105,7 @@ class Chain:
     def workspace(self, stage: StageGraph) -> tuple[Ints, Ints, Ints]:
         """Start, end, and place among the outputs of all operators, block after block, of what lives for a while."""
         if stage.structure_key not in self._workspaces:
-            order = sorted(stage.operators, key=lambda o: (self.blocks.layer_of[o], o))
+            order = sorted(stage.operators, key=lambda o: (self.block_of_operator(o), o))
             made = [tensor for o in order for tensor in self.layered.graph.operators[o].outputs]
             place = {tensor: i for i, tensor in enumerate(made)}
             intervals = workspace_intervals(stage)
@@ -100,28 +121,25 @@ def chain_of(layered: LayeredGraph) -> Chain:
     """See the module's text."""
     graph = layered.graph
     constants, breaks = _layer_breaks(layered)
-    block_of = _joined(layered, _cuts(layered, constants), constants)
-    starts = [0] * (layered.num_layers + 1)
-    for index, block in enumerate(block_of):
-        if block != UPDATE_LAYER:
-            layer = layered.layer_of[index]
-            starts[layer + 1] = max(starts[layer + 1], block + 1)
-    held: list[set[int]] = [set() for _ in range(starts[-1])]
+    places = _places(layered, constants)
+    order = sorted({place for place in places if place is not None})
+    number = {place: i for i, place in enumerate(order)}
+    fragment_of = tuple(UPDATE_LAYER if place is None else number[place] for place in places)
+    layer_of_fragment = [layer for _, layer in order]
+    starts = tuple(bisect_left(layer_of_fragment, layer) for layer in range(layered.num_layers + 1))
+    held: list[set[int]] = [set() for _ in order]
     for operator in graph.operators:
         if operator.phase is not Phase.UPDATE:
             here = {layered.storage[t] for t in (*operator.inputs, *operator.outputs)}
-            held[block_of[operator.index]] |= here.intersection(layered.held[layered.layer_of[operator.index]])
-    blocks = replace(
-        layered, num_layers=starts[-1], layer_of=block_of, held=tuple(tuple(sorted(tensors)) for tensors in held)
+            held[fragment_of[operator.index]] |= here.intersection(layered.held[layered.layer_of[operator.index]])
+    fragments = replace(
+        layered, num_layers=len(order), layer_of=fragment_of, held=tuple(tuple(sorted(tensors)) for tensors in held)
     )
-    parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
-    readers: list[set[int]] = [set() for _ in graph.parameters]
-    for tensor, touching in _touching(layered, block_of).items():
-        if tensor in parameter_at:
-            readers[parameter_at[tensor]] = touching
+    touching = _touching(layered, fragment_of)
     return Chain(
-        layered=layered, blocks=blocks, starts=tuple(starts), stage_of=slice_stages(blocks), constants=constants,
-        breaks=breaks, parameter_readers=tuple(frozenset(blocks) for blocks in readers),
+        layered=layered, fragments=fragments, starts=starts, stage_of=slice_stages(fragments), constants=constants,
+        block_of=_joined(fragments, [block for block, _ in order], layer_of_fragment, constants), breaks=breaks,
+        parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
     )  # fmt: skip
 
 
@@ -169,11 +187,24 @@ def _far(parts: set[int]) -> set[tuple[int, int]]:
     return {(a, b) for a in parts for b in parts if b >= a + 2}
 
 
-def _cuts(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, int]]:
-    """(layer, block of the layer) of every operator, cut where one forward tensor alone goes on; that of a backward
-    operator is its forward operator's."""
+def _places(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, int] | None]:
+    """(block, layer) of every operator; that of a backward operator is its forward operator's."""
     graph = layered.graph
     forward = [o for o in graph.operators if o.phase is Phase.FORWARD]
+    layer_of = [layered.layer_of[o.index] for o in forward]
+    found: list[tuple[int, int] | None] = [None] * len(graph.operators)
+    cuts = _cuts(_crossing(layered, forward, constants), layer_of)
+    for i, operator in enumerate(forward):
+        found[operator.index] = bisect_right(cuts, i), layer_of[i]
+    for operator in graph.operators:
+        if operator.phase is Phase.BACKWARD and operator.forward is not None:
+            found[operator.index] = found[operator.forward]
+    return found
+
+
+def _crossing(layered: LayeredGraph, forward: Sequence[Operator], constants: Collection[int]) -> Ints:
+    """How many forward tensors live on before each operator, views and what they start from counted once."""
+    graph = layered.graph
     # Storage -> where it is first there (made, or first read) and where it is last read.
     lives: dict[int, tuple[int, int]] = {}
     for i, operator in enumerate(forward):
@@ -181,44 +212,54 @@ def _cuts(layered: LayeredGraph, constants: Collection[int]) -> list[tuple[int, 
             base = layered.storage[tensor]
             if graph.tensors[base].kind is not TensorKind.PARAMETER and tensor not in constants:
                 lives[base] = (lives.get(base, (i, i))[0], i)
-    crossing = np.zeros(len(forward) + 1, dtype=np.int64)
+    change = np.zeros(len(forward) + 2, dtype=np.int64)
     for start, end in lives.values():
-        crossing[start] += 1
-        crossing[end] -= 1
-    crossing = crossing.cumsum()
-    found = [(UPDATE_LAYER, 0)] * len(graph.operators)
-    layer, block, length = -1, 0, 0
-    for i, operator in enumerate(forward):
-        if layered.layer_of[operator.index] != layer:
-            layer, block, length = layered.layer_of[operator.index], 0, 0
-        elif crossing[i - 1] <= 1 and length >= SMALLEST_BLOCK:
-            block, length = block + 1, 0
-        found[operator.index] = layer, block
-        length += 1
-    for operator in graph.operators:
-        if operator.phase is Phase.BACKWARD and operator.forward is not None:
-            found[operator.index] = found[operator.forward]
+        change[start + 1] += 1
+        change[end + 1] -= 1
+    return change.cumsum()
+
+
+def _cuts(crossing: Ints, layer_of: Sequence[int]) -> list[int]:
+    """The forward operators that begin a block, but for the first."""
+    ends = [i for i in range(1, len(layer_of)) if layer_of[i] != layer_of[i - 1]]
+    narrow = [i for i in range(len(layer_of) + 1) if crossing[i] <= 1]
+    found = []
+    start = 0
+    for i in range(1, len(layer_of)):
+        if crossing[i] <= 1:
+            # At the end of a layer always: what stages have between them is one tensor.
+            if i not in ends and i - start < SMALLEST_BLOCK:
+                continue
+        elif i not in ends or _straddled(i, narrow, ends, len(layer_of)):
+            continue
+        found.append(i)
+        start = i
     return found
 
 
-def _joined(layered: LayeredGraph, places: list[tuple[int, int]], constants: Collection[int]) -> tuple[int, ...]:
-    """For each operator its block, counted through all layers; those that something passes over are joined."""
-    order = sorted({place for place in places if place[0] != UPDATE_LAYER})
-    number = {place: i for i, place in enumerate(order)}
-    layer_of_block = [layer for layer, _ in order]
-    fine = [number.get(place, UPDATE_LAYER) for place in places]
-    joined = list(range(len(order)))
-    """For each cut-out block the one that it is part of: runs of blocks of a layer, numbered without gaps."""
-    parameter_at = {p.tensor: i for i, p in enumerate(layered.graph.parameters)}
+def _straddled(end: int, narrow: Sequence[int], ends: Sequence[int], operators: int) -> bool:
+    """Whether the layers before and after this end of a layer can both be cut elsewhere, with one tensor going on."""
+    before, after = [0, *(i for i in ends if i < end)][-1], [*(i for i in ends if i > end), operators][0]
+    place = bisect_left(narrow, end)
+    return place > 0 and narrow[place - 1] >= before and place < len(narrow) and narrow[place] <= after
+
+
+def _joined(
+    fragments: LayeredGraph, block_of: Sequence[int], layer_of: Sequence[int], constants: Collection[int]
+) -> tuple[int, ...]:
+    """For each fragment its block; blocks that something passes over are joined."""
+    graph, fragment_of = fragments.graph, fragments.layer_of
+    joined = list(block_of)
+    parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     groups = []
-    for tensor, touching in _touching(layered, fine).items():
+    for tensor, touching in _touching(fragments, fragment_of).items():
         if tensor in parameter_at:
-            touching |= _summed_in(layered, parameter_at[tensor], tuple(fine))
+            touching |= _summed_in(fragments, parameter_at[tensor], fragment_of)
         if tensor in constants:
             # Only where it is made it is no constant.
-            producer = layered.graph.tensors[tensor].producer
-            made = -2 if producer is None else layered.layer_of[producer]
-            touching = {b for b in touching if abs(layer_of_block[b] - made) <= 1}
+            producer = graph.tensors[tensor].producer
+            made = -2 if producer is None else layer_of[fragment_of[producer]]
+            touching = {f for f in touching if abs(layer_of[f] - made) <= 1}
         groups.append(sorted(touching))
     changed = True
     while changed:
@@ -226,25 +267,25 @@ def _joined(layered: LayeredGraph, places: list[tuple[int, int]], constants: Col
         for group in groups:
             for a in group:
                 for b in group:
-                    layers = layer_of_block[b] - layer_of_block[a]
-                    if joined[b] < joined[a] + 2 or layers > 1:
+                    if joined[b] < joined[a] + 2 or layer_of[b] - layer_of[a] > 1:
                         continue
                     changed = True
-                    for low, high in _runs(layer_of_block, a, b):
+                    for low, high in _together(joined, layer_of, a, b):
                         _join(joined, low, high)
-    return tuple(UPDATE_LAYER if block == UPDATE_LAYER else joined[block] for block in fine)
+    return tuple(joined)
 
 
-def _runs(layer_of_block: list[int], a: int, b: int) -> list[tuple[int, int]]:
-    """What to join so that a and b, of one layer or of two that are neighbours, become neighbours."""
-    if layer_of_block[a] == layer_of_block[b]:
-        return [(a + 1, b)]
-    end = max(i for i, layer in enumerate(layer_of_block) if layer == layer_of_block[a])
-    return [(a, end), (end + 1, b)]
+def _together(joined: Sequence[int], layer_of: Sequence[int], a: int, b: int) -> list[tuple[int, int]]:
+    """The blocks to join so that those of fragments a and b, of one layer or of two that are neighbours, become
+    neighbours."""
+    end = max(f for f, layer in enumerate(layer_of) if layer == layer_of[a])
+    if layer_of[a] == layer_of[b] or joined[end] == joined[end + 1]:
+        return [(joined[a] + 1, joined[b])]
+    # The cut between the layers stays.
+    return [(joined[a], joined[end]), (joined[end + 1], joined[b])]
 
 
 def _join(joined: list[int], low: int, high: int) -> None:
-    """Blocks low..high become one."""
-    first, gone = joined[low], joined[high] - joined[low]
+    """Blocks low..high become one; blocks are numbered without gaps."""
     for i, block in enumerate(joined):
-        joined[i] = block if block <= first else max(first, block - gone)
+        joined[i] = block if block <= low else max(low, block - (high - low))

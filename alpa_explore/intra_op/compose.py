@@ -1,6 +1,6 @@
 """The least costs of all ranges of layers, exactly, from one contraction of every distinct piece.
 
-Blocks of layers are pieces of a chain (`pieces`). With S_k the separator between pieces k and k + 1, and minima over
+Blocks are pieces of a chain (`pieces`). With S_k the separator between pieces k and k + 1, and minima over
 everything inside a piece,
 
     A_i(S_i)              piece i that begins a stage        T_k(S_(k−1), S_k)    piece k inside one
@@ -23,17 +23,14 @@ import numpy as np
 
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.chain import CONSTANT, Chain
-from alpa_explore.intra_op.piece_tables import PieceTables, State
-from alpa_explore.intra_op.pieces import Pieces, Price, replicated_strategy
+from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
+from alpa_explore.intra_op.piece_tables import PieceTable, PieceTables, State
+from alpa_explore.intra_op.pieces import Pieces, Price, Range, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals
 from alpa_explore.intra_op.ways import Paths, Way, tied_paths
 from alpa_explore.sharding.spec import legal_specs, local_share
-
-Range = tuple[int, int]
-"""(first, last) layer, both included."""
 
 JOINS_A_RANGE = 1.5e8
 """Joined entries for each range that is asked for, which a layer may take to contract: about what it takes to solve one
@@ -65,9 +62,9 @@ class Composer:
         """
         chains = [r for r in ranges if self.chain.holds(*r)]
         tables = PieceTables(self.pieces, prices, JOINS_A_RANGE * len(ranges))
-        starts = self.chain.starts
-        inside = sorted({k for first, last in chains for k in range(starts[first] + 1, starts[last + 1] - 1)})
-        if any(tables.block(k, before=True, after=True) is None for k in inside):
+        runs = [self.chain.runs(*r) for r in chains]
+        inside = sorted({near for here in runs for near in zip(here, here[1:], here[2:], strict=False)})
+        if any(tables.block(*near) is None for near in inside):
             return tuple({} for _ in prices)
         paths: dict[Range, Paths] = {}
         # Ranges that begin with the same layer share their beginning, as those that end with the same share their end.
@@ -111,31 +108,24 @@ class Composer:
 
         Those to the left of `start` are found from right to left, by the same steps on transposed tables.
         """
-        starts = self.chain.starts
-        for step in (1, -1):
-            # The outermost block of every layer where a range ends; the single layer `start` is found to the right.
-            outermost = {
-                starts[k + 1] - 1 if step > 0 else starts[k]: k
-                for k in ends if (k >= start if step > 0 else k < start)
-            }  # fmt: skip
-            if not outermost:
-                continue
-            begin = starts[start] if step > 0 else starts[start + 1] - 1
-            end = max(outermost, key=lambda block: block * step)
-            way = Way(len(tables.prices), step)
-            for block in range(begin, end + step, step):
-                inside = block != begin
-                if block in outermost:
-                    closed = tables.block(block, before=inside and step > 0, after=inside and step < 0)
-                    if closed is not None:
-                        layer = outermost[block]
-                        paths[min(start, layer), max(start, layer)] = way.to(closed).paths()
-                through = (
-                    tables.block(block, before=inside or step < 0, after=inside or step > 0) if block != end else None
-                )
-                if through is None:
+        # The single layer `start` is found to the right.
+        for step, there in ((1, [k for k in ends if k >= start]), (-1, [k for k in ends if k < start])):
+            # ways[i] leads through i blocks, and on to a whole one.
+            ways = [Way(len(tables.prices), step)]
+            for end in sorted(there, key=lambda k: k * step):
+                along = _Along(tables, self.chain.runs(min(start, end), max(start, end))[::step], step)
+                blocks = len(along.runs)
+                # The last block may be a part of one: the block before it sees that, those before do not.
+                while len(ways) < blocks - 1 and (through := along.table(len(ways) - 1)) is not None:
+                    ways.append(ways[-1].to(through))
+                if len(ways) < blocks - 1:
                     break
-                way = way.to(through)
+                closing = [along.table(i) for i in range(max(blocks - 2, 0), blocks)]
+                way = ways[max(blocks - 2, 0)]
+                for part in closing:
+                    way = way if part is None else way.to(part)
+                if None not in closing:
+                    paths[min(start, end), max(start, end)] = way.paths()
 
     def _composed(self, layers: Range, found: Paths, price: int, states: Sequence[State] | None) -> Composed | None:
         """The choice along the path of one price."""
@@ -169,6 +159,23 @@ class Composer:
         stage = self.stage_of(first, last)
         starts, ends, outputs = self.chain.workspace(stage)
         return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Along:
+    """The tables of a range on the way from one of its ends to the other."""
+
+    tables: PieceTables
+    runs: tuple[Run, ...]
+    """In the order of the way."""
+    step: int
+
+    def table(self, i: int) -> PieceTable | None:
+        """Of the i-th block on the way."""
+        past = self.runs[i - 1] if i else None
+        coming = self.runs[i + 1] if i + 1 < len(self.runs) else None
+        before, after = (past, coming) if self.step > 0 else (coming, past)
+        return self.tables.block(before, self.runs[i], after)
 
 
 def _states_of(found: Paths, price: int) -> list[State]:

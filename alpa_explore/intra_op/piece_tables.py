@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from alpa_explore.intra_op.chain import Run
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.pieces import Piece, Pieces, Price
@@ -79,9 +80,9 @@ class PieceTables:
         self.limits = replace(LIMITS, joined_entries=joined_entries)
         self._tables: dict[Piece, PieceTable | None] = {}
 
-    def block(self, block: int, *, before: bool, after: bool) -> PieceTable | None:
-        """The table of a block; None where it is too wide."""
-        piece = self.pieces.block(block, before=before, after=after)
+    def block(self, before: Run | None, run: Run, after: Run | None) -> PieceTable | None:
+        """The table of a piece; None where it is too wide."""
+        piece = self.pieces.block(before, run, after)
         return None if piece is None else self._table(piece)
 
     def of(self, pieces: Sequence[Piece] | None) -> tuple[PieceTable, ...] | None:

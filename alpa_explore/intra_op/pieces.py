@@ -19,18 +19,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.chain import CONSTANT, Chain
+from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
 
-ALL_BLOCKS = -1
-"""In place of a block, in a key."""
-
 Separators = tuple[tuple[int, ...], tuple[int, ...]]
 """At the left and the right end."""
+
+Range = tuple[int, int]
+"""(first, last) layer, both included."""
 
 _KINDS = tuple(NodeKind)
 
@@ -170,45 +170,54 @@ class Pieces:
     model: CostModel
 
     def __post_init__(self) -> None:
-        self._found: dict[tuple[str, int], tuple[Piece, ...] | None] = {}
+        self._blocks: dict[tuple[Run | None, Run, Run | None], Piece | None] = {}
+        self._ranges: dict[Range, tuple[Piece, ...] | None] = {}
+        self._built: dict[tuple[object, ...], tuple[Piece, ...] | None] = {}
         self._contents: dict[tuple[object, ...], Piece] = {}
 
     def of(self, first: int, last: int) -> tuple[Piece, ...] | None:
         """The pieces of a range of layers, from left to right; None where more breaks the chain than weights that
         layers far from each other read (a tied embedding). Equal pieces are one value."""
-        if not self.chain.holds(first, last):
-            return self._tied(self.chain.starts[first], self.chain.starts[last + 1] - 1)
-        begin, end = self.chain.starts[first], self.chain.starts[last + 1] - 1
-        pieces = [self.block(k, before=k > begin, after=k < end) for k in range(begin, end + 1)]
+        if (first, last) not in self._ranges:
+            runs = self.chain.runs(first, last)
+            self._ranges[first, last] = self._of(runs) if self.chain.holds(first, last) else self._tied(runs)
+        return self._ranges[first, last]
+
+    def _of(self, runs: Sequence[Run]) -> tuple[Piece, ...] | None:
+        pieces = [self.block(*near) for near in zip((None, *runs), runs, (*runs[1:], None), strict=False)]
         found = tuple(piece for piece in pieces if piece is not None)
         return found if len(found) == len(pieces) else None
 
-    def block(self, block: int, *, before: bool, after: bool) -> Piece | None:
-        """A block, open to those before and after it or not; None where a reader gains by cutting a constant."""
-        stage = self.chain.stage_of(block - before, block + after)
-        key = (stage.structure_key, block - stage.first)
-        if key not in self._found:
-            whole = build_stage_problem(stage, self.model)
-            owner = self.chain.owners(whole)
-            left = separator(whole, owner, block - 1) if before else ()
-            right = separator(whole, owner, block) if after else ()
-            part = [CONSTANT if k == CONSTANT else k - block + 1 for k in owner]
-            # The neighbours are parts 0 and 2.
-            self._found[key] = self._cut(whole, owner, part, {1: (left, right)}, ())
-        pieces = self._found[key]
-        return None if pieces is None else pieces[0]
+    def block(self, before: Run | None, run: Run, after: Run | None) -> Piece | None:
+        """A block, or a part of one at the end of a range, and what lies beside it in the stage; None where a reader
+        gains by cutting a constant."""
+        near = before, run, after
+        if near not in self._blocks:
+            stage = self.chain.stage_of((before or run).first, (after or run).last)
+            key = (stage.structure_key, run.first - stage.first, run.last - run.first)
+            if key not in self._built:
+                whole = build_stage_problem(stage, self.model)
+                owner = self.chain.owners(whole)
+                left = separator(whole, owner, run.block - 1) if before else ()
+                right = separator(whole, owner, run.block) if after else ()
+                part = [CONSTANT if k == CONSTANT else k - run.block + 1 for k in owner]
+                # The neighbours are parts 0 and 2.
+                self._built[key] = self._cut(whole, owner, part, {1: (left, right)}, ())
+            pieces = self._built[key]
+            self._blocks[near] = None if pieces is None else pieces[0]
+        return self._blocks[near]
 
-    def _tied(self, first: int, last: int) -> tuple[Piece, ...] | None:
-        """The pieces of blocks first..last: the weights that are read far away, and where their gradients are added
+    def _tied(self, runs: Sequence[Run]) -> tuple[Piece, ...] | None:
+        """The pieces of all runs of a range: the weights that are read far away, and where their gradients are added
         up, are `Piece.ties`."""
-        stage = self.chain.stage_of(first, last)
-        key = (stage.structure_key, ALL_BLOCKS)
-        if key not in self._found:
+        stage = self.chain.stage_of(runs[0].first, runs[-1].last)
+        key = (stage.structure_key, *(run.first - stage.first for run in runs))
+        if key not in self._built:
             whole = build_stage_problem(stage, self.model)
             owner = self.chain.owners(whole)
             ties = _ties(whole, owner)
-            self._found[key] = None if ties is None else self._cut_tied(whole, owner, ties)
-        return self._found[key]
+            self._built[key] = None if ties is None else self._cut_tied(whole, owner, ties)
+        return self._built[key]
 
     def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:
         # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.

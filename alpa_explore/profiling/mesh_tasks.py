@@ -16,9 +16,9 @@ from typing import Any
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.chain import Chain, chain_of
-from alpa_explore.intra_op.compose import Composer, Range
+from alpa_explore.intra_op.compose import Composer
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.pieces import Price
+from alpa_explore.intra_op.pieces import Price, Range
 from alpa_explore.intra_op.stage_problem import StageTotals
 from alpa_explore.profiling.frontier import (
     SMALLEST_INVERSE_B,

@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
-from alpa_explore.intra_op.compose import Range, whole_choice
+from alpa_explore.intra_op.compose import whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.limited import EASY_ILP
+from alpa_explore.intra_op.pieces import Range
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import Store
