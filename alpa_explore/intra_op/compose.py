@@ -24,7 +24,7 @@ import numpy as np
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
-from alpa_explore.intra_op.piece_tables import PieceTable, PieceTables, State
+from alpa_explore.intra_op.piece_tables import Filled, PieceTable, PieceTables, State
 from alpa_explore.intra_op.pieces import Pieces, Price, Range, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
@@ -94,9 +94,13 @@ class Composer:
         whole = self.pieces.of(first, last)
         if whole is None:
             return None
-        workspace = self._peak(first, last, [p.least_bytes for p in whole])
+        workspace = self.least_workspace(first, last)
         constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
         return tuple(sum(p.least_held(held) for p in whole) + held * constants + workspace for held in counts)
+
+    def least_workspace(self, first: int, last: int) -> float:
+        """Bytes that no choice of a range that has pieces goes below at its peak."""
+        return self._peak(first, last, [p.least_bytes for p in self.pieces.of(first, last) or ()])
 
     def size(self, first: int, last: int) -> tuple[int, int]:
         """Variables and constraints of Eq. 1 for a range that is a chain, those of its constants left out."""
@@ -127,22 +131,30 @@ class Composer:
                 if None not in closing:
                     paths[min(start, end), max(start, end)] = way.paths()
 
+    def joined(self, layers: Range, cost: float, filled: Sequence[Filled]) -> Composed:
+        """The choices of the pieces of a range as one."""
+        sums = np.sum([totals for _, totals, _ in filled], axis=0)
+        return Composed(
+            cost=cost,
+            pieces=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
+            totals=StageTotals(
+                microbatch_seconds=float(sums[0]), iteration_seconds=float(sums[1]), weight_bytes=float(sums[2]),
+                activation_bytes=float(sums[3]) + self.constant_bytes(*layers),
+                workspace_bytes=self._peak(*layers, [sizes for _, _, sizes in filled]),
+            ),
+        )  # fmt: skip
+
+    def constant_bytes(self, first: int, last: int) -> int:
+        """What the constants that a range holds take beside each microbatch, replicated as they are."""
+        tensors = self.chain.layered.graph.tensors
+        return sum(tensors[t].bytes for t in self._held_constants(first, last))
+
     def _composed(self, layers: Range, found: Paths, price: int, states: Sequence[State] | None) -> Composed | None:
         """The choice along the path of one price."""
         if states is None:
             return None
         filled = [part.filled(price, state) for part, state in zip(found.parts, states, strict=True)]
-        tensors = self.chain.layered.graph.tensors
-        sums = np.sum([totals for _, totals, _ in filled], axis=0)
-        return Composed(
-            cost=float(found.costs[price]),
-            pieces=tuple(self._choices.setdefault(own, own) for own, _, _ in filled),
-            totals=StageTotals(
-                microbatch_seconds=float(sums[0]), iteration_seconds=float(sums[1]), weight_bytes=float(sums[2]),
-                activation_bytes=float(sums[3]) + sum(tensors[t].bytes for t in self._held_constants(*layers)),
-                workspace_bytes=self._peak(*layers, [sizes for _, _, sizes in filled]),
-            ),
-        )  # fmt: skip
+        return self.joined(layers, float(found.costs[price]), filled)
 
     def _held_constants(self, first: int, last: int) -> set[int]:
         stage = self.stage_of(first, last)

@@ -59,17 +59,31 @@ class PieceTable:
     def filled(self, price: int, state: State) -> Filled:
         """The best choice of the piece in a state; all that are wanted are found at once."""
         if not self._filled:
-            at: dict[int, Ints] = {}
-            for axis, nodes in enumerate((self.piece.ties, self.piece.left, self.piece.right)):
-                states = np.array([state[axis] for _, state in self._wanted])
-                at.update(zip(nodes, self._states[axis][:, states], strict=True))
-            prices = np.array([price for price, _ in self._wanted])
-            kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(prices)).T
-            choices = self.contraction.complete(prices, kept)
-            totals, sizes = self.piece.totals(choices)
-            own = choices[:, list(self.piece.own)].tolist()
-            self._filled = [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(prices))]
+            states = np.array([state for _, state in self._wanted])
+            choices = self._complete(np.array([price for price, _ in self._wanted]), states)
+            self._filled = self._fill(choices)
         return self._filled[self._wanted[price, state]]
+
+    def fill(self, prices: Ints, left: Ints, right: Ints) -> list[Filled]:
+        """The best choice of a piece without ties in each of some states."""
+        return self._fill(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
+
+    def totals(self, prices: Ints, left: Ints, right: Ints) -> Floats:
+        """Seconds and bytes as Piece.totals of the best choice in each of some states, [states, 4]."""
+        return self.piece.totals(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))[0]
+
+    def _complete(self, prices: Ints, states: Ints) -> Ints:
+        """For each row of `states` [rows, (ties, left, right)] the best choice of all nodes, [rows, nodes]."""
+        at: dict[int, Ints] = {}
+        for axis, nodes in enumerate((self.piece.ties, self.piece.left, self.piece.right)):
+            at.update(zip(nodes, self._states[axis][:, states[:, axis]], strict=True))
+        kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(prices)).T
+        return self.contraction.complete(prices, kept)
+
+    def _fill(self, choices: Ints) -> list[Filled]:
+        totals, sizes = self.piece.totals(choices)
+        own = choices[:, list(self.piece.own)].tolist()
+        return [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(choices))]
 
 
 class PieceTables:

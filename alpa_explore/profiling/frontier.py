@@ -73,6 +73,8 @@ class Frontier:
     """True when the fastest choice at that B is among the points, or there is none."""
     least_peaks: tuple[float, ...] = ()
     """Of a memory frontier: no choice holds less than this beside the fewest microbatches, one more, …"""
+    bounds_within: tuple[tuple[int, float], ...] = ()
+    """(microbatches held, seconds): no choice that fits beside so many is faster at the B that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.chain import Chain, chain_of
 from alpa_explore.intra_op.compose import Composer
+from alpa_explore.intra_op.fit import fit
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.pieces import Price, Range
 from alpa_explore.intra_op.stage_problem import StageTotals
@@ -40,12 +41,28 @@ MEMORY_PRICES = (1e-1, 1.0, 1e1, 1e4)
 """Prices of a whole device of memory, in stages' time; at the last no time saved pays for a byte."""
 
 
+FIT_GAP = 5e-4
+"""How near the fastest a choice should come that fits; within frontier.TOLERANCE it is near enough."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeshTask:
     """Distinct ranges on one mesh, with the most microbatches that each may hold; otherwise as StageTask."""
 
     ranges: tuple[tuple[Range, int], ...]
     least_held: int
+    mesh: LogicalMesh
+    device: Device
+    inverse_b: float
+    discoveries: Discoveries = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitTask:
+    """Composed ranges on one mesh, with the numbers of microbatches beside which they must fit; otherwise as
+    MeshTask."""
+
+    ranges: tuple[tuple[Range, tuple[int, ...]], ...]
     mesh: LogicalMesh
     device: Device
     inverse_b: float
@@ -60,6 +77,25 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
     sweep.over_microbatches()
     sweep.over_memory()
     return {r: sweep.frontier(r) for r in sweep.samples}
+
+
+def fit_mesh(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
+    """The fastest choices that fit, with bounds (runs on a Dask worker)."""
+    remember(task.discoveries)
+    composer = Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
+    found = {}
+    for r, counts in task.ranges:
+        fits = fit(
+            composer, r, counts=counts, limit=task.device.memory_bytes, inverse_b=task.inverse_b, gap=FIT_GAP
+        )  # fmt: skip
+        points = {
+            f.best.pieces: Point((), f.best.totals, Found.FITTING, f.best.pieces) for f in fits.values() if f.best
+        }
+        found[r] = Frontier(
+            points=tuple(points.values()), solves=1, variables=0, constraints=0, optimal=True, bound_seconds=0.0,
+            proven=False, bounds_within=tuple((held, f.bound) for held, f in fits.items()),
+        )  # fmt: skip
+    return found
 
 
 @lru_cache(maxsize=1)
@@ -201,5 +237,7 @@ def load(stored: Mapping[str, Any]) -> dict[Range, Frontier]:
             Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(map(choices.__getitem__, p["pieces"])))
             for p in fields.pop("points")
         )
-        found[first, last] = Frontier(points=points, **{**fields, "least_peaks": tuple(fields["least_peaks"])})
+        least = tuple(fields.pop("least_peaks"))
+        bounds = tuple((held, bound) for held, bound in fields.pop("bounds_within"))
+        found[first, last] = Frontier(points=points, least_peaks=least, bounds_within=bounds, **fields)
     return found

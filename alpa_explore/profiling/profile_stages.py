@@ -2,14 +2,14 @@
 
 Rounds, each through the cache and the executor. First all ranges of layers that are chains are composed, a task for
 each mesh. Of what is left the next round finds for every distinct problem choices that are nearly the fastest, with a
-proof how nearly, and another leaner ones where those overflow the device at some place in the pipeline. The last solves
-to the end what the best pipeline could hold: it is over when the best pipeline by the proven bounds holds nothing but
-optima, within the memory of the device where that is short, and then no other pipeline is better.
+proof how nearly, and another leaner ones where those overflow the device at some place in the pipeline. Then what the
+best pipeline by the proven bounds could hold is settled (`known`): where memory is short choices that fit are composed,
+or solved for; the rest is solved to the end. That is over when that pipeline holds nothing but what is the optimum, or
+within frontier.TOLERANCE of it where memory is short: no other pipeline is better by more.
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,22 +17,22 @@ from functools import cache
 from hashlib import sha256
 from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.intra_op.compose import whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.limited import EASY_ILP
 from alpa_explore.intra_op.pieces import Range
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
-from alpa_explore.profiling import mesh_tasks, stage_tasks
 from alpa_explore.profiling.cache import Store
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import TOLERANCE, Frontier, Point, line, peak, stronger
-from alpa_explore.profiling.mesh_tasks import MeshTask, chain, compose_mesh
+from alpa_explore.profiling.frontier import Frontier, Point, stronger
+from alpa_explore.profiling.known import Known
+from alpa_explore.profiling.mesh_tasks import FitTask, MeshTask, chain, compose_mesh, fit_mesh
 from alpa_explore.profiling.progress import ProgressCallback
+from alpa_explore.profiling.runs import Run
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.profiling.stage_tasks import Search, StageTask, cost_model, slicer, solve_stage
+from alpa_explore.profiling.stage_tasks import Search, StageTask, cost_model, slicer
 from alpa_explore.profiling.usable import usable_stages
 from alpa_explore.sharding.discoveries import Discoveries, discoveries
 from alpa_explore.sharding.rules import RULES
@@ -54,8 +54,6 @@ def code_version() -> str:
 
 SMALL = 1_500
 """Variables of Eq. 1 up to which Pareto sets may stay small enough for an exact frontier of (seconds, bytes)."""
-MOST_FITTING = 40
-"""Problems that are solved within memory for one plan; after that known choices must do."""
 
 Chosen = Callable[[StageCosts], Collection[tuple[RangeKey, int]]]
 """((layer range, submesh), microbatches that it holds) of the stages of the best pipeline by `StageCosts.bound_table`.
@@ -117,93 +115,56 @@ def profile_stages(
                     first=first, last=last, mesh=mesh, held=held, least_held=counts[0], device=cluster.device,
                     solver=solver, inverse_b=1.0 / num_microbatches, search=Search.NEAR, discoveries=found_out,
                 )  # fmt: skip
-    run = _Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
-    found = {key: [frontier] for key, frontier in _composed(run, tasks).items()} if solver == "auto" else {}
+    run = Run(layered=layered, executor=executor, store=store, progress=progress, cancel=cancel)
+    composed = _composed(run, tasks) if solver == "auto" else {}
+    found = {key: [frontier] for key, frontier in composed.items()}
     for key, frontier in run({key: task for key, task in tasks.items() if key not in found}).items():
         found[key] = [frontier]
 
+    known = Known(tasks, found, composed=frozenset(composed))
+    counts_of = {key: range(task.least_held, task.held + 1) for key, task in tasks.items()}
+
     def look(search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        if search is Search.FIT:
+            asked = {key: tuple(h for h in counts_of[key] if known.short_of_memory(key, h)) for key, _ in keys}
+            for key, frontier in _fits(run, tasks, asked).items():
+                known.add(key, frontier)
+            return
         wanted = {
-            f"{key}|{held}": replace(
-                tasks[key], search=search, held=held, bound_seconds=max(f.bound_seconds for f in found[key])
-            )
+            f"{key}|{held}": replace(tasks[key], search=search, held=held, bound_seconds=known.bound(key))
             for key, held in keys
         }
         for name, frontier in run(wanted).items():
-            found[name.split("|")[0]].append(frontier)
-
-    memory, inverse_b = cluster.device.memory_bytes, 1.0 / num_microbatches
-
-    def overflows(key: str) -> bool:
-        return any(peak(p, tasks[key].held) > memory for p in found[key][0].points)
-
-    facts: dict[str, tuple[int, tuple[float, ...], bool, Point | None]] = {}
-
-    def known(key: str) -> tuple[tuple[float, ...], bool, Point | None]:
-        """What every choice holds at least; whether the fastest is proven; and it."""
-        if key not in facts or facts[key][0] < len(found[key]):
-            facts[key] = (
-                len(found[key]),
-                next((f.least_peaks for f in found[key] if f.least_peaks), (0.0,)),
-                any(f.proven for f in found[key]),
-                min((p for f in found[key] for p in f.points), key=lambda p: line(p, inverse_b), default=None),
-            )
-        return facts[key][1:]
-
-    def near_enough(key: str, held: int) -> bool:
-        """Whether a choice that fits is known to be as near the best as a search would have to come."""
-        if found[key][0].variables <= EASY_ILP:
-            return False
-        quickest = known(key)[2]
-        fitting = (line(p, inverse_b) for f in found[key] for p in f.points if peak(p, held) <= memory)
-        return quickest is not None and min(fitting, default=math.inf) <= line(quickest, inverse_b) * (1 + TOLERANCE)
-
-    def doubt(key: str, held: int) -> tuple[float, Search] | None:
-        """What no choice can be below, and the search that would settle it; None where the optimum is known."""
-        least, proven, quickest = known(key)
-        if least[min(held - tasks[key].least_held, len(least) - 1)] > memory:
-            return None
-        if not proven:
-            return (found[key][0].bound_seconds, Search.FASTEST) if (key, 0) not in settled else None
-        if quickest is None or peak(quickest, held) <= memory or (key, held) in settled or short_of_time:
-            return None
-        return None if near_enough(key, held) else (line(quickest, inverse_b), Search.FITTING)
+            known.add(name.split("|")[0], frontier)
 
     # A composed range has the convex part of its frontier already; the exact one is worth a look where it is small.
     unknown = [key for key in tasks if not found[key][0].proven or found[key][0].variables <= SMALL]
-    look(Search.LEAN, [(key, tasks[key].held) for key in unknown if overflows(key)])
+    look(Search.LEAN, [(key, tasks[key].held) for key in unknown if known.overflows(key)])
     received = {
         (first, last): float(stage_of(first, last).received_bytes)
         for first, last in combinations_with_replacement(range(layered.num_layers), 2)
     }
-    settled: set[tuple[str, int]] = set()
     candidates_of = _Candidates(wanted, found)
-    short_of_time = False
+    cells: dict[RangeKey, list[str]] = {}
+    for w in wanted:
+        cells.setdefault(w.cell, []).append(w.key)
     while True:
         candidates = candidates_of()
-        bounds: dict[RangeKey, dict[int, float]] = {}
-        for w in wanted:
-            for held in counts:
-                if (doubted := doubt(w.key, held)) is not None:
-                    here = bounds.setdefault(w.cell, {})
-                    here[held] = min(here.get(held, math.inf), doubted[0])
+        doubts = {cell: here for cell, keys in cells.items() if (here := known.doubts(keys, counts))}
+        bounds = {cell: {held: min(b for _, b, _ in d) for held, d in here.items()} for cell, here in doubts.items()}
         costs = StageCosts(
-            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
-            bounds=bounds, layer_flops=layer_flops, received_bytes=received,
+            num_layers=layered.num_layers, submeshes=pieces, device_memory_bytes=cluster.device.memory_bytes,
+            candidates=candidates, bounds=bounds, layer_flops=layer_flops, received_bytes=received,
         )  # fmt: skip
-        best = dict(chosen(costs)) if bounds else {}
         todo: dict[Search, dict[tuple[str, int], None]] = {}
-        for w in wanted:
-            if w.cell in best and (doubted := doubt(w.key, best[w.cell])) is not None:
-                search = doubted[1]
-                held = best[w.cell] if search is Search.FITTING else tasks[w.key].held
-                todo.setdefault(search, {})[w.key, held] = None
+        for cell, held in dict(chosen(costs)).items() if bounds else ():
+            for key, _, search in doubts.get(cell, {}).get(held, ()):
+                todo.setdefault(search, {})[key, held if search is Search.FITTING else tasks[key].held] = None
         if not todo:
             break
-        for search, keys in todo.items():
-            look(search, keys)
-            settled |= {(key, held if search is Search.FITTING else 0) for key, held in keys}
-        short_of_time = sum(1 for _, held in settled if held) > MOST_FITTING
+        for search, asked in todo.items():
+            look(search, asked)
+            known.settle(search, asked)
 
     def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         return build_stage_problem(stage_of(first, last), cost_model(cluster.device, mesh.squeezed()))
@@ -215,7 +176,8 @@ def profile_stages(
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
         warnings=(
-            *(_SLOW for _ in range(not all(f.optimal for f in frontiers))), *(_SHORT for _ in range(short_of_time))
+            *(_SLOW for _ in range(not all(f.optimal for f in frontiers))),
+            *(_SHORT for _ in range(known.short_of_time)),
         ),
     )  # fmt: skip
 
@@ -302,7 +264,7 @@ def _prices(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: in
     return sha256(repr(body).encode()).hexdigest()
 
 
-def _composed(run: _Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
+def _composed(run: Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
     """The frontiers of all problems that can be composed, one task a mesh."""
     by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
     for key, task in tasks.items():
@@ -319,62 +281,28 @@ def _composed(run: _Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
             inverse_b=some.inverse_b,
             discoveries=some.discoveries,
         )
-    found = {}
-    for name, frontiers in run.compose(todo).items():
-        for r, frontier in frontiers.items():
-            found[by_mesh[todo[name].mesh][r]] = frontier
-    return found
+    return {
+        by_mesh[todo[name].mesh][r]: frontier
+        for name, frontiers in run.on_meshes(compose_mesh, todo, "composition").items()
+        for r, frontier in frontiers.items()
+    }
 
 
-@dataclass(kw_only=True, eq=False)
-class _Run:
-    """Runs tasks, those that are not in the cache; counts the others in `cached`."""
-
-    layered: LayeredGraph
-    executor: Executor
-    store: Store | None
-    progress: ProgressCallback | None
-    cancel: threading.Event | None
-    cached: int = 0
-
-    def __call__(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
-        """The frontier of every task."""
-        if not tasks:
-            return {}
-        names = {key: f"{key}-{task.search.value}{task.least_held}-{task.held}" for key, task in tasks.items()}
-        done = {key: stage_tasks.load(stored) for key, stored in self._stored(names)}
-        self.cached += len(done)
-        # Long problems first: the last worker to finish should finish a short one.
-        todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
-        pass_name = next(iter(tasks.values())).search.value
-        for key, frontier in self._map(solve_stage, {k: tasks[k] for k in todo}, pass_name):
-            done[key] = frontier
-            self._keep(names[key], stage_tasks.dump(frontier))
-        return done
-
-    def compose(self, tasks: Mapping[str, MeshTask]) -> dict[str, dict[Range, Frontier]]:
-        """The frontiers of every range of every task that can be composed."""
-        names = {key: f"{key}-mesh" for key in tasks}
-        done = {key: mesh_tasks.load(stored) for key, stored in self._stored(names)}
-        self.cached += sum(map(len, done.values()))
-        # Meshes of two axes have the larger tables.
-        todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
-        for key, frontiers in self._map(compose_mesh, {k: tasks[k] for k in todo}, "composition"):
-            done[key] = frontiers
-            self._keep(names[key], mesh_tasks.dump(frontiers))
-        return done
-
-    def _stored(self, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        for key, name in names.items():
-            if self.store is not None and (stored := self.store.get(name)) is not None:
-                yield key, stored
-
-    def _keep(self, name: str, entry: dict[str, Any]) -> None:
-        if self.store is not None:
-            self.store.put(name, entry)
-
-    def _map(self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
-        if tasks:
-            yield from self.executor.map(
-                function, tasks, shared=self.layered, name=name, progress=self.progress, cancel=self.cancel
-            )
+def _fits(run: Run, tasks: Mapping[str, StageTask], asked: Mapping[str, tuple[int, ...]]) -> dict[str, Frontier]:
+    """Choices of composed ranges that fit beside these numbers of microbatches, one task a mesh."""
+    by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
+    for key in asked:
+        task = tasks[key]
+        by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
+    todo = {}
+    for mesh, keys in by_mesh.items():
+        some = tasks[next(iter(keys.values()))]
+        ranges = tuple((r, asked[key]) for r, key in keys.items())
+        todo[sha256(repr((ranges, *keys.values())).encode()).hexdigest()] = FitTask(
+            ranges=ranges, mesh=mesh, device=some.device, inverse_b=some.inverse_b, discoveries=some.discoveries
+        )
+    return {
+        by_mesh[todo[name].mesh][r]: frontier
+        for name, frontiers in run.on_meshes(fit_mesh, todo, Search.FIT.value).items()
+        for r, frontier in frontiers.items()
+    }

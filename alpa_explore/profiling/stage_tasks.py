@@ -26,6 +26,7 @@ class Search(enum.Enum):
     NEAR = "sharding"
     LEAN = "memory"
     FASTEST = "proof"
+    FIT = "memory of composed stages"
     FITTING = "proof within memory"
 
 
@@ -96,5 +97,5 @@ def load(stored: Mapping[str, object]) -> Frontier:
     least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]
     return replace(
         Frontier((), 0, 0, 0, True, 0.0, False),
-        **{**stored, "points": points, "least_peaks": least},  # type: ignore[arg-type]
+        **{**stored, "points": points, "least_peaks": least, "bounds_within": ()},  # type: ignore[arg-type]
     )
