@@ -54,8 +54,11 @@ class Composer:
         self.pieces = Pieces(chain=chain, model=model)
         self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def solve(self, ranges: Collection[Range], prices: Sequence[Price]) -> tuple[dict[Range, Composed | None], ...]:
-        """For each price a best choice of every range that can be composed; None where no choice is legal.
+    def solve(
+        self, ranges: Collection[Range], prices: Sequence[Price], meant: Sequence[Collection[Range]] = ()
+    ) -> tuple[dict[Range, Composed | None], ...]:
+        """For each price a best choice of every range that can be composed (of those it is `meant` for, where that is
+        told); None where no choice is legal.
 
         It has the least cost by `StageProblem.at` with the same price, where constants are replicated and what they
         hold is free. Nothing is found where a layer inside a range is too wide: the others would be few.
@@ -79,13 +82,17 @@ class Composer:
         # Of every range and price that has a choice, the state of every part; all are asked for before one is filled.
         states = {
             (r, p): _states_of(found, p) for r, found in paths.items() for p in range(len(prices))
-            if found.costs[p] < np.inf
+            if found.costs[p] < np.inf and (not meant or r in meant[p])
         }  # fmt: skip
         for (r, p), of_parts in states.items():
             for part, state in zip(paths[r].parts, of_parts, strict=True):
                 part.want(p, state)
         return tuple(
-            {r: self._composed(r, found, p, states.get((r, p))) for r, found in paths.items()}
+            {
+                r: self._composed(r, found, p, states.get((r, p)))
+                for r, found in paths.items()
+                if not meant or r in meant[p]
+            }
             for p in range(len(prices))
         )
 

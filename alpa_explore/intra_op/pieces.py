@@ -224,7 +224,10 @@ class Pieces:
         touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
         low, high = min(touching), max(touching)
         part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
-        between = [(), *(separator(whole, part, i, ties) for i in range(low, high)), ()]
+        crossing: dict[int, list[Edge]] = {}
+        for e in whole.edges:
+            crossing.setdefault(min(part[e.a], part[e.b]), []).append(e)
+        between = [(), *(separator(whole, part, i, ties, crossing.get(i, ())) for i in range(low, high)), ()]
         return self._cut(whole, owner, part, dict(enumerate(pairwise(between), low)), ties)
 
     def _cut(
@@ -294,16 +297,19 @@ def _payer(edge: Edge, part: Sequence[int], separators: Mapping[int, Separators]
     return right if low in between else left
 
 
-def separator(problem: StageProblem, owner: Sequence[int], block: int, ties: Collection[int] = ()) -> tuple[int, ...]:
+def separator(
+    problem: StageProblem, owner: Sequence[int], block: int, ties: Collection[int] = (),
+    edges: Collection[Edge] | None = None,
+) -> tuple[int, ...]:  # fmt: skip
     """Nodes that cover every edge between `block` and the next, in an order that equal blocks share; edges of `ties`
-    are not looked at.
+    are not looked at. `edges`, where given, has them all.
 
     Of each connected group of such edges it is the side with fewer
     combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
-    for e in problem.edges:
+    for e in problem.edges if edges is None else edges:
         low, high = owner[e.a], owner[e.b]
         if (low, high) not in ((block, block + 1), (block + 1, block)) or e.a in ties or e.b in ties:
             continue

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median_low
-from typing import Any
+from typing import Any, NamedTuple
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.chain import Chain, chain_of
@@ -36,8 +36,8 @@ from alpa_explore.profiling.stage_costs import Found
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.sharding.discoveries import Discoveries, remember
 
-MOST_CORNERS, CORNERS_AT_ONCE = 3, 3
-MEMORY_PRICES = (1e-1, 1.0, 1e1, 1e4)
+MOST_CORNERS = 3
+MEMORY_PRICES = (3e-1, 3.0, 1e4)
 """Prices of a whole device of memory, in stages' time; at the last no time saved pays for a byte."""
 
 
@@ -74,8 +74,7 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
     remember(task.discoveries)
     composer = Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
     sweep = _Sweep(composer, task)
-    sweep.over_microbatches()
-    sweep.over_memory()
+    sweep.explore()
     return {r: sweep.frontier(r) for r in sweep.samples}
 
 
@@ -104,6 +103,14 @@ def chain(layered: LayeredGraph) -> Chain:
     return chain_of(layered)
 
 
+class _Ask(NamedTuple):
+    """A price, for whom it is meant, and what is known of what is found."""
+
+    price: Price
+    ranges: Collection[Range]
+    how: Found
+
+
 class _Sweep:
     """Asks the composer at several prices; remembers every distinct choice of every range."""
 
@@ -116,73 +123,90 @@ class _Sweep:
         self.samples: dict[Range, list[Sample]] = {}
         """Of each range that can be composed, by rising 1/B; none where no choice is legal."""
 
-    def at(self, ranges: Collection[Range], prices: Sequence[Price], how: Found) -> list[dict[Range, Point | None]]:
-        """For each price a best choice of each range."""
-        self.asked += len(prices)
+    def explore(self) -> None:
+        """The envelope over 1/B, as `frontier.envelope`: three B, then corners between them. Where the fastest choices
+        overflow at some place leaner ones, as `frontier.memory_frontier`."""
+        self._sample(self._at_b(sorted({self.task.inverse_b, 1.0, SMALLEST_INVERSE_B}), self.held))
+        b = self.task.inverse_b
+        quick = {r: min(points, key=lambda p: line(p, b)) for r, points in self.points.items()}
+        overflowing = [r for r in quick if peak(quick[r], self.held[r]) > self.memory]
+        # What a price takes is mostly shared by all ranges, and what a round takes by all prices.
+        corners = self._at_b(self._corners(), [r for r, samples in self.samples.items() if samples])
+        lean = self._memory_prices(quick, overflowing)
+        steps = self._sample([*corners, *lean])[len(corners) :]
+        self.at(self._between([quick, *steps], lean))
+
+    def at(self, asked: Sequence[_Ask]) -> list[dict[Range, Point | None]]:
+        """For each price a best choice of each of its ranges."""
+        if not asked:
+            return []
+        self.asked += len(asked)
+        ranges = list(dict.fromkeys(r for ask in asked for r in ask.ranges))
+        solutions = self.composer.solve(ranges, [ask.price for ask in asked], [set(ask.ranges) for ask in asked])
         found: list[dict[Range, Point | None]] = []
-        for solved in self.composer.solve(ranges, prices):
+        for ask, solved in zip(asked, solutions, strict=True):
             found.append({})
             for r, best in solved.items():
                 if best is None:
                     found[-1][r] = None
                     continue
-                point = Point((), best.totals, how, best.pieces)
+                point = Point((), best.totals, ask.how, best.pieces)
                 known = self.points.setdefault(r, {})
                 found[-1][r] = known[point] = stronger(known.get(point, point), point)
         return found
 
-    def over_microbatches(self) -> None:
-        """The envelope over 1/B, as `frontier.envelope`: three B, then corners between them."""
-        self._sample(self.held, sorted({self.task.inverse_b, 1.0, SMALLEST_INVERSE_B}))
-        for _ in range(MOST_CORNERS // CORNERS_AT_ONCE):
-            corners = sorted(
-                corner
-                for samples in self.samples.values()
-                for low, high in pairwise(samples)
-                if (corner := corner_between(low, high)) is not None
-            )
-            if not corners:
-                return
-            spread = {corners[i * (len(corners) - 1) // (CORNERS_AT_ONCE - 1)] for i in range(CORNERS_AT_ONCE)}
-            self._sample([r for r, samples in self.samples.items() if samples], sorted(spread))
+    def _at_b(self, inverse_bs: Sequence[float], ranges: Collection[Range]) -> list[_Ask]:
+        return [_Ask(Price(b, TIE_SECONDS / self.memory, 1), ranges, Found.NEAR) for b in inverse_bs]
 
-    def _sample(self, ranges: Collection[Range], inverse_bs: Sequence[float]) -> None:
-        prices = [Price(b, TIE_SECONDS / self.memory, 1) for b in inverse_bs]
-        for b, found in zip(inverse_bs, self.at(ranges, prices, Found.NEAR), strict=True):
-            for r, point in found.items():
+    def _sample(self, asked: Sequence[_Ask]) -> list[dict[Range, Point | None]]:
+        """As `at`; what was asked without a price for memory is kept as a sample of the envelope."""
+        answers = self.at(asked)
+        for ask, found in zip(asked, answers, strict=True):
+            b = ask.price.inverse_b
+            for r, point in found.items() if ask.how is Found.NEAR else ():
                 samples = self.samples.setdefault(r, [])
                 if point is not None:
                     if b == self.task.inverse_b:
                         self.points[r][point] = point = replace(point, found=Found.FASTEST)
                     samples.append(Sample(b, point, line(point, b)))
                     samples.sort(key=lambda s: s.inverse_b)
+        return answers
 
-    def over_memory(self) -> None:
-        """Leaner choices where the fastest overflow at some place, as `frontier.memory_frontier`."""
-        b = self.task.inverse_b
-        quick = {r: min(points, key=lambda p: line(p, b)) for r, points in self.points.items()}
-        ranges = [r for r, held in self.held.items() if r in quick and peak(quick[r], held) > self.memory]
+    def _corners(self) -> list[float]:
+        """Where the envelopes of some ranges may have corners."""
+        corners = sorted(
+            corner
+            for samples in self.samples.values()
+            for low, high in pairwise(samples)
+            if (corner := corner_between(low, high)) is not None
+        )
+        return sorted({corners[i * (len(corners) - 1) // (MOST_CORNERS - 1)] for i in range(MOST_CORNERS) if corners})
+
+    def _memory_prices(self, quick: Mapping[Range, Point], ranges: Collection[Range]) -> list[_Ask]:
+        """Where a device of memory is worth about as much as the stage takes, and far above."""
         if not ranges:
-            return
+            return []
+        b = self.task.inverse_b
         # The place from the end at which a range of this length would stand among its like, and so what it holds.
         held = median_low(min(self.held[r], -(-self.held[r] // (r[1] - r[0] + 1))) for r in ranges)
-        # Where a device of memory is worth as much as the stage takes, and far above and below it.
         worth = median_low(max(line(quick[r], b), 1e-6) for r in ranges) / self.memory
-        steps = self.at(ranges, [Price(b, worth * times, held) for times in MEMORY_PRICES], Found.CONVEX)
-        by_price: list[Mapping[Range, Point | None]] = [quick, *steps]
-        between = []
-        for fast, small in pairwise(by_price):
-            prices = []
-            for r in ranges:
+        return [_Ask(Price(b, worth * times, held), ranges, Found.CONVEX) for times in MEMORY_PRICES]
+
+    def _between(self, by_price: Sequence[Mapping[Range, Point | None]], asked: Sequence[_Ask]) -> list[_Ask]:
+        """Prices between those, where a choice that fits is next to one that does not."""
+        found = []
+        b = self.task.inverse_b
+        for ask, fast, small in zip(asked, by_price, by_price[1:], strict=False):
+            held, prices = ask.price.microbatches_held, []
+            for r in ask.ranges:
                 one, other = fast.get(r), small.get(r)
                 if one is None or other is None or not self._straddles(r, one, other):
                     continue
                 if (saved := _bytes(one, held) - _bytes(other, held)) > 0:
                     prices.append((line(other, b) - line(one, b)) / saved)
             if prices:
-                between.append(Price(b, median_low(prices), held))
-        if between:
-            self.at(ranges, between, Found.CONVEX)
+                found.append(ask._replace(price=Price(b, median_low(prices), held)))
+        return found
 
     def _counts(self, r: Range) -> range:
         """Numbers of microbatches that a stage of this range may hold."""
