@@ -216,7 +216,11 @@ class Pieces:
             whole = build_stage_problem(stage, self.model)
             owner = self.chain.owners(whole)
             ties = _ties(whole, owner)
-            self._built[key] = None if ties is None else self._cut_tied(whole, owner, ties)
+            if ties is None:
+                self._built[key] = None
+            else:
+                # Layers far from each other may share a block, or neighbouring ones.
+                self._built[key] = self._cut_tied(whole, owner, ties) if ties else self._of(runs)
         return self._built[key]
 
     def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:

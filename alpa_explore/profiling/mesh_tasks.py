@@ -59,10 +59,11 @@ class MeshTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitTask:
-    """Composed ranges on one mesh, with the numbers of microbatches beside which they must fit; otherwise as
+    """A composed range on one mesh, with the numbers of microbatches beside which it must fit; otherwise as
     MeshTask."""
 
-    ranges: tuple[tuple[Range, tuple[int, ...]], ...]
+    range: Range
+    counts: tuple[int, ...]
     mesh: LogicalMesh
     device: Device
     inverse_b: float
@@ -78,23 +79,21 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
     return {r: sweep.frontier(r) for r in sweep.samples}
 
 
-def fit_mesh(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
+def fit_range(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
     """The fastest choices that fit, with bounds (runs on a Dask worker)."""
     remember(task.discoveries)
     composer = Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
-    found = {}
-    for r, counts in task.ranges:
-        fits = fit(
-            composer, r, counts=counts, limit=task.device.memory_bytes, inverse_b=task.inverse_b, gap=FIT_GAP
-        )  # fmt: skip
-        points = {
-            f.best.pieces: Point((), f.best.totals, Found.FITTING, f.best.pieces) for f in fits.values() if f.best
-        }
-        found[r] = Frontier(
+    fits = fit(
+        composer, task.range, counts=task.counts, limit=task.device.memory_bytes, inverse_b=task.inverse_b, gap=FIT_GAP
+    )
+    best = [f.best for f in fits.values() if f.best is not None]
+    points = {b.pieces: Point((), b.totals, Found.FITTING, b.pieces) for b in best}
+    return {
+        task.range: Frontier(
             points=tuple(points.values()), solves=1, variables=0, constraints=0, optimal=True, bound_seconds=0.0,
             proven=False, bounds_within=tuple((held, f.bound) for held, f in fits.items()),
-        )  # fmt: skip
-    return found
+        )
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ from alpa_explore.profiling.cache import Store
 from alpa_explore.profiling.executors import Executor
 from alpa_explore.profiling.frontier import Frontier, Point, stronger
 from alpa_explore.profiling.known import Known
-from alpa_explore.profiling.mesh_tasks import FitTask, MeshTask, chain, compose_mesh, fit_mesh
+from alpa_explore.profiling.mesh_tasks import FitTask, MeshTask, chain, compose_mesh, fit_range
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.runs import Run
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
@@ -289,20 +289,13 @@ def _composed(run: Run, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
 
 
 def _fits(run: Run, tasks: Mapping[str, StageTask], asked: Mapping[str, tuple[int, ...]]) -> dict[str, Frontier]:
-    """Choices of composed ranges that fit beside these numbers of microbatches, one task a mesh."""
-    by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
-    for key in asked:
-        task = tasks[key]
-        by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
+    """Choices of composed ranges that fit beside these numbers of microbatches."""
     todo = {}
-    for mesh, keys in by_mesh.items():
-        some = tasks[next(iter(keys.values()))]
-        ranges = tuple((r, asked[key]) for r, key in keys.items())
-        todo[sha256(repr((ranges, *keys.values())).encode()).hexdigest()] = FitTask(
-            ranges=ranges, mesh=mesh, device=some.device, inverse_b=some.inverse_b, discoveries=some.discoveries
-        )
-    return {
-        by_mesh[todo[name].mesh][r]: frontier
-        for name, frontiers in run.on_meshes(fit_mesh, todo, Search.FIT.value).items()
-        for r, frontier in frontiers.items()
-    }
+    for key, counts in asked.items():
+        task = tasks[key]
+        todo[f"{key}-{sha256(repr(counts).encode()).hexdigest()[:16]}"] = FitTask(
+            range=(task.first, task.last), counts=counts, mesh=task.mesh, device=task.device,
+            inverse_b=task.inverse_b, discoveries=task.discoveries,
+        )  # fmt: skip
+    found = run.on_meshes(fit_range, todo, Search.FIT.value)
+    return {name.split("-")[0]: frontier for name, here in found.items() for frontier in here.values()}

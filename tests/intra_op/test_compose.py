@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import fields
 from functools import cache
 from itertools import combinations_with_replacement
@@ -58,6 +59,14 @@ def catalogue(name: str, layers: int) -> Chain:
     return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward))
 
 
+@cache
+def cut_anywhere(name: str, seed: int) -> Chain:
+    """Four layers that end wherever chance has it: inside a product of two layers, between the branches of a skip."""
+    graph: TrainingGraph = resolve(name, 4)
+    places = sorted(random.Random(seed).sample(range(1, len(graph.forward_operators)), 3))
+    return chain_of(assign_layers(graph, manual_layers(graph, places).layer_of_forward))
+
+
 def on(mesh: tuple[int, int]) -> CostModel:
     cluster = Cluster.parse("1x4:v100")
     return CostModel(cluster.device, logical_mesh(cluster, Submesh(1, mesh[0] * mesh[1]), mesh).squeezed())
@@ -70,11 +79,16 @@ CHAINS = {
     "skips": skips,
     "a skip over a layer": lambda: skips(far=True),
     "a shared table": lambda: skips(table=True),
-}
+    **{
+        f"{name}, cut anywhere {seed}": lambda name=name, seed=seed: cut_anywhere(name, seed)
+        for name in ("gpt-tiny", "wide-resnet-tiny") for seed in range(2)
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("mesh", MESHES, ids=str)
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
+)
 def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[int, int]) -> None:
     chain = CHAINS[name]()
     model = on(mesh)
@@ -101,6 +115,18 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
             composed += 1
     if mesh == (1, 2) or name in ("mlp", "skips"):
         assert composed >= 3 * chain.layered.num_layers, "single layers at least; others may be too wide on two axes"
+
+
+def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_goes_on() -> None:
+    graph: TrainingGraph = resolve("gpt-tiny", 4)
+    whole = chain_of(assign_layers(graph, (0,) * len(graph.forward_operators)))
+    inside = [i for i, o in enumerate(graph.forward_operators) if o.kind.startswith("gelu")]
+    chain = chain_of(assign_layers(graph, manual_layers(graph, inside).layer_of_forward))
+    assert len(set(chain.block_of)) == len(set(whole.block_of)), "a block ends where it did"
+    assert len(chain.block_of) == len(set(chain.block_of)) + len(inside), "and each of these layers divides one"
+    run, after = chain.runs(0, 0)[-1], chain.runs(1, 1)[0]
+    assert run.block == after.block
+    assert run.last + 1 == after.first
 
 
 def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
