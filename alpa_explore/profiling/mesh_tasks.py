@@ -41,7 +41,7 @@ MEMORY_PRICES = (3e-1, 3.0, 1e4)
 """Prices of a whole device of memory, in stages' time; at the last no time saved pays for a byte."""
 
 
-FIT_GAP = 5e-4
+FIT_GAP = 1e-3
 """How near the fastest a choice should come that fits; within frontier.TOLERANCE it is near enough."""
 
 
