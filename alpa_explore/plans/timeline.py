@@ -70,7 +70,7 @@ def possible_schedules(plan: Plan) -> tuple[str, ...]:
     found = []
     for name in dict.fromkeys((planned_schedule(plan), *SCHEDULES)):
         with suppress(ScheduleError):
-            plan_timeline(plan, name)
+            _named(plan, name, None)
             found.append(name)
     return tuple(found)
 

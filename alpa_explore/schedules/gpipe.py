@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from alpa_explore.schedules.task import Action, Schedule, schedule_of
+import numpy as np
+
+from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
 def gpipe(num_stages: int, num_microbatches: int) -> Schedule:
     """The table for one stage a submesh."""
-    microbatches = range(num_microbatches)
+    backward = [(Action.BACKWARD, np.arange(num_microbatches))]
     orders = [
-        [
-            *((Action.FORWARD, stage, m) for m in microbatches),
-            *((Action.BACKWARD, stage, m) for m in microbatches),
-        ]
+        order_of(stage, warm_up=num_microbatches, rounds=backward, num_microbatches=num_microbatches)
         for stage in range(num_stages)
     ]
     return schedule_of("gpipe", orders, num_microbatches)

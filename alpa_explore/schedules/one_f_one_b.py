@@ -10,7 +10,9 @@ The eager one holds up to twice as many; in return a send in either direction ha
 
 from __future__ import annotations
 
-from alpa_explore.schedules.task import Action, Schedule, schedule_of
+import numpy as np
+
+from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
@@ -25,12 +27,9 @@ def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
 
 def _alternating(name: str, in_flight: list[int], num_microbatches: int) -> Schedule:
     orders = []
+    microbatches = np.arange(num_microbatches)
     for stage, most in enumerate(in_flight):
         ahead = min(most, num_microbatches)
-        order = [(Action.FORWARD, stage, m) for m in range(ahead)]
-        for m in range(num_microbatches):
-            order.append((Action.BACKWARD, stage, m))
-            if m + ahead < num_microbatches:
-                order.append((Action.FORWARD, stage, m + ahead))
-        orders.append(order)
+        rounds = [(Action.BACKWARD, microbatches), (Action.FORWARD, microbatches + ahead)]
+        orders.append(order_of(stage, warm_up=ahead, rounds=rounds, num_microbatches=num_microbatches))
     return schedule_of(name, orders, num_microbatches)

@@ -93,6 +93,19 @@ class Schedule:
         return (self.num_stages, self.num_microbatches, *(a.tobytes() for a in arrays))
 
 
+def order_of(
+    stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]], num_microbatches: int
+) -> Ints:  # fmt: skip
+    """The order of one stage, [tasks, (action, stage, microbatch)]: `warm_up` forwards, then round after round one task
+    of each of `rounds`, (action, microbatch of every round); microbatches that there are not are left out."""
+    numbers = np.stack([microbatches for _, microbatches in rounds], axis=1)
+    actions = np.broadcast_to(np.array([action for action, _ in rounds]), numbers.shape)
+    there = (numbers >= 0) & (numbers < num_microbatches)
+    first = np.arange(warm_up)
+    action = np.concatenate([np.full(warm_up, Action.FORWARD), actions[there]])
+    return np.stack([action, np.full(len(action), stage), np.concatenate([first, numbers[there]])], axis=1)
+
+
 def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Ints], num_microbatches: int) -> Schedule:
     """The schedule with these orders of (action, stage, microbatch), one a submesh. `check` says whether it can run."""
     flat = np.concatenate([np.array(order, dtype=np.int64).reshape(-1, 3) for order in orders])

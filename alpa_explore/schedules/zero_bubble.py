@@ -8,22 +8,21 @@ have work left, and no stage holds more than P microbatches, as the first stage 
 
 from __future__ import annotations
 
-from alpa_explore.schedules.task import Action, Schedule, schedule_of
+import numpy as np
+
+from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
 def zero_bubble_h1(num_stages: int, num_microbatches: int) -> Schedule:
     """The table for one stage a submesh."""
     orders = []
+    # As many rounds more as the last stage is late with its W.
+    microbatches = np.arange(num_microbatches + num_stages)
     for stage in range(num_stages):
         ahead = min(num_stages - stage, num_microbatches)
-        order = [(Action.FORWARD, stage, m) for m in range(ahead)]
-        for m in range(num_microbatches):
-            order.append((Action.BACKWARD_INPUT, stage, m))
-            if m >= stage:
-                order.append((Action.BACKWARD_WEIGHT, stage, m - stage))
-            if m + ahead < num_microbatches:
-                order.append((Action.FORWARD, stage, m + ahead))
-        left = range(max(num_microbatches - stage, 0), num_microbatches)
-        order += [(Action.BACKWARD_WEIGHT, stage, m) for m in left]
-        orders.append(order)
+        rounds = [
+            (Action.BACKWARD_INPUT, microbatches), (Action.BACKWARD_WEIGHT, microbatches - stage),
+            (Action.FORWARD, microbatches + ahead),
+        ]  # fmt: skip
+        orders.append(order_of(stage, warm_up=ahead, rounds=rounds, num_microbatches=num_microbatches))
     return schedule_of("zb-h1", orders, num_microbatches)
