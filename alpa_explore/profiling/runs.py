@@ -53,7 +53,8 @@ class Run:
         self.cached += sum(map(len, done.values()))
         # Meshes of two axes have the larger tables.
         todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
-        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name):
+        # Each takes long enough to travel alone, and none then waits behind another for the last worker.
+        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
             done[key] = frontiers
             self._keep(names[key], mesh_tasks.dump(frontiers))
         return done
@@ -67,8 +68,11 @@ class Run:
         if self.store is not None:
             self.store.put(name, entry)
 
-    def _map(self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+    def _map(
+        self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str, batch_size: int | None = None
+    ) -> Iterator[tuple[str, Any]]:  # fmt: skip
         if tasks:
             yield from self.executor.map(
-                function, tasks, shared=self.layered, name=name, progress=self.progress, cancel=self.cancel
-            )
+                function, tasks, shared=self.layered, name=name, progress=self.progress, cancel=self.cancel,
+                batch_size=batch_size,
+            )  # fmt: skip
