@@ -101,9 +101,12 @@ class Composer:
         whole = self.pieces.of(first, last)
         if whole is None:
             return None
-        workspace = self.least_workspace(first, last)
-        constants = sum(self._least_bytes(t) for t in self._held_constants(first, last))
+        workspace, constants = self.least_workspace(first, last), self.least_constant_bytes(first, last)
         return tuple(sum(p.least_held(held) for p in whole) + held * constants + workspace for held in counts)
+
+    def least_constant_bytes(self, first: int, last: int) -> float:
+        """What the constants that a range holds take at least beside each microbatch, however they are divided."""
+        return sum(self._least_bytes(t) for t in self._held_constants(first, last))
 
     def least_workspace(self, first: int, last: int) -> float:
         """Bytes that no choice of a range that has pieces goes below at its peak."""

@@ -44,14 +44,13 @@ class Fit:
         return self.best is not None and self.best.cost <= self.bound * (1 + gap)
 
 
-class _Held:
-    """The range beside a number of microbatches."""
+class _Place:
+    """What the range may hold beside so many microbatches, and what is known of L."""
 
-    def __init__(self, held: int, inverse_b: float, room: float, constant_bytes: float) -> None:
-        self.held, self.inverse_b, self.room = held, inverse_b, room
-        self.constants = held * constant_bytes
+    def __init__(self, held: int, inverse_b: float, room: float, constants: float) -> None:
+        self.held, self.inverse_b, self.room, self.constants = held, inverse_b, room, constants
         self.bound, self.price = -math.inf, 0.0
-        """The highest point of L, and where it is."""
+        """The highest point of L that was found, and where it is."""
         self.asked: set[float] = set()
 
     def bytes_of(self, choice: Composed) -> float:
@@ -60,27 +59,91 @@ class _Held:
     def learn(self, price: float, cost: float) -> None:
         """The least cost at a price."""
         self.asked.add(price)
-        value = cost - price * (self.room - self.constants)
+        value = cost - price * self.room
         if value > self.bound:
             self.bound, self.price = value, price
 
     def crossing(self, pool: Sequence[Composed]) -> float | None:
         """The price at which the lines of all choices known say that L is highest; None where that was asked."""
-        lines = [(seconds(c, self.inverse_b), self.bytes_of(c) - self.room) for c in pool]
+        priced = self.room + self.held * self.constants
+        lines = [(seconds(c, self.inverse_b), self.bytes_of(c) - priced) for c in pool]
         above, below = [x for x in lines if x[1] > 0], [x for x in lines if x[1] <= 0]
-        if not above or not below:
-            return None
         # The lowest line at any price is a concave hull; its top is where a rising line meets a falling one.
-        price, _ = max(
-            (
-                (p, min(s + p * over for s, over in lines))
-                for s1, o1 in above for s2, o2 in below
-                if (p := (s2 - s1) / (o1 - o2)) > 0
-            ),
-            key=lambda found: found[1], default=(0.0, 0.0),
+        tops = (
+            (min(s + price * over for s, over in lines), price)
+            for s1, o1 in above for s2, o2 in below
+            if (price := (s2 - s1) / (o1 - o2)) > 0
         )  # fmt: skip
-        near = any(abs(price - known) <= ROUNDING * price for known in self.asked)
-        return None if price <= 0 or near else price
+        _, price = max(tops, default=(0.0, 0.0))
+        known = price <= 0 or any(abs(price - asked) <= ROUNDING * price for asked in self.asked)
+        return None if known else price
+
+
+class _Search:
+    """One range at many prices; remembers every distinct choice."""
+
+    def __init__(
+        self, composer: Composer, layers: Range, counts: Sequence[int], limit: float, inverse_b: float
+    ) -> None:  # fmt: skip
+        self.composer, self.layers, self.limit, self.inverse_b = composer, layers, limit, inverse_b
+        # A bound allows for constants that are divided; composition replicates them, and prices do not count them.
+        room, least = limit - composer.least_workspace(*layers), composer.least_constant_bytes(*layers)
+        constants = composer.constant_bytes(*layers)
+        self.places = [_Place(held, inverse_b, room - held * least, constants) for held in sorted(counts)]
+        self.pool: dict[tuple[tuple[int, ...], ...], Composed] = {}
+
+    def ask(self, prices: Sequence[tuple[_Place, float]]) -> bool:
+        """True when there is a choice at all, and it can be composed."""
+        asked = [Price(self.inverse_b, price, place.held) for place, price in prices]
+        for (place, price), found in zip(prices, self.composer.solve([self.layers], asked), strict=True):
+            best = found.get(self.layers)
+            if best is None:
+                return False
+            self.pool.setdefault(best.pieces, best)
+            place.learn(price, best.cost)
+        return True
+
+    def known(self) -> dict[_Place, Fit]:
+        """The best choices and bounds until now."""
+        found = {}
+        bound = 0.0
+        for place in self.places:
+            # What fits beside more microbatches fits beside fewer.
+            bound = max(bound, place.bound)
+            fitting = [c for c in self.pool.values() if place.bytes_of(c) + c.totals.workspace_bytes <= self.limit]
+            best = min(fitting, key=self._seconds, default=None)
+            found[place] = Fit(best=None if best is None else replace(best, cost=self._seconds(best)), bound=bound)
+        return found
+
+    def open_places(self, gap: float) -> list[tuple[_Place, Fit]]:
+        """Those whose best choice may be more than `gap` from the fastest."""
+        return [(place, fit) for place, fit in self.known().items() if not fit.within(gap)]
+
+    def raise_bounds(self, gap: float) -> None:
+        """Ask at crossings until L is known where it is highest."""
+        for _ in range(ROUNDS):
+            pool = list(self.pool.values())
+            todo = [
+                (place, price) for place, _ in self.open_places(gap) if (price := place.crossing(pool)) is not None
+            ]  # fmt: skip
+            if not todo:
+                return
+            # What is learnt of a place says much of those beside it: the outermost are asked.
+            self.ask(list(dict.fromkeys([todo[0], todo[-1]])))
+
+    def mix(self, gap: float) -> None:
+        """Put choices together where those of single prices are not near enough."""
+        missing = [
+            (Price(self.inverse_b, place.price, place.held), fit.bound, fit.best)
+            for place, fit in self.open_places(gap) if place.price > 0
+        ]  # fmt: skip
+        if missing:
+            some = sorted({i * (len(missing) - 1) // max(MOST_MIXED - 1, 1) for i in range(MOST_MIXED)})
+            for choice in mix(self.composer, self.layers, [missing[i] for i in some], self.limit):
+                self.pool.setdefault(choice.pieces, choice)
+
+    def _seconds(self, choice: Composed) -> float:
+        return seconds(choice, self.inverse_b)
 
 
 def fit(
@@ -90,56 +153,16 @@ def fit(
     workspace included, or the best that was found; nothing where the range cannot be composed."""
     if (pieces := composer.pieces.of(*layers)) is None:
         return {}
-    room, constants = limit - composer.least_workspace(*layers), composer.constant_bytes(*layers)
-    places = [_Held(held, inverse_b, room, constants) for held in sorted(counts)]
-    pool: dict[tuple[tuple[int, ...], ...], Composed] = {}
-
-    def ask(prices: Sequence[tuple[_Held, float]]) -> bool:
-        asked = [Price(inverse_b, price, place.held) for place, price in prices]
-        for (place, price), found in zip(prices, composer.solve([layers], asked), strict=True):
-            best = found.get(layers)
-            if best is None:
-                return False
-            pool.setdefault(best.pieces, best)
-            place.learn(price, best.cost)
-        return True
-
-    middle = places[len(places) // 2]
-    if not ask([(middle, 0.0)]):
+    search = _Search(composer, layers, counts, limit, inverse_b)
+    middle = search.places[len(counts) // 2]
+    if not search.ask([(middle, 0.0)]):
         return {}
-    worth = max(seconds(next(iter(pool.values())), inverse_b), 1e-6) / limit
-    ask([(middle, worth * times) for times in SPREAD])
-
-    def known() -> dict[_Held, Fit]:
-        found = {}
-        bound = 0.0
-        for place in places:
-            # What fits beside more microbatches fits beside fewer.
-            bound = max(bound, place.bound)
-            fitting = [c for c in pool.values() if place.bytes_of(c) + c.totals.workspace_bytes <= limit]
-            best = min(fitting, key=lambda c: seconds(c, inverse_b), default=None)
-            found[place] = Fit(best=None if best is None else replace(best, cost=seconds(best, inverse_b)), bound=bound)
-        return found
-
-    for _ in range(ROUNDS):
-        # What is learnt of a place says much of those beside it: the outermost that are open are asked.
-        todo = [
-            (place, price) for place, now in known().items()
-            if not now.within(gap) and (price := place.crossing(list(pool.values()))) is not None
-        ]  # fmt: skip
-        if not todo:
-            break
-        ask(list(dict.fromkeys([todo[0], todo[-1]])))
-    missing = [
-        (Price(inverse_b, p.price, p.held), now.bound, now.best)
-        for p, now in known().items()
-        if p.price > 0 and not now.within(gap)
-    ]
-    if missing and not any(piece.ties for piece in pieces):
-        spread = {i * (len(missing) - 1) // max(MOST_MIXED - 1, 1) for i in range(MOST_MIXED)}
-        for choice in mix(composer, layers, [missing[i] for i in sorted(spread)], limit):
-            pool.setdefault(choice.pieces, choice)
-    return {place.held: now for place, now in known().items()}
+    worth = max(seconds(next(iter(search.pool.values())), inverse_b), 1e-6) / limit
+    search.ask([(middle, worth * times) for times in SPREAD])
+    search.raise_bounds(gap)
+    if not any(piece.ties for piece in pieces):
+        search.mix(gap)
+    return {place.held: found for place, found in search.known().items()}
 
 
 def seconds(choice: Composed, inverse_b: float) -> float:
