@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -23,6 +24,8 @@ _GAP = 78
 """Pixels between two rows of panels, for the axis of one and the heading of the other."""
 _LETTERED = 10
 """Up to so many layers each cell has its latency written in it."""
+
+Trace: TypeAlias = go.Heatmap | go.Scatter
 
 
 def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
@@ -45,11 +48,16 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         subplot_titles=[_heading(pieces[i]) for i in chosen],
     )  # fmt: skip
     figure.update_annotations(font_size=13)
+    # All traces at once, and all axes: plotly takes longest for single ones.
+    traces: list[Trace] = []
+    places: list[int] = []
     for place, index in enumerate(chosen):
-        at = {"row": place // columns + 1, "col": place % columns + 1}
         of_panel = [row for row in rows if row["submesh"] == pieces[index]]
-        _panel(figure, plan, of_panel, theme, at, lettered=lettered)
-    count = len(plan.layers)  # all axes at once: plotly takes longest for single ones
+        here = _panel(plan, of_panel, theme, lettered=lettered)
+        traces += here
+        places += [place] * len(here)
+    figure.add_traces(traces, rows=[p // columns + 1 for p in places], cols=[p % columns + 1 for p in places])
+    count = len(plan.layers)
     figure.update_xaxes(
         title="last layer", tickmode="linear", dtick=_tick(count), tickangle=0, showgrid=False, zeroline=False,
         range=[-0.5, count - 0.5],
@@ -97,9 +105,7 @@ def _most_panels(plan: Plan) -> int:
     return _PANELS if len(plan.layers) <= _LETTERED else min(_PANELS, max(_LARGE_PANELS, used))
 
 
-def _panel(
-    figure: go.Figure, plan: Plan, rows: list[Row], theme: str, at: dict[str, int], *, lettered: bool
-) -> None:  # fmt: skip
+def _panel(plan: Plan, rows: list[Row], theme: str, *, lettered: bool) -> list[Trace]:
     count = len(plan.layers)
     seconds: list[list[float | None]] = [[None] * count for _ in range(count)]
     over: list[list[float | None]] = [[None] * count for _ in range(count)]
@@ -118,51 +124,44 @@ def _panel(
             over_texts[first][last] = _text(plan, row)
     axis = list(range(count))
     common = {"x": axis, "y": axis, "xgap": 1, "ygap": 1}
-    figure.add_trace(
+    return [
         go.Heatmap(
             z=over, colorscale=[[0, empty(theme)], [1, empty(theme)]], showscale=False, texttemplate="✕",
             textfont={"color": faint(theme)}, hovertext=over_texts, hovertemplate="%{hovertext}<extra></extra>",
             hoverongaps=False, name="does not fit", **common,
         ),
-        **at,
-    )  # fmt: skip
-    figure.add_trace(
         go.Heatmap(
             z=seconds, coloraxis="coloraxis", texttemplate="%{text}" if lettered else None, textfont={"size": 11},
             text=short if lettered else None, hovertext=texts, customdata=keys, hoverongaps=False, name="fits",
             hovertemplate="%{hovertext}<extra></extra>", **common,
         ),
-        **at,
-    )  # fmt: skip
-    for row in rows:
-        if row["stage"] is not None:
-            _frame(figure, plan, row, theme, at)
+        *(trace for row in rows if row["stage"] is not None for trace in _frame(plan, row, theme)),
+    ]  # fmt: skip
 
 
-def _frame(figure: go.Figure, plan: Plan, row: Row, theme: str, at: dict[str, int]) -> None:
+def _frame(plan: Plan, row: Row, theme: str) -> list[Trace]:
     """A frame round a cell that the plan uses: a line in the stage's colour on a wider one in the paper's."""
     (first, last), half = row["layers"], 0.46
     x = [last - half, last + half, last + half, last - half, last - half]
     y = [first - half, first - half, first + half, first + half, first - half]
-    for color, width in ((ground(theme), 7), (stage_color(row["stage"], theme), 4)):
-        figure.add_trace(
+    color, known = stage_color(row["stage"], theme), key(stage=row["stage"])
+    return [
+        *(
             go.Scatter(
-                x=x, y=y, mode="lines", line={"color": color, "width": width}, hoverinfo="skip",
-                name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
-            ),
-            **at,
-        )  # fmt: skip
-    figure.add_trace(
+                x=x, y=y, mode="lines", line={"color": line, "width": width}, hoverinfo="skip",
+                name=f"stage {row['stage']}", meta=known,
+            )
+            for line, width in ((ground(theme), 7), (color, 4))
+        ),
         go.Scatter(
             x=[last + half], y=[first - half], mode="markers+text", text=[f"<b>{row['stage']}</b>"], hoverinfo="skip",
             marker={
                 "size": 19 if len(plan.layers) <= _LETTERED else 15, "color": ground(theme),
-                "line": {"color": stage_color(row["stage"], theme), "width": 2},
+                "line": {"color": color, "width": 2},
             },
-            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}", meta=key(stage=row["stage"]),
+            textfont={"size": 11}, cliponaxis=False, name=f"stage {row['stage']}", meta=known,
         ),
-        **at,
-    )  # fmt: skip
+    ]  # fmt: skip
 
 
 def _tick(count: int) -> int:

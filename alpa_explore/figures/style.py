@@ -6,6 +6,7 @@ Imports no plotly, so that other parts of the screen can use the colours.
 from __future__ import annotations
 
 import textwrap
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -95,11 +96,22 @@ def lines(*parts: str) -> str:
     return "<br>".join(part for part in parts if part)
 
 
+@cache
+def _template(theme: str) -> go.layout.Template:
+    """Plotly's own, with the letters of axes: axes one by one take long in a figure of many panels."""
+    import plotly.graph_objects as go
+    import plotly.io as pio
+
+    template = go.layout.Template(pio.templates["plotly_dark" if theme == "dark" else "plotly_white"])
+    axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
+    return template.update(layout={"xaxis": axis, "yaxis": axis})
+
+
 def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
     """Title (one sentence; plain text), theme and margins, the same for every figure."""
     wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
     figure.update_layout(
-        template="plotly_dark" if theme == "dark" else "plotly_white",
+        template=_template(theme),
         title={
             "text": "<br>".join(escape(line, quote=False) for line in wrapped), "font": {"size": 16},
             "x": 0, "xref": "container", "xanchor": "left", "pad": {"l": 8},
@@ -110,6 +122,4 @@ def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: A
         hoverlabel={"align": "left"}, bargap=0, paper_bgcolor=ground(theme), plot_bgcolor=ground(theme),
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
     )  # fmt: skip
-    figure.update_xaxes(title_font_size=13, tickfont_size=12)
-    figure.update_yaxes(title_font_size=13, tickfont_size=12)
     return figure.update_layout(**layout)
