@@ -27,6 +27,7 @@ from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check
 from alpa_explore.programs.lower import lower
 from alpa_explore.programs.program import Program
+from alpa_explore.programs.table import program_schedule
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
@@ -191,8 +192,8 @@ def request_of(
     up from them. `schedule` is a name or a table, the plan's own unless given. `graph` is needed for a plan from a file
     without a recipe. `save` is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the
     folder of the run. `target` is local, torchrun or slurm (a script is written, nothing started), or dask, with
-    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing) and
-    RecipeError.
+    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing),
+    ProgramError (a schedule that no program follows) and RecipeError.
     """
     chosen = find_target(target, scheduler)
     if steps < 1:
@@ -201,6 +202,7 @@ def request_of(
     if device not in ("cpu", "cuda"):
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
     chosen.check(plan, device)
+    program_schedule(plan, schedule)
     if model is None:
         check_recipe(plan.model.recipe, allow_import=allow_import)
     elif example_inputs is None and data is None:

@@ -20,6 +20,7 @@ from alpa_explore_widgets.panels.cluster import ClusterPanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
+from alpa_explore_widgets.panels.launch import LaunchPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
@@ -39,7 +40,7 @@ from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.sharing import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.sources import Sources, own_model, planned_model
-from alpa_explore_widgets.state import Problem, Settings, State, settings_of
+from alpa_explore_widgets.state import Settings, State, problem_of, settings_of
 from alpa_explore_widgets.tables import table_csv
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Explorer(W.VBox):
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
             ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
             WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            SolversPanel(session.compare),
+            SolversPanel(session.compare), LaunchPanel(session.runs),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False
@@ -105,6 +106,11 @@ class Explorer(W.VBox):
         self.session.wait(timeout)
         return self.plan
 
+    def close(self) -> None:
+        """Close the widget; nothing of it goes on: no planning, no processes of a run."""
+        self.session.close()
+        super().close()
+
     def _state_changed(self, old: State, new: State) -> None:
         if new.settings is not old.settings:
             self.controls.show(new)
@@ -127,7 +133,7 @@ class Explorer(W.VBox):
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
-        panel.figure.busy = state.replanning or (state.planning and state.plan is not None)
+        panel.figure.busy = panel.busy(state)
 
     def _again(self, _change: dict[str, Any]) -> None:
         with self.session.store.lock:
@@ -150,8 +156,7 @@ class Explorer(W.VBox):
             with self.session.store.lock:
                 self._do(name, content, buffers)
         except AlpaExploreError as error:
-            problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
-            self.session.store.change(problem=problem)
+            self.session.store.change(problem=problem_of(error))
 
     def _do(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
         session, state = self.session, self.session.store.state
@@ -163,6 +168,7 @@ class Explorer(W.VBox):
             self._as_table = not self._as_table
             self._show(state)
         elif name == "reset":
+            session.runs.stop()
             session.set(**asdict(self._start))
         elif name == "open":
             plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))

@@ -1,4 +1,4 @@
-"""The controls of the explorer: a number (slider and typed), a choice, a row of tabs, and the bridge to the page."""
+"""The controls of the explorer: a number (slider and typed), a choice, a text, a row of tabs, and the page's bridge."""
 
 from __future__ import annotations
 
@@ -56,6 +56,21 @@ class ChoiceField(anywidget.AnyWidget):
     """A line below."""
     disabled = traitlets.Bool(False).tag(sync=True)
     """True while it cannot be changed."""
+
+
+class TextField(anywidget.AnyWidget):
+    """A line of text."""
+
+    _esm = STATIC / "text_field.js"
+
+    label = traitlets.Unicode().tag(sync=True)
+    """Visible and accessible name."""
+    hint = traitlets.Unicode().tag(sync=True)
+    """Tooltip: what the text means."""
+    value = traitlets.Unicode().tag(sync=True)
+    """What was typed, without spaces at its ends."""
+    example = traitlets.Unicode().tag(sync=True)
+    """Shown while nothing is typed."""
 
 
 class TabBar(anywidget.AnyWidget):

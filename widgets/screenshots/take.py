@@ -23,6 +23,7 @@ PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
 TABS = (
     "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search", "Solvers",
+    "Run",
 )  # fmt: skip
 PLAN_SECONDS = 1800.0
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
