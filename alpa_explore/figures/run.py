@@ -36,7 +36,7 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
             "predicted_send_seconds": _mean(own, "predicted_send_seconds"),
             "measured_receive_seconds": _mean(own, "measured_receive_seconds"),
         }
-        for name, own in sorted(groups.items(), key=lambda item: (item[1][0].stage, item[0]))
+        for name, own in sorted(groups.items(), key=lambda item: (item[1][0].stage, "FBIWU".index(item[1][0].action)))
     ]  # fmt: skip
 
 
@@ -65,7 +65,9 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
     rows = run_table(measured)
     figure = make_subplots(
         rows=1, cols=2, horizontal_spacing=0.1, column_widths=[0.64, 0.36],
-        subplot_titles=("a task: stage and F, B, I, W or U", "peak memory of a rank"),
+        subplot_titles=(
+            "a task of each stage: F forward, B backward (its halves I, W), U update", "peak memory of a rank"
+        ),
     )  # fmt: skip
     figure.update_annotations(font_size=13)
     longest = max(max(r["predicted_seconds"], r["measured_seconds"] + r["measured_receive_seconds"]) for r in rows)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
-from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink
+from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.reports import StepReport
 
@@ -31,7 +31,9 @@ def steps_figure(
     shown = [s for s in steps if s.step % max(every, 1) == 0]
     figure = make_subplots(
         rows=1, cols=2, horizontal_spacing=0.1, column_widths=[0.5, 0.5],
-        subplot_titles=("loss, mean of the microbatches", "time of a step"),
+        subplot_titles=(
+            "loss, mean of the microbatches", f"time of a step (dashed: predicted for {safe(plan.cluster.device.name)})"
+        ),
     )  # fmt: skip
     figure.update_annotations(font_size=13)
     numbers = [s.step + 1 for s in shown]
@@ -39,7 +41,7 @@ def steps_figure(
     mode = "lines+markers" if len(shown) <= 60 else "lines"
     common = {"x": numbers, "mode": mode, "hovertext": hover, "hoverinfo": "text"}
     figure.add_trace(
-        go.Scatter(y=[s.loss for s in shown], name="loss", showlegend=False, line={"color": OKABE_ITO[0]}, **common),
+        go.Scatter(y=[s.loss for s in shown], name="loss", line={"color": OKABE_ITO[0]}, **common),
         row=1, col=1,
     )  # fmt: skip
     slowest = max([predicted_seconds, *(s.seconds for s in shown)])
@@ -54,7 +56,7 @@ def steps_figure(
     figure.add_trace(
         go.Scatter(
             x=[0.5, total + 0.5], y=[predicted_seconds / scale] * 2, mode="lines",
-            name=f"predicted for {plan.cluster.device.name}", hoverinfo="text",
+            name="predicted", hoverinfo="text",
             hovertext=f"predicted: {units.seconds(predicted_seconds)}",
             line={"color": OKABE_ITO[1], "dash": "dash", "width": 3},
         ),
@@ -70,7 +72,9 @@ def steps_figure(
     figure.update_xaxes(title="step" if every <= 1 else f"step (one of {every} is drawn)", range=[0.5, total + 0.5])
     for column in (1, 2):
         figure.update_xaxes(tickformat=",d", linecolor=faint(theme), tickfont_color=ink(theme), row=1, col=column)
-    return dress(figure, steps_sentence(plan, steps, total, predicted_seconds), theme=theme, height=420)
+    return dress(
+        figure, steps_sentence(plan, steps, total, predicted_seconds), theme=theme, height=420, showlegend=False
+    )
 
 
 def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[dict[str, Any]]:

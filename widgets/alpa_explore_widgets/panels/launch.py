@@ -23,14 +23,14 @@ _WHERE = [["local", "this machine", ""], ["dask", "a Dask cluster", ""], ["torch
           ["slurm", "a Slurm script", ""]]  # fmt: skip
 _DEVICES = [["", "GPUs, else CPU", ""], ["cpu", "CPU processes", ""], ["cuda", "GPUs", ""]]
 _STEPS, _MEASURED = "steps", "measured"
-_SHOWN = [[_STEPS, "step by step", ""], [_MEASURED, "measured and predicted", ""]]
+_SHOWN = [[_STEPS, "step by step", ""], [_MEASURED, "task by task", ""]]
 
 
 class LaunchPanel(FigurePanel):
-    """How does the plan do when it really runs?"""
+    """Does the plan run as predicted?"""
 
     title = "Run"
-    question = "How does the plan do when it really runs?"
+    question = "Does the plan run as predicted?"
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -116,7 +116,7 @@ class LaunchPanel(FigurePanel):
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The run, and what of it is chosen."""
-        return (state.run, self.shown.value)
+        return (state.run, self.shown.value, self.start.disabled)
 
     def draw(self, state: State, theme: str) -> go.Figure:
         """See `alpa_explore.figures.steps` and `run`; before a run nothing but how to get one."""
@@ -129,7 +129,9 @@ class LaunchPanel(FigurePanel):
         run = state.run
         if run is None or not run.predicted_seconds:
             empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-            said = "Nothing was run yet: press Start." if run is None else "The run has not begun."
+            said = "The run has not begun."
+            if run is None:
+                said = "Nothing was run yet" + ("." if self.start.disabled else ": press Start.")
             return dress(empty, said, theme=theme, height=300)
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_figure(run.measured, theme)

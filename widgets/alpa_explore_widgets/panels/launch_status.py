@@ -14,7 +14,7 @@ from alpa_explore_widgets.panels.messages import problem_html
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.runs import RunCheck, RunSettings, TrainingRun
+    from alpa_explore_widgets.runs import RunCheck, TrainingRun
     from alpa_explore_widgets.state import State
 
 
@@ -33,11 +33,12 @@ def _run(run: TrainingRun) -> str:
     if run.problem is not None:
         steps = f"{done} of {total} steps were done." if done else ""
         return problem_html(run.problem, steps, details="The end of its log", unfolded=True)
+    crowded = _crowded(run.plan, run.settings.target, run.measured.device if run.measured is not None else "")
     bar = f'<progress aria-label="Steps" max="{total}" value="{done}"></progress>'
     sentences = {
         "preparing": "preparing: a program for each rank…",
         "running": f"{bar} {done} of {total} steps",
-        "done": f"Done: {total} {'step' if total == 1 else 'steps'}.{_crowded(run.plan, run.settings)}{logs}",
+        "done": f"Done: {total} {'step' if total == 1 else 'steps'}.{crowded}{logs}",
         "stopped": f"Stopped after {done} of {total} steps.{logs}",
         "written": _script(run),
     }
@@ -79,7 +80,7 @@ def _check(check: RunCheck | None, *, first: bool) -> str:
         return ""
     count = _count(check.plan)
     ready = f"Ready: {_named(check.plan)} takes {count} {'rank' if count == 1 else 'ranks'}."
-    return f"<p>{escape(ready)}{_crowded(check.plan, check.settings)}</p>"
+    return f"<p>{escape(ready)}{_crowded(check.plan, check.settings.target, check.settings.device)}</p>"
 
 
 def _program(document: dict[str, Any]) -> str:
@@ -91,10 +92,10 @@ def _program(document: dict[str, Any]) -> str:
     )
 
 
-def _crowded(plan: Plan, settings: RunSettings) -> str:
+def _crowded(plan: Plan, target: str, device: str) -> str:
     """Why a run on CPUs takes longer than it would with a core for each rank."""
     cores = os.cpu_count() or 1
-    crowded = settings.target == "local" and settings.device == "cpu" and _count(plan) > cores
+    crowded = target == "local" and device == "cpu" and _count(plan) > cores
     return f" {_count(plan)} ranks share {cores} cores here." if crowded else ""
 
 
