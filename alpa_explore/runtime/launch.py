@@ -36,8 +36,6 @@ from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
 
-RUNS = Path("alpa-runs")
-"""Folders of runs that were given none, in the current folder."""
 POLL_SECONDS = 0.1
 
 
@@ -257,13 +255,19 @@ def _document(request: Request, program: Program) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def runs_folder() -> Path:
+    """Where the folders of runs are that were given none: $ALPA_EXPLORE_RUNS, else alpa-runs in the current folder."""
+    return Path(os.environ.get("ALPA_EXPLORE_RUNS") or "alpa-runs")
+
+
 def make_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
-    """The folder of a new run: the one given, which must be new or empty, or a new one in `alpa-runs`."""
+    """The folder of a new run: the one given, which must be new or empty, or a new one in `runs_folder`."""
     if folder is None:
         stem = re.sub(r"[^\w.-]", "_", name)[:60] + time.strftime("-%Y%m%d-%H%M%S")
-        taken = [p.name for p in RUNS.iterdir()] if RUNS.is_dir() else []
+        runs = runs_folder()
+        taken = [p.name for p in runs.iterdir()] if runs.is_dir() else []
         same = sum(1 for other in taken if other.startswith(stem))
-        folder = RUNS / (f"{stem}-{same + 1}" if same else stem)
+        folder = runs / (f"{stem}-{same + 1}" if same else stem)
     return _empty(folder, "a run", make=True)
 
 

@@ -167,6 +167,23 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
     assert tab.handle.stops > 0
 
 
+def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_its_own(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.2)
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+
+    def tell(*kinds: str) -> None:
+        for kind in kinds:
+            tab.explorer.bridge._handle_custom_msg({"kind": kind}, [])
+
+    tell("shown", "gone", "shown")
+    assert not tab.handle.ended.wait(0.6)
+    tell("gone")
+    assert tab.handle.ended.wait(10)
+
+
 def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
     tab.handle.end("written")
     tab.panel.where.value = "slurm"

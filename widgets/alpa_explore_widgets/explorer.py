@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
 
 
+GONE_SECONDS = 3.0
+"""An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
 _MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING)
 """Settings that have a default: options of `explore` of the same names."""
 
@@ -84,6 +87,7 @@ class Explorer(W.VBox):
         self.tabs.observe(self._again, "selected")
         self.bridge.observe(self._again, "theme")
         self.bridge.observe(self._selected, "selection")
+        self.bridge.observe(self._left, "views")
         for panel in self.panels:
             panel.figure.observe(self._selected, "selection")
         with session.store.lock:  # planning may be under way already
@@ -144,6 +148,18 @@ class Explorer(W.VBox):
             if change["new"] != self.session.store.state.selection:
                 self.session.select(change["new"])
                 self._show(self.session.store.state)  # a key that names nothing goes out again
+
+    def _left(self, change: dict[str, Any]) -> None:
+        """A run that nobody can see or stop any more ends; a cell that is moved only blinks."""
+
+        def look() -> None:
+            if self.bridge.views == 0:
+                self.session.runs.stop()
+
+        if change["new"] == 0:
+            timer = threading.Timer(GONE_SECONDS, look)
+            timer.daemon = True
+            timer.start()
 
     def _try_neighbours(self) -> None:
         state = self.session.store.state

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import anywidget
 import traitlets
 
@@ -131,5 +133,14 @@ class PageBridge(anywidget.AnyWidget):
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
     """Accessible name of the whole explorer."""
+    views = traitlets.Int(0)
+    """On how many places of the page the explorer is now; 0 before it is shown, and when its output is gone."""
     selection = traitlets.Unicode("").tag(sync=True)
     """Key of what is selected; any element with `data-alpa-key` selects, Escape clears."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._told)
+
+    def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        self.views += {"shown": 1, "gone": -1}.get(content.get("kind", ""), 0)

@@ -64,7 +64,9 @@ class LaunchPanel(FigurePanel):
     def below(self) -> list[W.Widget]:
         """The buttons, and how the run is."""
         self.start = self.button("Start", "Train with the plan on screen", lambda: self._runs.start(self.asked()))
-        self.stop = self.button("Stop", "End the run; its processes are gone within seconds", self._runs.stop)
+        self.stop = self.button(
+            "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
+        )
         self.dry = self.button(
             "Dry run", "Lower the plan and check its program; nothing is started",
             lambda: self._runs.check(self.asked(), dry=True),
@@ -90,14 +92,14 @@ class LaunchPanel(FigurePanel):
             self._runs.check(asked)
             return  # the check is a change of the state: this is called again
         check = state.run_check
-        known = check is not None and check.plan is state.plan and check.settings == asked
-        refused = known and check is not None and check.problem is not None
+        if check is not None and (check.plan is not state.plan or check.settings != asked):
+            check = None  # of another plan, or asked otherwise
         going = run is not None and not run.over
-        self.start.disabled = going or refused
+        self.start.disabled = going or (check is not None and check.problem is not None)
         (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
         self.stop.disabled = run is None or run.over or run.stopping
-        self.dry.disabled = known and check is not None and check.busy
-        self.status.value = status_html(state, check if known else None)
+        self.dry.disabled = check is not None and check.busy
+        self.status.value = status_html(state, check)
         measured = None if run is None else run.measured
         if measured is not self._measured:
             self._measured = measured

@@ -28,17 +28,17 @@ def status_html(state: State, check: RunCheck | None) -> str:
 
 
 def _run(run: TrainingRun) -> str:
-    done, total = len(run.steps), run.settings.steps
+    done, total = f"{len(run.steps):,}", f"{run.settings.steps:,}"
     logs = f" Logs: <code>{escape(str(run.folder))}</code>."
     if run.problem is not None:
-        steps = f"{done} of {total} steps were done." if done else ""
+        steps = f"{done} of {total} steps were done." if run.steps else ""
         return problem_html(run.problem, steps, details="The end of its log", unfolded=True)
     crowded = _crowded(run.plan, run.settings.target, run.measured.device if run.measured is not None else "")
-    bar = f'<progress aria-label="Steps" max="{total}" value="{done}"></progress>'
+    bar = f'<progress aria-label="Steps" max="{run.settings.steps}" value="{len(run.steps)}"></progress>'
     sentences = {
         "preparing": "preparing: a program for each rank…",
         "running": f"{bar} {done} of {total} steps",
-        "done": f"Done: {total} {'step' if total == 1 else 'steps'}.{crowded}{logs}",
+        "done": f"Done: {total} {'step' if run.settings.steps == 1 else 'steps'}.{crowded}{logs}",
         "stopped": f"Stopped after {done} of {total} steps.{logs}",
         "written": _script(run),
     }
