@@ -92,7 +92,7 @@ def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPag
     for one in explorer.get_by_role("tab").all():
         name = one.inner_text()
         lab.wait_until(lambda: one.get_attribute("aria-selected") == "true", f"{name} is chosen")  # noqa: B023
-        if name in ("Solvers", "Run"):
+        if name in ("Compare", "Solvers", "Run"):
             explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
         else:
             lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
@@ -264,6 +264,9 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
     lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is told")
+    tab(explorer, "Compare").press("Enter")
+    explorer.locator(".alpa-finding:visible", has_text="B 8 → 12").wait_for()
+    assert {"this plan", "the pinned plan"} <= {y for trace in seen_figure(lab, explorer)["data"] for y in trace["y"]}
     with lab.page.expect_download() as waiting:
         explorer.get_by_role("button", name="Save plan").press("Enter")
     waiting.value.save_as(tmp_path / "mine.plan.json")

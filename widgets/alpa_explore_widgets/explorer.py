@@ -18,6 +18,7 @@ from alpa_explore.plans.torch_code import torch_code
 from alpa_explore_widgets.fields import PageBridge, TabBar
 from alpa_explore_widgets.neighbours import neighbours
 from alpa_explore_widgets.panels.cluster import ClusterPanel
+from alpa_explore_widgets.panels.compare import ComparePanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
@@ -67,7 +68,7 @@ class Explorer(W.VBox):
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
             ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
             WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            SolversPanel(session.compare), LaunchPanel(session.runs),
+            ComparePanel(), SolversPanel(session.compare), LaunchPanel(session.runs),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False

@@ -22,8 +22,8 @@ SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
 TABS = (
-    "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search", "Solvers",
-    "Run",
+    "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search",
+    "Compare", "Solvers", "Run",
 )  # fmt: skip
 RUN_CELL = """import alpa_explore as ax
 

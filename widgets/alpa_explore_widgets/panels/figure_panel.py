@@ -151,6 +151,16 @@ class PlanPanel(FigurePanel):
         return verb
 
 
+def note_figure(text: str, theme: str) -> go.Figure:
+    """Where there is nothing to draw yet: how to get something."""
+    import plotly.graph_objects as go  # late: plotly takes seconds to import
+
+    from alpa_explore.figures.style import dress
+
+    empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
+    return dress(empty, text, theme=theme, height=300)
+
+
 def lift_title(figure: go.Figure) -> str:
     """Take the title out of a figure and close the gap: above it, as text of the page, it wraps and can be selected."""
     lines = (figure.layout.title.text or "").split("<br>")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore_widgets.fields import ChoiceField, NumberField, TextField
-from alpa_explore_widgets.panels.figure_panel import FigurePanel
+from alpa_explore_widgets.panels.figure_panel import FigurePanel, note_figure
 from alpa_explore_widgets.panels.launch_status import status_html
 from alpa_explore_widgets.runs import Runs, RunSettings
 
@@ -122,19 +122,14 @@ class LaunchPanel(FigurePanel):
 
     def draw(self, state: State, theme: str) -> go.Figure:
         """See `alpa_explore.figures.steps` and `run`; before a run nothing but how to get one."""
-        import plotly.graph_objects as go  # late: plotly takes seconds to import
-
-        from alpa_explore.figures.run import run_figure
+        from alpa_explore.figures.run import run_figure  # late: plotly takes seconds to import
         from alpa_explore.figures.steps import steps_figure
-        from alpa_explore.figures.style import dress
 
         run = state.run
-        if run is None or not run.predicted_seconds:
-            empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-            said = "The run has not begun."
-            if run is None:
-                said = "Nothing was run yet" + ("." if self.start.disabled else ": press Start.")
-            return dress(empty, said, theme=theme, height=300)
+        if run is None:
+            return note_figure("Nothing was run yet" + ("." if self.start.disabled else ": press Start."), theme)
+        if not run.predicted_seconds:
+            return note_figure("The run has not begun.", theme)
         if self.shown.value == _MEASURED and run.measured is not None:
             return run_figure(run.measured, theme)
         return steps_figure(
