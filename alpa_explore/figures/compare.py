@@ -31,8 +31,8 @@ from alpa_explore.plans.text import layers_phrase
 
 THIS = "this plan"
 _OTHERWISE = "divided<br>otherwise"
-_NOT_DRAWN = ("stages", "tokens/s")
-"""Of the headline: what is drawn above, and what changes as samples/s do."""
+_DRAWN = ("FLOP/s of a device", "device-hours", "bubble", "peak memory")
+"""Of the headline, beside the one figure that says how fast it is."""
 _MOST_SETTINGS = 4
 """That the sentence names; the table has all."""
 
@@ -61,7 +61,7 @@ def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name:
     figure.update_xaxes(title=f"{whole} ({unit})", row=2, col=1, zeroline=False)
     figure.update_yaxes(autorange="reversed", row=2, col=1)
     _headline(figure, found, theme)
-    figure = dress(figure, _words(found, other_name), theme=theme, height=560, barmode="stack", bargap=0.25)
+    figure = dress(figure, _words(found, other_name), theme=theme, height=510, barmode="stack", bargap=0.25)
     below = {"traceorder": "normal", "x": 0, "xanchor": "left", "y": -0.15, "yanchor": "top"}
     return figure.update_layout(margin={"l": 96, "r": 40, "b": 90}, legend=below)
 
@@ -76,7 +76,7 @@ def compare_table(plan: Plan, other: Plan) -> list[Row]:
     that is divided otherwise: as it is in `other` and in `plan`."""
     found = compare_plans(other, plan)
     rows: list[Row] = [_row("setting", d.name, d.old, d.new) for d in found.settings]
-    rows += [_row("headline", now.name, old.text, now.text) for old, now in found.headline]
+    rows += [_row("result", now.name, old.text, now.text) for old, now in found.headline]
     for place in range(max(len(plan.stages), len(other.stages))):
         before, now = (_stage_text(p.stages[place]) if place < len(p.stages) else "–" for p in (other, plan))
         rows.append(_row("stage", f"stage {place}", before, now, stage=place if place < len(plan.stages) else None))
@@ -159,24 +159,23 @@ def _parts(plan: Plan, found: PlanComparison) -> dict[str, float]:
 
 
 def _headline(figure: go.Figure, found: PlanComparison, theme: str) -> None:
-    pairs = [(old, now) for old, now in found.headline if now.name not in _NOT_DRAWN]
+    drawn = ("iteration" if found.equal_batches else "samples/s", *_DRAWN)
+    pairs = [(old, now) for old, now in found.headline if now.name in drawn]
     judged = [against(now, old) for old, now in pairs]
-    tones = [0 if now.name == "iteration" and not found.equal_batches else tone
-             for (_, now), (_, tone) in zip(pairs, judged, strict=True)]  # fmt: skip
     looks = {1: (OKABE_ITO[2], " better"), -1: (OKABE_ITO[5], " worse"), 0: (faint(theme), "")}
     changes = [_change(old, now) for old, now in pairs]
     figure.add_trace(
         go.Bar(
             orientation="h", y=[f"{safe(now.name)}<br>{_from_to(old, now)}" for old, now in pairs], x=changes,
-            marker={"color": [looks[tone][0] for tone in tones]}, showlegend=False, cliponaxis=False, name="headline",
-            text=[f"{words or '±0'}{looks[tone][1]}" for (words, _), tone in zip(judged, tones, strict=True)],
+            marker={"color": [looks[tone][0] for _, tone in judged]}, name="headline", showlegend=False,
+            cliponaxis=False, text=[f"{words or '±0'}{looks[tone][1]}" for words, tone in judged],
             textposition="outside", textfont={"color": ink(theme)}, hovertext=[safe(now.why) for _, now in pairs],
             hovertemplate="%{hovertext}<extra></extra>",
         ),
         row=2, col=2,
     )  # fmt: skip
     low, high = min([*changes, -1.0]), max([*changes, 1.0])
-    room = 0.55 * (high - low)  # for the words beside the bars
+    room = 0.8 * (high - low)  # for the words beside the bars
     figure.update_xaxes(title="%", range=[low - (room if low < -1 else 0), high + room], row=2, col=2)
     figure.update_yaxes(autorange="reversed", automargin=True, tickfont_size=11, row=2, col=2)
 
@@ -206,7 +205,7 @@ def _words(found: PlanComparison, other_name: str) -> str:
     largest = max({**old_parts, **parts}, key=lambda name: abs(parts.get(name, 0.0) - old_parts.get(name, 0.0)))
     apart = parts.get(largest, 0.0) - old_parts.get(largest, 0.0)
     if abs(change) >= 5e-4:
-        said[0] += f", most of it in {largest} ({'+' if apart > 0 else '−'}{units.seconds(abs(apart))})"
+        said[0] += f"; the largest difference is in {largest} ({'+' if apart > 0 else '−'}{units.seconds(abs(apart))})"
     settings = [str(d) for d in found.settings]
     more = len(settings) - _MOST_SETTINGS
     named = "; ".join(settings[:_MOST_SETTINGS]) + (f"; and {more} more" if more > 0 else "")

@@ -58,7 +58,7 @@ def test_the_sentence_says_what_was_asked_otherwise_and_by_how_much_time_changed
 
 def test_the_table_has_both_sides_of_everything(plan, other) -> None:
     rows = compare_table(plan, other)
-    by = {about: [r for r in rows if r["about"] == about] for about in ("setting", "headline", "stage", "time")}
+    by = {about: [r for r in rows if r["about"] == about] for about in ("setting", "result", "stage", "time")}
     assert {"layers"} <= {r["what"] for r in by["setting"]}
     assert len(by["stage"]) == max(len(plan.stages), len(other.stages))
     assert all(by.values())

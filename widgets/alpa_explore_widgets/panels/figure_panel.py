@@ -96,7 +96,8 @@ class FigurePanel(ABC):
             return
         plan = self.plan_of(state)
         name = plan.model.name
-        figure.update_layout(uirevision=name)  # a zoom outlives a change of B
+        if figure.layout.uirevision is None:
+            figure.update_layout(uirevision=name)  # a zoom outlives a change of B
         found = lift_title(figure)
         self.finding.value = f'<p class="alpa-finding">{found}</p>'
         self.figure.draw(figure, f"{self.title} of {name} on {plan.cluster}. {unescape(found)}")
@@ -158,7 +159,7 @@ def note_figure(text: str, theme: str) -> go.Figure:
     from alpa_explore.figures.style import dress
 
     empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-    return dress(empty, text, theme=theme, height=300)
+    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # its axes are no zoom to keep
 
 
 def lift_title(figure: go.Figure) -> str:

@@ -63,7 +63,7 @@ class LaunchPanel(FigurePanel):
 
     def below(self) -> list[W.Widget]:
         """The buttons, and how the run is."""
-        self.start = self.button("Start", "Train with the plan on screen", lambda: self._runs.start(self.asked()))
+        self.start = self.button("Start", "", lambda: self._runs.start(self.asked()))
         self.stop = self.button(
             "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
         )
@@ -95,6 +95,7 @@ class LaunchPanel(FigurePanel):
         if check is not None and (check.plan is not state.plan or check.settings != asked):
             check = None  # of another plan, or asked otherwise
         going = run is not None and not run.over
+        self.start.tooltip = f"Train {asked.steps:,} steps with the plan on screen"
         self.start.disabled = going or (check is not None and check.problem is not None)
         (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
         self.stop.disabled = run is None or run.over or run.stopping
@@ -131,10 +132,11 @@ class LaunchPanel(FigurePanel):
         if not run.predicted_seconds:
             return note_figure("The run has not begun.", theme)
         if self.shown.value == _MEASURED and run.measured is not None:
-            return run_figure(run.measured, theme)
-        return steps_figure(
+            return run_figure(run.measured, theme).update_layout(uirevision=f"{run.folder} by task")
+        figure = steps_figure(
             run.plan, steps=run.steps, total=run.settings.steps, predicted_seconds=run.predicted_seconds, theme=theme
         )
+        return figure.update_layout(uirevision=str(run.folder))  # a zoom lasts as long as the run
 
     def rows(self, state: State) -> Sequence[Row]:
         """A row a step, or for the tasks of each stage and for each rank."""
