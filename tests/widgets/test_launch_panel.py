@@ -112,6 +112,7 @@ def test_a_run_is_started_followed_and_stopped_and_nothing_waits_for_it(tab: Tab
     tab.says("Ready", "4 ranks")
     assert (panel.start.disabled, panel.stop.disabled) == (False, True)
     panel.steps.value, panel.device.value = 7, "cpu"
+    assert panel.start.description == "Start 7 steps"
     panel.start.click()
     tab.says("0 of 7 steps")
     assert tab.asked == [{"plan": tab.explorer.plan, "target": "local", "steps": 7, "device": "cpu", "scheduler": None}]
@@ -187,6 +188,7 @@ def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_
 def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
     tab.handle.end("written")
     tab.panel.where.value = "slurm"
+    assert tab.panel.start.description == "Write a script of 20 steps"
     tab.panel.start.click()
     tab.says("nothing was started", "sbatch /runs/mine/slurm.sh", "compare-run /runs/mine")
 
@@ -267,7 +269,7 @@ def test_real_processes_are_measured_beside_their_prediction_and_leave_nothing_b
     panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
     panel.device.value = "cpu"
     panel.dry.click()
-    until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value)
+    until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value, 120)
     assert list(tmp_path.iterdir()) == [], "a dry run writes nothing"
     panel.steps.value = 2
     panel.start.click()

@@ -85,7 +85,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
     def start(steps: int) -> None:
         page.get_by_role("spinbutton", name="Steps").fill(str(steps))
         page.get_by_role("spinbutton", name="Steps").press("Tab")
-        page.get_by_role("button", name="Start", exact=True).click()
+        page.get_by_role("button", name=f"Start {steps} steps", exact=True).click()
 
     start(8)
     status.get_by_text("Done").wait_for(timeout=1000 * RUN_SECONDS)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WHERE = [["local", "this machine", ""], ["dask", "a Dask cluster", ""], ["torchrun", "a torchrun script", ""],
           ["slurm", "a Slurm script", ""]]  # fmt: skip
+_SCRIPTS = ("torchrun", "slurm")
 _DEVICES = [["", "GPUs, else CPU", ""], ["cpu", "CPU processes", ""], ["cuda", "GPUs", ""]]
 _STEPS, _MEASURED = "steps", "measured"
 _SHOWN = [[_STEPS, "step by step", ""], [_MEASURED, "task by task", ""]]
@@ -63,7 +64,7 @@ class LaunchPanel(FigurePanel):
 
     def below(self) -> list[W.Widget]:
         """The buttons, and how the run is."""
-        self.start = self.button("Start", "", lambda: self._runs.start(self.asked()))
+        self.start = self.button("Start", "Train with the plan on screen", lambda: self._runs.start(self.asked()))
         self.stop = self.button(
             "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
         )
@@ -95,7 +96,9 @@ class LaunchPanel(FigurePanel):
         if check is not None and (check.plan is not state.plan or check.settings != asked):
             check = None  # of another plan, or asked otherwise
         going = run is not None and not run.over
-        self.start.tooltip = f"Train {asked.steps:,} steps with the plan on screen"
+        # Says what was heard: messages of two widgets may be handled on two threads, so a press can overtake a value.
+        count = f"{asked.steps:,} {'step' if asked.steps == 1 else 'steps'}"
+        self.start.description = f"Write a script of {count}" if asked.target in _SCRIPTS else f"Start {count}"
         self.start.disabled = going or (check is not None and check.problem is not None)
         (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
         self.stop.disabled = run is None or run.over or run.stopping
