@@ -89,6 +89,16 @@ def time_parts(plan: Plan) -> tuple[StageTime, ...]:
     return tuple(found)
 
 
+def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
+    """What -> seconds of an iteration of the average device; together T."""
+    devices = sum(time.devices for time in times)
+    found: dict[str, float] = {}
+    for time in times:
+        for name, seconds in time.parts:
+            found[name] = found.get(name, 0.0) + seconds * time.devices / devices
+    return found
+
+
 def collective_seconds(plan: Plan, stage: PlanStage) -> list[tuple[str, float]] | None:
     """(axis and its link, seconds of a microbatch) for each mesh axis of a stage; None where the plan does not say."""
     sizes = [(axis, size) for axis, size in enumerate(stage.logical_mesh) if size > 1]

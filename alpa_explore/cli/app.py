@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from alpa_explore.cli.lab import check_port, explorer_file
@@ -26,6 +27,8 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Become voila."""
     command = app_command(no_browser=options.no_browser, port=options.port)
+    # voila's kernels work in the folder of its notebook, among the installed files.
+    os.environ.setdefault("ALPA_EXPLORE_RUNS", str(Path("alpa-runs").absolute()))
     sys.stdout.flush()
     os.execv(command[0], command)
 

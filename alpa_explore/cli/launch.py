@@ -43,7 +43,11 @@ def add(commands: Any) -> None:
     )
     argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster of --target dask, tcp://…")
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
-    argument("--folder", metavar="DIR", help="where the run keeps its logs (default: a new one in ./alpa-runs)")
+    argument(
+        "--folder",
+        metavar="DIR",
+        help="where the run keeps its logs (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)",
+    )
     argument(
         "--stall-seconds", type=float, default=60.0, metavar="S",
         help="stop when no rank has finished an instruction for so long (default: 60)",

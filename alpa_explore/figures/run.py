@@ -10,8 +10,14 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
 from alpa_explore.runtime.measured import Measured, MeasuredTask
+
+_ROWS = (
+    "of", "stage", "predicted_seconds", "measured_seconds", "ratio", "predicted_collective_seconds",
+    "measured_collective_seconds", "measured_receive_seconds", "predicted_peak_bytes", "measured_peak_bytes",
+)  # fmt: skip
 
 
 def run_table(measured: Measured) -> list[dict[str, Any]]:
@@ -30,7 +36,7 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
             "predicted_send_seconds": _mean(own, "predicted_send_seconds"),
             "measured_receive_seconds": _mean(own, "measured_receive_seconds"),
         }
-        for name, own in sorted(groups.items(), key=lambda item: (item[1][0].stage, item[0]))
+        for name, own in sorted(groups.items(), key=lambda item: (item[1][0].stage, "FBIWU".index(item[1][0].action)))
     ]  # fmt: skip
 
 
@@ -43,13 +49,25 @@ def ranks_table(measured: Measured) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def run_rows(measured: Measured) -> list[dict[str, Any]]:
+    """Both tables as one: what the figure shows."""
+    tasks = [{"of": f"{row['count']} × {row['tasks']}", **row} for row in run_table(measured)]
+    ranks = [
+        {"of": f"rank {row['rank']}", **row, "ratio": row["measured_peak_bytes"] / row["predicted_peak_bytes"]}
+        for row in ranks_table(measured)
+    ]
+    return [{name: row.get(name) for name in _ROWS} for row in (*tasks, *ranks)]
+
+
 def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
     """Left two bars for the tasks of each stage, predicted and measured, in computing and collectives, with the waiting
     for other stages behind the measured one; right two bars for each rank."""
     rows = run_table(measured)
     figure = make_subplots(
         rows=1, cols=2, horizontal_spacing=0.1, column_widths=[0.64, 0.36],
-        subplot_titles=("a task: stage and F, B, I, W or U", "peak memory of a rank"),
+        subplot_titles=(
+            "a task of each stage: F forward, B backward (its halves I, W), U update", "peak memory of a rank"
+        ),
     )  # fmt: skip
     figure.update_annotations(font_size=13)
     longest = max(max(r["predicted_seconds"], r["measured_seconds"] + r["measured_receive_seconds"]) for r in rows)
@@ -65,7 +83,7 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
             go.Bar(
                 x=[r["tasks"] for r in rows], y=[v / scale for v in values], name=name, offsetgroup=which,
                 marker={"color": color, "pattern": hatching(shape)}, hovertext=[_hover(r) for r in rows],
-                hoverinfo="text",
+                hoverinfo="text", customdata=[key(stage=r["stage"]) for r in rows],
             ),
             row=1, col=1,
         )  # fmt: skip
@@ -78,6 +96,7 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
                 x=[str(r.rank) for r in measured.ranks], y=[v / divisor for v in held], offsetgroup=which,
                 name=f"{which}: memory", marker={"color": color}, showlegend=False,
                 hovertext=[f"{which}: {units.bytes_(v)}" for v in held], hoverinfo="text",
+                customdata=[key(stage=r.stage, device=r.rank) for r in measured.ranks],
             ),
             row=1, col=2,
         )  # fmt: skip
@@ -96,9 +115,10 @@ def run_html(measured: Measured, theme: str = "light") -> str:
 def sentence(measured: Measured) -> str:
     """What an iteration took, beside what was said."""
     took, said = measured.measured_iteration_seconds, measured.predicted_iteration_seconds
+    planned = f" for {measured.planned_device}" if measured.planned_device else ""
     return (
         f"An iteration of {measured.model} under {measured.schedule} on {measured.device} took {units.seconds(took)}, "
-        f"{took / said:.3g} × the {units.seconds(said)} that were predicted."
+        f"{took / said:.3g} × the {units.seconds(said)} that were predicted{planned}."
     )
 
 

@@ -10,30 +10,24 @@ from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.explain import (
-    COMPUTE,
     COMPUTING,
-    SEND,
-    SYNC,
     UNKNOWN,
-    WAIT,
     Change,
     Limit,
     StageTime,
     changes,
     limits,
+    mean_parts,
     time_parts,
 )
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import OKABE_ITO, dress, empty, faint, ground, hatching, ink, lines, safe
+from alpa_explore.figures.parts import part_bars
+from alpa_explore.figures.style import OKABE_ITO, dress, faint, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.tables import Row
 
 __all__ = ["why_figure", "why_sentence", "why_table"]
 
-_LOOKS = {COMPUTE: (OKABE_ITO[0], ""), UNKNOWN: (OKABE_ITO[0], "."), SEND: (OKABE_ITO[3], "\\"),
-          SYNC: (OKABE_ITO[2], "-")}  # fmt: skip
-"""Part -> colour, hatching; collectives take the others."""
-_COLLECTIVES = ((OKABE_ITO[1], "/"), (OKABE_ITO[5], "x"), (OKABE_ITO[4], "+"), (OKABE_ITO[6], "|"))
 _MOST = 8
 """Limits and changes that are drawn."""
 _LEAST = 5e-4
@@ -120,12 +114,7 @@ def _words(plan: Plan, found: _Findings) -> str:
 
 def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
     """Part -> share of the time of all devices."""
-    found: dict[str, float] = {}
-    whole = plan.predicted.iteration_seconds * sum(time.devices for time in times)
-    for time in times:
-        for name, seconds in time.parts:
-            found[name] = found.get(name, 0.0) + seconds * time.devices / whole
-    return found
+    return {name: seconds / plan.predicted.iteration_seconds for name, seconds in mean_parts(times).items()}
 
 
 def _advice(plan: Plan, found: Sequence[Change]) -> str:
@@ -139,29 +128,10 @@ def _advice(plan: Plan, found: Sequence[Change]) -> str:
 
 def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
     scale, unit = units.seconds_axis(plan.predicted.iteration_seconds)
-    names = list(dict.fromkeys(name for time in times for name, _ in time.parts))
-    order = [n for n in (COMPUTE, UNKNOWN) if n in names]
-    order += sorted(n for n in names if n not in (*_LOOKS, WAIT)) + [n for n in (SEND, SYNC, WAIT) if n in names]
-    free = iter(_COLLECTIVES * len(order))
-    rows = [f"stage {time.stage}" for time in times]
-    for name in order:
-        seconds = [dict(time.parts).get(name, 0.0) for time in times]
-        color, pattern = _LOOKS[name] if name in _LOOKS else next(free) if name != WAIT else (empty(theme), "")
-        figure.add_trace(
-            go.Bar(
-                orientation="h", y=rows, x=[s / scale for s in seconds], name=name,
-                customdata=[key(stage=time.stage) for time in times],
-                marker={"color": color, "line": {"width": 1, "color": faint(theme)},
-                        "pattern": {"shape": pattern, "fgcolor": ground(theme), "size": 6, "solidity": 0.25}},
-                hovertext=[
-                    lines(f"<b>stage {time.stage}</b>", f"{name}: {units.seconds(s)}",
-                          f"{units.percent(s / plan.predicted.iteration_seconds)} of an iteration")
-                    for time, s in zip(times, seconds, strict=True)
-                ],
-                hovertemplate="%{hovertext}<extra></extra>",
-            ),
-            row=1, col=1,
-        )  # fmt: skip
+    rows = {f"stage {time.stage}": dict(time.parts) for time in times}
+    keys = [key(stage=time.stage) for time in times]
+    for bar in part_bars(rows, scale=scale, theme=theme, of="an iteration", keys=keys):
+        figure.add_trace(bar, row=1, col=1)
     figure.update_xaxes(title=f"an iteration of a device ({unit})", row=1, col=1, zeroline=False)
     figure.update_yaxes(autorange="reversed", row=1, col=1)
 

@@ -15,18 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from alpa_explore.errors import ProgramError
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.timeline import planned_schedule
 from alpa_explore.programs.boxes import box_of
 from alpa_explore.programs.decision import StageDecision, plan_decisions
 from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
 from alpa_explore.programs.liveness import with_frees
 from alpa_explore.programs.program import Lasting, Program, StageProgram
+from alpa_explore.programs.table import check_table, program_schedule
 from alpa_explore.programs.writer import StageWriter
-from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
-from alpa_explore.schedules.check import check as check_schedule
+from alpa_explore.schedules.catalog import SCHEDULES
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.tracing.targets import counted_losses
@@ -36,29 +34,14 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
     """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
     unless given.
 
-    A schedule's name means its table for the plan's B. A plan from a file is rebuilt (`plans.rebuild`, which raises).
-    ProgramError when the schedule has other stages, or some backward passes in two halves and some whole;
-    UnknownNameError for a name that is none.
+    A plan from a file is rebuilt (`plans.rebuild`, which raises). For the schedule `table` raises.
     """
     decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
-    if schedule is None:
-        schedule = planned_schedule(plan) if isinstance(plan, Plan) else SCHEDULES[0]
-    if isinstance(schedule, str):
-        count = plan.options.num_microbatches if isinstance(plan, Plan) else 1
-        schedule = build_schedule(schedule, len(decisions), count)
-    if schedule.num_stages != len(decisions):
-        raise ProgramError(
-            "The schedule has other stages than the plan",
-            found=f"{schedule.num_stages} in the schedule, {len(decisions)} in the plan",
-            remedy="Choose one with a stage on each submesh, such as '1f1b', or make one for this plan.",
-        )
+    if isinstance(plan, Plan):
+        schedule = program_schedule(plan, schedule)
+    else:
+        schedule = check_table(schedule or SCHEDULES[0], len(decisions), 1)
     used = set(schedule.actions.tolist())
-    if {Action.BACKWARD, Action.BACKWARD_INPUT} <= used:
-        raise ProgramError(
-            "A program runs all backward passes whole, or all in two halves", found=f"both in {schedule.name}",
-            remedy="Write the whole ones as an I with a W behind it.",
-        )  # fmt: skip
-    check_schedule(schedule)
     lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used)
     for stage in range(len(decisions)):
         lowering.forward(stage)

@@ -27,6 +27,7 @@ from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check
 from alpa_explore.programs.lower import lower
 from alpa_explore.programs.program import Program
+from alpa_explore.programs.table import program_schedule
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
@@ -35,8 +36,6 @@ from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
 
-RUNS = Path("alpa-runs")
-"""Folders of runs that were given none, in the current folder."""
 POLL_SECONDS = 0.1
 
 
@@ -191,8 +190,8 @@ def request_of(
     up from them. `schedule` is a name or a table, the plan's own unless given. `graph` is needed for a plan from a file
     without a recipe. `save` is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the
     folder of the run. `target` is local, torchrun or slurm (a script is written, nothing started), or dask, with
-    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing) and
-    RecipeError.
+    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing),
+    ProgramError (a schedule that no program follows) and RecipeError.
     """
     chosen = find_target(target, scheduler)
     if steps < 1:
@@ -201,6 +200,7 @@ def request_of(
     if device not in ("cpu", "cuda"):
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
     chosen.check(plan, device)
+    program_schedule(plan, schedule)
     if model is None:
         check_recipe(plan.model.recipe, allow_import=allow_import)
     elif example_inputs is None and data is None:
@@ -255,13 +255,19 @@ def _document(request: Request, program: Program) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def runs_folder() -> Path:
+    """Where the folders of runs are that were given none: $ALPA_EXPLORE_RUNS, else alpa-runs in the current folder."""
+    return Path(os.environ.get("ALPA_EXPLORE_RUNS") or "alpa-runs")
+
+
 def make_folder(folder: str | os.PathLike[str] | None, name: str) -> Path:
-    """The folder of a new run: the one given, which must be new or empty, or a new one in `alpa-runs`."""
+    """The folder of a new run: the one given, which must be new or empty, or a new one in `runs_folder`."""
     if folder is None:
         stem = re.sub(r"[^\w.-]", "_", name)[:60] + time.strftime("-%Y%m%d-%H%M%S")
-        taken = [p.name for p in RUNS.iterdir()] if RUNS.is_dir() else []
+        runs = runs_folder()
+        taken = [p.name for p in runs.iterdir()] if runs.is_dir() else []
         same = sum(1 for other in taken if other.startswith(stem))
-        folder = RUNS / (f"{stem}-{same + 1}" if same else stem)
+        folder = runs / (f"{stem}-{same + 1}" if same else stem)
     return _empty(folder, "a run", make=True)
 
 

@@ -33,7 +33,8 @@ def check_devices(plan: Plan, device: str) -> None:
         raise OptionError(
             "The plan needs more devices than are attached",
             found=f"{needed} in the plan, {there} {kind} here: {needed - there} are missing",
-            remedy="Attach more, or plan for fewer devices" + ("; --device cpu runs it here." * (device == "cuda")),
+            remedy="Attach more, plan for fewer devices, or write a script (torchrun, slurm) for other machines."
+            + (" The device 'cpu' runs it here." * (device == "cuda")),
         )
     wanted = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -69,6 +69,8 @@ class Measured:
     measured_iteration_seconds: float
     tasks: tuple[MeasuredTask, ...]
     ranks: tuple[MeasuredRank, ...]
+    planned_device: str = ""
+    """The device that the prediction is for; '' in files of before it was kept."""
 
 
 def write_measured(folder: Path) -> Measured:
@@ -81,7 +83,7 @@ def write_measured(folder: Path) -> Measured:
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     found = Measured(
         model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
-        predicted_iteration_seconds=timeline.makespan_seconds,
+        planned_device=plan.cluster.device.name, predicted_iteration_seconds=timeline.makespan_seconds,
         measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(

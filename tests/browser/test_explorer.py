@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TOUR = Path(__file__).parents[2] / "notebooks/00_tour.ipynb"
 PLAN_SECONDS = 300.0
+RUN_SECONDS = 120.0
 SMALL = """
 from alpa_explore_widgets import explore
 explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
@@ -91,8 +92,8 @@ def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPag
     for one in explorer.get_by_role("tab").all():
         name = one.inner_text()
         lab.wait_until(lambda: one.get_attribute("aria-selected") == "true", f"{name} is chosen")  # noqa: B023
-        if name == "Solvers":
-            explorer.locator(".alpa-finding:visible", has_text="press Compare").wait_for()
+        if name in ("Compare", "Solvers", "Run"):
+            explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
         else:
             lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
         lab.page.keyboard.press("ArrowRight")
@@ -263,6 +264,9 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
     lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is told")
+    tab(explorer, "Compare").press("Enter")
+    explorer.locator(".alpa-finding:visible", has_text="B 8 → 12").wait_for()
+    assert {"this plan", "the pinned plan"} <= {y for trace in seen_figure(lab, explorer)["data"] for y in trace["y"]}
     with lab.page.expect_download() as waiting:
         explorer.get_by_role("button", name="Save plan").press("Enter")
     waiting.value.save_as(tmp_path / "mine.plan.json")
@@ -276,3 +280,41 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     choosing.value.set_files(tmp_path / "mine.plan.json")
     explorer.get_by_text("12 × 8").wait_for()
     assert explorer.locator(".alpa-message").count() == 0
+
+
+def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_prediction(lab: LabPage) -> None:
+    lab.open(lab.server.write_notebook("run.ipynb", SMALL.replace("1x4:v100", "1x2:cpu")))
+    lab.run_all()
+    explorer = first_explorer(lab)
+    tab(explorer, "Run").click()
+    status = explorer.locator(".alpa-launch-status")
+    status.get_by_text("Ready").wait_for()
+    explorer.get_by_label("On", exact=True).select_option("cpu")
+
+    def ask(steps: int) -> None:
+        box = explorer.get_by_role("spinbutton", name="Steps")
+        box.fill(str(steps))
+        box.press("Tab")
+        explorer.get_by_role("button", name=f"Start {steps:,} steps").press("Enter")
+
+    def last_step() -> int:
+        traces = {trace.get("name"): trace for trace in seen_figure(lab, explorer)["data"]}
+        return max(traces["loss"]["x"], default=0) if "loss" in traces else 0
+
+    ask(100_000)
+    lab.wait_until(lambda: last_step() >= 2, "losses come while it runs", RUN_SECONDS)
+    before = last_step()
+    lab.wait_until(lambda: last_step() > before, "and more of them", RUN_SECONDS)
+    explorer.get_by_role("button", name="Stop").press("Enter")
+    status.get_by_text("Stopped after").wait_for(timeout=1000 * RUN_SECONDS)
+
+    ask(2)
+    status.get_by_text("Done: 2 steps").wait_for(timeout=1000 * RUN_SECONDS)
+    explorer.locator(".alpa-finding:visible", has_text="that were predicted for cpu").wait_for()
+
+    def drawn() -> set[str]:
+        return {str(trace.get("name")) for trace in seen_figure(lab, explorer)["data"]}
+
+    lab.wait_until(lambda: {"predicted: computing", "measured: computing"} <= drawn(), "both are drawn")
+    explorer.get_by_role("button", name="Tables").press("Enter")
+    explorer.locator(".alpa-panel:visible td", has_text="rank 1").wait_for()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore import cli
 from alpa_explore.cli.app import app_command
 from alpa_explore.errors import MissingPackageError, OptionError
+from alpa_explore.runtime.launch import make_folder
 
 
 @pytest.fixture
@@ -32,6 +34,18 @@ def test_the_command_serves_the_app_on_loopback_only() -> None:
     assert Path(command[3]).is_file()
     assert set(command[4:]) == {"--Voila.ip=127.0.0.1", "--port=8900", "--no-browser"}
     assert "--no-browser" not in app_command(no_browser=False, port=None)
+
+
+@pytest.mark.usefixtures("voila")
+def test_runs_of_the_app_are_kept_where_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALPA_EXPLORE_RUNS", "")  # so that it is put back
+    monkeypatch.delenv("ALPA_EXPLORE_RUNS")
+    monkeypatch.setattr("os.execv", lambda _program, _command: None)
+    monkeypatch.chdir(tmp_path)
+    cli.main(["app", "--no-browser"])
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert make_folder(None, "tiny").parent == tmp_path / "alpa-runs"
 
 
 @pytest.mark.usefixtures("voila")

@@ -33,7 +33,7 @@ def measured() -> Measured:
 
 def test_the_table_has_means_over_microbatches_and_the_ratio(measured) -> None:
     rows = {row["tasks"]: row for row in run_table(measured)}
-    assert list(rows) == ["0B", "0F", "1F"]
+    assert list(rows) == ["0F", "0B", "1F"]
     assert rows["0F"]["count"] == 2
     assert rows["0F"]["measured_seconds"] == pytest.approx(0.3)
     assert rows["0F"]["ratio"] == pytest.approx(3.0)

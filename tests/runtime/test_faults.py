@@ -17,7 +17,8 @@ import pytest
 import torch
 
 import alpa_explore as ax
-from alpa_explore.errors import OptionError, RecipeError, RunError, UnknownNameError
+from alpa_explore.errors import OptionError, ProgramError, RecipeError, RunError, UnknownNameError
+from alpa_explore.models.recipe import follow
 from alpa_explore.runtime import agent, local
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.local import environment
@@ -73,12 +74,21 @@ def test_what_cannot_be_run_is_refused_at_once(plan, tmp_path) -> None:
 
 
 def test_what_keeps_a_run_from_being_prepared_is_raised_by_its_result(plan, tmp_path) -> None:
-    run = launch(plan, folder=tmp_path / "run", schedule="fastest", device="cpu")
-    with pytest.raises(UnknownNameError, match="fastest"):
+    module = follow(plan.model.recipe, plan.model.samples, device="cpu").model
+    run = launch(plan, folder=tmp_path / "run", model=module, data=[], device="cpu")
+    with pytest.raises(OptionError, match="There is no data"):
         run.result()
     assert run.progress.state == "failed"
+
+
+def test_what_cannot_run_is_refused_before_anything_is_written(plan, tmp_path) -> None:
+    with pytest.raises(UnknownNameError, match="fastest"):
+        launch(plan, folder=tmp_path / "run", schedule="fastest", device="cpu")
+    with pytest.raises(ProgramError, match="4 in interleaved-1f1b, 2 in the plan"):
+        launch(plan, folder=tmp_path / "run", schedule="interleaved-1f1b", device="cpu")
     with pytest.raises(RecipeError):
-        launch(replace(plan, model=replace(plan.model, recipe="a:b")), folder=tmp_path / "other")
+        launch(replace(plan, model=replace(plan.model, recipe="a:b")), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.distributed

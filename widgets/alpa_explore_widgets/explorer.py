@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +18,11 @@ from alpa_explore.plans.torch_code import torch_code
 from alpa_explore_widgets.fields import PageBridge, TabBar
 from alpa_explore_widgets.neighbours import neighbours
 from alpa_explore_widgets.panels.cluster import ClusterPanel
+from alpa_explore_widgets.panels.compare import ComparePanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
+from alpa_explore_widgets.panels.launch import LaunchPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
@@ -39,13 +42,15 @@ from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.sharing import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.sources import Sources, own_model, planned_model
-from alpa_explore_widgets.state import Problem, Settings, State, settings_of
+from alpa_explore_widgets.state import Settings, State, problem_of, settings_of
 from alpa_explore_widgets.tables import table_csv
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
 
 
+GONE_SECONDS = 3.0
+"""An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
 _MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING)
 """Settings that have a default: options of `explore` of the same names."""
 
@@ -63,7 +68,7 @@ class Explorer(W.VBox):
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
             ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
             WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            SolversPanel(session.compare),
+            ComparePanel(), SolversPanel(session.compare), LaunchPanel(session.runs),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False
@@ -83,6 +88,7 @@ class Explorer(W.VBox):
         self.tabs.observe(self._again, "selected")
         self.bridge.observe(self._again, "theme")
         self.bridge.observe(self._selected, "selection")
+        self.bridge.observe(self._left, "views")
         for panel in self.panels:
             panel.figure.observe(self._selected, "selection")
         with session.store.lock:  # planning may be under way already
@@ -104,6 +110,11 @@ class Explorer(W.VBox):
         """Block until planning is done, and return the plan (for scripts; in a notebook figures come by themselves)."""
         self.session.wait(timeout)
         return self.plan
+
+    def close(self) -> None:
+        """Close the widget; nothing of it goes on: no planning, no processes of a run."""
+        self.session.close()
+        super().close()
 
     def _state_changed(self, old: State, new: State) -> None:
         if new.settings is not old.settings:
@@ -127,7 +138,7 @@ class Explorer(W.VBox):
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
-        panel.figure.busy = state.replanning or (state.planning and state.plan is not None)
+        panel.figure.busy = panel.busy(state)
 
     def _again(self, _change: dict[str, Any]) -> None:
         with self.session.store.lock:
@@ -138,6 +149,18 @@ class Explorer(W.VBox):
             if change["new"] != self.session.store.state.selection:
                 self.session.select(change["new"])
                 self._show(self.session.store.state)  # a key that names nothing goes out again
+
+    def _left(self, change: dict[str, Any]) -> None:
+        """A run that nobody can see or stop any more ends; a cell that is moved only blinks."""
+
+        def look() -> None:
+            if self.bridge.views == 0:
+                self.session.runs.stop()
+
+        if change["new"] == 0:
+            timer = threading.Timer(GONE_SECONDS, look)
+            timer.daemon = True
+            timer.start()
 
     def _try_neighbours(self) -> None:
         state = self.session.store.state
@@ -150,8 +173,7 @@ class Explorer(W.VBox):
             with self.session.store.lock:
                 self._do(name, content, buffers)
         except AlpaExploreError as error:
-            problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
-            self.session.store.change(problem=problem)
+            self.session.store.change(problem=problem_of(error))
 
     def _do(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
         session, state = self.session, self.session.store.state
@@ -163,6 +185,7 @@ class Explorer(W.VBox):
             self._as_table = not self._as_table
             self._show(state)
         elif name == "reset":
+            session.runs.stop()
             session.set(**asdict(self._start))
         elif name == "open":
             plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))

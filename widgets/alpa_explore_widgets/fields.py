@@ -1,6 +1,8 @@
-"""The controls of the explorer: a number (slider and typed), a choice, a row of tabs, and the bridge to the page."""
+"""The controls of the explorer: a number (slider and typed), a choice, a text, a row of tabs, and the page's bridge."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import anywidget
 import traitlets
@@ -56,6 +58,21 @@ class ChoiceField(anywidget.AnyWidget):
     """A line below."""
     disabled = traitlets.Bool(False).tag(sync=True)
     """True while it cannot be changed."""
+
+
+class TextField(anywidget.AnyWidget):
+    """A line of text."""
+
+    _esm = STATIC / "text_field.js"
+
+    label = traitlets.Unicode().tag(sync=True)
+    """Visible and accessible name."""
+    hint = traitlets.Unicode().tag(sync=True)
+    """Tooltip: what the text means."""
+    value = traitlets.Unicode().tag(sync=True)
+    """What was typed, without spaces at its ends."""
+    example = traitlets.Unicode().tag(sync=True)
+    """Shown while nothing is typed."""
 
 
 class TabBar(anywidget.AnyWidget):
@@ -116,5 +133,14 @@ class PageBridge(anywidget.AnyWidget):
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
     """Accessible name of the whole explorer."""
+    views = traitlets.Int(0)
+    """On how many places of the page the explorer is now; 0 before it is shown, and when its output is gone."""
     selection = traitlets.Unicode("").tag(sync=True)
     """Key of what is selected; any element with `data-alpa-key` selects, Escape clears."""
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self.on_msg(self._told)
+
+    def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        self.views += {"shown": 1, "gone": -1}.get(content.get("kind", ""), 0)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.what_if import Regret
+    from alpa_explore.runtime.launch import Run
 
 COMPARE_SECONDS = 20.0
 """For each formulation."""
@@ -73,9 +74,27 @@ def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
     return regrets(plan, stage, operator)
 
 
+def _check_run(plan: Plan, **asked: Any) -> None:
+    from alpa_explore.runtime.launch import request_of
+
+    request_of(plan, **asked)
+
+
+def _dry_run(plan: Plan, **asked: Any) -> dict[str, Any]:
+    from alpa_explore.runtime.launch import describe_run, request_of
+
+    return describe_run(request_of(plan, **asked))
+
+
+def _launch(plan: Plan, **asked: Any) -> Run:
+    from alpa_explore.runtime.launch import launch
+
+    return launch(plan, **asked)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner:
-    """What captures and plans; tests bring their own."""
+    """What captures, plans and runs; tests bring their own."""
 
     capture: Callable[[str, int], TrainingGraph] = _capture
     """(catalogue name, samples of a microbatch) -> the graph."""
@@ -86,3 +105,8 @@ class Planner:
     """(plan, stage) -> its first layer by each formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> what each of its strategies would cost."""
+    check_run: Callable[..., None] = _check_run
+    """(plan, what `ax.launch` takes) -> nothing where it can run, else the reason is raised."""
+    dry_run: Callable[..., dict[str, Any]] = _dry_run
+    """The same, lowered and checked: what would run."""
+    launch: Callable[..., Run] = _launch

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore_widgets.background import NewestWins
 from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
+from alpa_explore_widgets.runs import Runs
 from alpa_explore_widgets.sources import Sources, figures_apart
-from alpa_explore_widgets.state import REPLANNED, Problem, Regrets, Settings, State, Store, settings_of
+from alpa_explore_widgets.state import REPLANNED, Regrets, Settings, State, Store, problem_of, settings_of
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -50,6 +50,7 @@ class Session:
         self._plans: NewestWins[_Job] = NewestWins(self._run_plans, "alpa-explore plan")
         self._replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
         self._questions: NewestWins[Callable[[], dict[str, Any]]] = NewestWins(self._run_ask, "alpa-explore ask")
+        self.runs = Runs(self.store, sources, planner)
         self._last_report = 0.0
         self._last_move = float("-inf")
 
@@ -166,6 +167,12 @@ class Session:
             elif plan is not None:
                 self.store.change(selection=valid_key(plan, chosen))
 
+    def close(self) -> None:
+        """Stop all that goes on: planning, and the processes of a run."""
+        for work in (self._plans, self._replans, self._questions):
+            work.cancel()
+        self.runs.stop()
+
     def wait(self, timeout: float | None = None) -> bool:
         """Block until nothing is under way (scripts and tests). False when the time ran out."""
         return all(work.wait(timeout) for work in (self._plans, self._replans, self._questions))
@@ -193,10 +200,10 @@ class Session:
                 cancel.set()
             except AlpaExploreError as error:
                 without += 1
-                problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
+                problem = problem_of(error)
                 outcome = {} if job.aside else {"problem": problem, "activity": ""}
             except Exception as error:  # a thread has no cell to show it in
-                outcome = {"problem": _fault(error), "activity": ""}
+                outcome = {"problem": problem_of(error), "activity": ""}
             else:
                 outcome = self._accept(plan, settings, time.monotonic() - start, aside=job.aside)
             last = cancel.is_set() or number == len(job.wanted) - 1
@@ -272,10 +279,8 @@ class Session:
                 if getattr(before.options.pipeline, name) != getattr(wanted, name)
             }
             plan = self._planner.replan(before, num_microbatches=wanted.num_microbatches, **pipeline)
-        except AlpaExploreError as error:
-            problem = Problem(what=error.what, found=error.found, remedy=error.remedy)
         except Exception as error:
-            problem = _fault(error)
+            problem = problem_of(error)
         with self.store.lock:
             state = self.store.state
             # Shown even when a newer value waits (then `cancel` is set): while a slider moves, figures move along.
@@ -295,10 +300,8 @@ class Session:
         outcome: dict[str, Any]
         try:
             outcome = question()
-        except AlpaExploreError as error:
-            outcome = {"problem": Problem(what=error.what, found=error.found, remedy=error.remedy), "activity": ""}
         except Exception as error:
-            outcome = {"problem": _fault(error), "activity": ""}
+            outcome = {"problem": problem_of(error), "activity": ""}
         self.store.change(**outcome)
 
     def _report(self, progress: Progress) -> None:
@@ -312,11 +315,3 @@ class Session:
 def _stop_if(cancel: threading.Event) -> None:
     if cancel.is_set():
         raise CancelledError("Planning was cancelled", found="a cancel or a newer request", remedy="Press Plan again.")
-
-
-def _fault(error: Exception) -> Problem:
-    return Problem(
-        what="The planner failed", found=f"{type(error).__name__}: {error}",
-        remedy="This is a fault of alpa_explore: please report it with the details below.",
-        detail="".join(traceback.format_exception(error)),
-    )  # fmt: skip

@@ -31,6 +31,8 @@ class OwnModel:
     samples: int
     """In one microbatch."""
     capture: Callable[[], TrainingGraph]
+    run_with: Mapping[str, Any] | None = None
+    """What `ax.launch` takes to train it: the module, its example inputs and its loss. None where they are not here."""
 
 
 class Sources:
@@ -91,6 +93,21 @@ class Sources:
             "memory_bytes": float(cluster.device.memory_bytes), "peak_flops": cluster.device.peak(HALF),
             "inside_bandwidth": cluster.inside_node.bandwidth, "between_bandwidth": cluster.between_nodes.bandwidth,
         }  # fmt: skip
+
+    def run_with(self, plan: Plan) -> Mapping[str, Any]:
+        """What `ax.launch` takes beside the plan: nothing for a recipe, else the user's own module, which this session
+        sends to the ranks. OptionError where there is neither."""
+        own, recipe = self.own, plan.model.recipe
+        if own is not None and own.run_with and own.name == plan.model.name and recipe not in catalog.names():
+            return own.run_with
+        if recipe is None:
+            raise OptionError(
+                "The model of this plan is not here, so it cannot be sent to the ranks",
+                found="a plan or a captured graph, without the module and its weights",
+                remedy="Give explore the module and example_inputs=…, or call ax.launch(explorer.plan, model=…, "
+                "example_inputs=…) in a cell.",
+            )  # fmt: skip
+        return {}
 
     def microbatches(self, model: str) -> list[int]:
         """Samples a microbatch of `model` can hold: one value for the user's model, else the divisors of its batch."""
@@ -184,4 +201,7 @@ def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnMo
     given = example_inputs.values() if isinstance(example_inputs, Mapping) else example_inputs
     first = next(iter(given), None) if isinstance(given, Iterable) and not hasattr(given, "shape") else given
     shape = getattr(first, "shape", None) or (1,)
-    return OwnModel(name=name, samples=int(shape[0]), capture=capture)
+    return OwnModel(
+        name=name, samples=int(shape[0]), capture=capture,
+        run_with={"model": model, "example_inputs": example_inputs, "loss": options.get("loss")},
+    )  # fmt: skip

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore.errors import AlpaExploreError
 from alpa_explore_widgets.history import History
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.what_if import Regret
     from alpa_explore.profiling.progress import Progress
+    from alpa_explore_widgets.runs import RunCheck, TrainingRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,19 @@ class Problem:
     found: str
     remedy: str
     detail: str = ""
-    """A traceback, when the fault is ours."""
+    """A traceback, when the fault is ours; the end of a log, when a run failed."""
+
+
+def problem_of(error: Exception, failed: str = "The planner failed") -> Problem:
+    """An error as it is shown. One that is not for users is a fault of ours; `failed` says of what."""
+    if isinstance(error, AlpaExploreError):
+        remedy, _, log = error.remedy.partition("\n")
+        return Problem(what=error.what, found=error.found, remedy=remedy, detail=log)
+    return Problem(
+        what=failed, found=f"{type(error).__name__}: {error}",
+        remedy="This is a fault of alpa_explore: please report it with the details below.",
+        detail="".join(traceback.format_exception(error)),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -123,6 +138,10 @@ class State:
     """Of the formulations of a sharding problem, the last that was asked for."""
     regrets: Regrets | None = None
     """Of the operator that was asked about last."""
+    run: TrainingRun | None = None
+    """The last that was started."""
+    run_check: RunCheck | None = None
+    """Whether a plan can run, as it was asked last."""
     pinned: Plan | None = None
     """The plan that others are compared with."""
     selection: str = ""

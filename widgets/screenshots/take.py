@@ -1,14 +1,15 @@
 """Pictures of the explorer, made again whenever it changes (`make screenshots`).
 
 Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
-writes every tab, light and dark, to look at each one. The planner uses the user's own cache; with `--plan FILE` it does
-not run at all.
+writes every tab, light and dark, to look at each one, and a small plan as it is run here. The planner uses the user's
+own cache; with `--plan FILE` it does not run at all.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -22,9 +23,15 @@ SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
 TABS = (
-    "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search", "Solvers",
+    "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search",
+    "Compare", "Solvers", "Run",
 )  # fmt: skip
+RUN_CELL = """import alpa_explore as ax
+
+explore(ax.baseline("gpt-tiny", "1x4:cpu", "megatron", tp=2, dp=1, pp=2, num_microbatches=4, num_layers=4, delta=1.0))
+"""
 PLAN_SECONDS = 1800.0
+RUN_SECONDS = 120.0
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 _CLEAR = """async () => {
   const { commands, shell } = window.jupyterapp;
@@ -49,10 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
         cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
     os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server has a home of its own
     with page_alone(*SIZE) as lab:
-        lab.open(lab.server.write_notebook("explorer.ipynb", f"from alpa_explore_widgets import explore\n{cell}"))
-        lab.page.evaluate(_CLEAR)
-        lab.run_all()
-        lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
+        _open(lab, "explorer.ipynb", cell)
         if options.all is None:
             _shoot(lab, options.tab, options.out)
         else:
@@ -60,9 +64,48 @@ def main(arguments: list[str] | None = None) -> int:
                 lab.page.evaluate(_THEME, f"JupyterLab {theme}")
                 for tab in TABS:
                     _shoot(lab, tab, options.all / f"{tab}_{theme}.png".lower())
+            lab.shut_down()
+            run_pictures(lab, options.all)
         lab.shut_down()
         lab.guard.check()
     return 0
+
+
+def run_pictures(lab: LabPage, folder: Path) -> None:
+    """The Run tab with a run that goes on, one that is done, and one of another plan that was stopped."""
+    _open(lab, "run.ipynb", RUN_CELL)
+    page = lab.page
+    page.get_by_role("tab", name="Run", exact=True).click()
+    status = page.locator(".alpa-launch-status")
+
+    def both(name: str) -> None:
+        for theme in ("Light", "Dark"):
+            page.evaluate(_THEME, f"JupyterLab {theme}")
+            _shoot(lab, "Run", folder / f"run_{name}_{theme}.png".lower())
+
+    def start(steps: int) -> None:
+        page.get_by_role("spinbutton", name="Steps").fill(str(steps))
+        page.get_by_role("spinbutton", name="Steps").press("Tab")
+        page.get_by_role("button", name=f"Start {steps} steps", exact=True).click()
+
+    start(8)
+    status.get_by_text("Done").wait_for(timeout=1000 * RUN_SECONDS)
+    both("done")
+    start(40)
+    status.get_by_text(re.compile(r"\b([6-9]|[1-3]\d) of 40 steps")).wait_for(timeout=1000 * RUN_SECONDS)
+    both("going")
+    page.get_by_role("slider", name="B, microbatches").press("ArrowRight")
+    page.get_by_role("button", name="Stop").click()
+    status.get_by_text("another plan").wait_for()
+    status.get_by_text("Stopped").wait_for(timeout=1000 * RUN_SECONDS)
+    both("stopped")
+
+
+def _open(lab: LabPage, name: str, cell: str) -> None:
+    lab.open(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
+    lab.page.evaluate(_CLEAR)
+    lab.run_all()
+    lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
 
 
 def _shoot(lab: LabPage, tab: str, path: Path) -> None:

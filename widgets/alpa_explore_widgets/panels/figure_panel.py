@@ -17,6 +17,7 @@ from alpa_explore_widgets.tables import table_html
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+    from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.tables import Row
     from alpa_explore_widgets.state import State
 
@@ -42,7 +43,7 @@ class FigurePanel(ABC):
         self.finding, self.table = W.HTML(), W.HTML()
         head = W.HBox([self.question_line, *self.controls()])
         head.add_class("alpa-panel-head")
-        self.widget = W.VBox([head, self.finding, self.figure, self.table])
+        self.widget = W.VBox([head, *self.below(), self.finding, self.figure, self.table])
         self.widget.add_class("alpa-panel")
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
@@ -50,6 +51,26 @@ class FigurePanel(ABC):
     def controls(self) -> list[W.Widget]:
         """Widgets beside the question, none unless a panel has some."""
         return []
+
+    def below(self) -> list[W.Widget]:
+        """Widgets between the question and the figure."""
+        return []
+
+    def button(self, text: str, hint: str, press: Callable[[], None]) -> W.Button:
+        """A button of the panel."""
+        found = W.Button(description=text, tooltip=hint)
+        found.add_class("alpa-plain")
+        found.on_click(lambda _: press())
+        return found
+
+    def plan_of(self, state: State) -> Plan:
+        """What the figure is about."""
+        assert state.plan is not None, "shown before there was a plan"
+        return state.plan
+
+    def busy(self, state: State) -> bool:
+        """Whether another figure is being computed."""
+        return state.replanning or (state.planning and state.plan is not None)
 
     def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
         """Bring figure or table to the state; called only while the tab is visible."""
@@ -66,18 +87,20 @@ class FigurePanel(ABC):
         try:
             if as_table:
                 self.finding.value = ""
-                self.table.value = table_html(self.rows(state), state.plan, self.stage_of_rows())
+                self.table.value = table_html(self.rows(state), self.plan_of(state), self.stage_of_rows())
                 return
             figure = self.draw(state, theme)
         except Exception as error:  # one figure that fails must not take the explorer with it
             self.finding.value = fault_html(self.title, error)
             self.figure.layout.display = "none"
             return
-        name = state.plan.model.name
-        figure.update_layout(uirevision=name)  # a zoom outlives a change of B
+        plan = self.plan_of(state)
+        name = plan.model.name
+        if figure.layout.uirevision is None:
+            figure.update_layout(uirevision=name)  # a zoom outlives a change of B
         found = lift_title(figure)
         self.finding.value = f'<p class="alpa-finding">{found}</p>'
-        self.figure.draw(figure, f"{self.title} of {name} on {state.plan.cluster}. {unescape(found)}")
+        self.figure.draw(figure, f"{self.title} of {name} on {plan.cluster}. {unescape(found)}")
 
     def redraw(self) -> None:
         """Draw again what is shown, after a control of the panel changed."""
@@ -127,6 +150,16 @@ class PlanPanel(FigurePanel):
         module = import_module(f"alpa_explore.figures.{self.name}")  # late: plotly takes seconds to import
         verb: Callable[..., Any] = getattr(module, f"{self.name}_{what}")
         return verb
+
+
+def note_figure(text: str, theme: str) -> go.Figure:
+    """Where there is nothing to draw yet: how to get something."""
+    import plotly.graph_objects as go  # late: plotly takes seconds to import
+
+    from alpa_explore.figures.style import dress
+
+    empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
+    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # its axes are no zoom to keep
 
 
 def lift_title(figure: go.Figure) -> str:

@@ -6,7 +6,7 @@ from html import escape
 
 import ipywidgets as W
 
-from alpa_explore_widgets.state import State
+from alpa_explore_widgets.state import Problem, State
 
 
 class MessagesPanel:
@@ -22,14 +22,21 @@ class MessagesPanel:
 
 def message_html(state: State) -> str:
     """The problem of the last run, or ''."""
-    problem = state.problem
-    if problem is None:
+    if state.problem is None:
         return ""
-    kept = " The figures show the last plan that worked." if state.plan is not None else ""
+    return problem_html(state.problem, "The figures show the last plan that worked." if state.plan is not None else "")
+
+
+def problem_html(problem: Problem, more: str = "", *, details: str = "Details", unfolded: bool = False) -> str:
+    """What failed, what was found, what to do, and `more`; its details, under their name, fold."""
     detail = ""
     if problem.detail:
-        detail = f"<details><summary>Details</summary><pre>{escape(problem.detail)}</pre></details>"
+        fold = " open" if unfolded else ""
+        detail = (
+            f"<details{fold}><summary>{escape(details)}</summary>"
+            f'<pre tabindex="0">{escape(problem.detail)}</pre></details>'
+        )
     return (
         f'<div class="alpa-message" role="alert"><p><b>{escape(problem.what)}:</b> {escape(problem.found)}.</p>'
-        f"<p>{escape(problem.remedy)}{kept}</p>{detail}</div>"
+        f"<p>{escape(problem.remedy)}{' ' if more else ''}{escape(more)}</p>{detail}</div>"
     )

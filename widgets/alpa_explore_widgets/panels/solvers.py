@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
+from alpa_explore_widgets.panels.figure_panel import note_figure
 from alpa_explore_widgets.panels.tried_panel import TriedPanel
 
 if TYPE_CHECKING:
@@ -40,12 +41,7 @@ class SolversPanel(TriedPanel):
         if state.comparison is not None:
             figure: go.Figure = self._of("figure")(state.comparison, theme=theme)
             return figure
-        import plotly.graph_objects as go
-
-        from alpa_explore.figures.style import dress
-
-        empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-        return dress(empty, "Nothing was compared yet: press Compare.", theme=theme, height=300)
+        return note_figure("Nothing was compared yet: press Compare.", theme)
 
     def rows(self, state: State) -> Sequence[Row]:
         """A row a formulation."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-import ipywidgets as W
 
 from alpa_explore_widgets.panels.figure_panel import PlanPanel
 
@@ -18,13 +16,6 @@ if TYPE_CHECKING:
 
 class TriedPanel(PlanPanel):
     """`name`_figure and `name`_table also take `tried`, the plans of the history."""
-
-    def button(self, text: str, hint: str, press: Callable[[], None]) -> W.Button:
-        """A button beside the question."""
-        found = W.Button(description=text, tooltip=hint)
-        found.add_class("alpa-plain")
-        found.on_click(lambda _: press())
-        return found
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The plans that were tried."""

@@ -75,10 +75,12 @@ function render({ model, el }) {
     show();
     report();
   });
+  model.send({ kind: "shown" });
   model.on("change:selection", show);
   const watcher = new MutationObserver(report);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
+    model.send({ kind: "gone" });
     cancelAnimationFrame(frame);
     watcher.disconnect();
     rewritten.disconnect();
