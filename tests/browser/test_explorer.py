@@ -6,21 +6,15 @@ That nothing asks another machine and that the console stays free of errors is a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
 
+from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TOUR = Path(__file__).parents[2] / "notebooks/00_tour.ipynb"
-PLAN_SECONDS = 300.0
-SMALL = """
-from alpa_explore_widgets import explore
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
-"""
 SLOW_SECOND_PLAN = """
 import alpa_explore as ax
 from alpa_explore.errors import CancelledError
@@ -41,27 +35,6 @@ def plan(*arguments, progress, cancel, **options):
 
 explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, planner=Planner(plan=plan))
 """
-
-
-def first_explorer(lab: LabPage) -> Locator:
-    """The first explorer of the notebook, once its plan is there and the figure that is seen is drawn."""
-    explorer = lab.page.locator(".alpa-explorer").first
-    explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
-    lab.figure(explorer)
-    return explorer
-
-
-def slider(explorer: Locator, name: str) -> Locator:
-    return explorer.get_by_role("slider", name=name)
-
-
-def tab(explorer: Locator, title: str) -> Locator:
-    return explorer.get_by_role("tab", name=title, exact=True)
-
-
-def seen_figure(lab: LabPage, explorer: Locator) -> dict[str, Any]:
-    """Data and layout of the figure of the chosen tab."""
-    return lab.read_figure(lab.figure(explorer.locator(".alpa-panel:visible")))
 
 
 def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None:

@@ -57,10 +57,11 @@
     ];
   }
 
+  const NEEDED = ["@lumino/widgets", "@jupyterlab/docregistry", "@jupyterlab/launcher", "@jupyterlab/apputils", "@jupyterlab/ui-components"];
+
   async function plugins() {
-    const [{ Widget }, { ABCWidgetFactory, DocumentWidget }, { ILauncher }, { ICommandPalette }, { LabIcon }] = await Promise.all(
-      ["@lumino/widgets", "@jupyterlab/docregistry", "@jupyterlab/launcher", "@jupyterlab/apputils", "@jupyterlab/ui-components"].map(lab),
-    );
+    if (NEEDED.some((name) => !scope[name])) return []; // voila has neither files nor a launcher
+    const [{ Widget }, { ABCWidgetFactory, DocumentWidget }, { ILauncher }, { ICommandPalette }, { LabIcon }] = await Promise.all(NEEDED.map(lab));
     const icon = new LabIcon({ name: `${NAME}:plan`, svgstr: ICON });
 
     class PlanFactory extends ABCWidgetFactory {

@@ -1,0 +1,38 @@
+"""The explorer in Notebook 7."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.page import NotebookPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+_CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
+
+
+def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(notebook: NotebookPage) -> None:
+    notebook.open(notebook.server.write_notebook("seven.ipynb", SMALL))
+    notebook.run_all()
+    explorer = first_explorer(notebook)
+
+    tab(explorer, "Layers").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.wait_until(lambda: tab(explorer, "t_max").get_attribute("aria-selected") == "true", "arrows choose a tab")
+    before = seen_figure(notebook, explorer)["data"]
+    handle = slider(explorer, "B, microbatches")
+    handle.press("ArrowRight")
+    notebook.wait_until(lambda: seen_figure(notebook, explorer)["data"] != before, "an arrow moves B and the figure")
+    assert handle.get_attribute("aria-valuetext") == "12"
+
+    cells = notebook.page.evaluate(_CELLS)
+    for key in ("a", "b", "x"):  # add a cell above, below, cut
+        handle.press(key)
+    assert notebook.page.evaluate(_CELLS) == cells, "letters typed in the explorer are no commands of the notebook"
+
+    light = seen_figure(notebook, explorer)["layout"]["paper_bgcolor"]
+    notebook.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    dark = lambda: seen_figure(notebook, explorer)["layout"]["paper_bgcolor"] != light  # noqa: E731
+    notebook.wait_until(dark, "the figure is drawn for a dark page")
