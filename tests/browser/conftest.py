@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,17 +48,28 @@ def browser(chromium_executable: Path) -> Iterator[Browser]:
         chromium.close()
 
 
-@pytest.fixture
-def lab(browser: Browser, lab_server: LabServer) -> Iterator[LabPage]:
-    """A fresh page; when the test ends, no request may have left the machine and the console must be free of errors."""
+@pytest.fixture(scope="module")
+def new_lab(browser: Browser, lab_server: LabServer) -> Callable[[], AbstractContextManager[LabPage]]:
+    """Makes a page whose guard is asked at its end, for tests that share one."""
     from tests.browser.harness.page import LabPage
 
-    with guarded(browser) as (page, guard):
-        lab = LabPage(page, lab_server, guard)
-        yield lab
-        guard.check()
-        # After the check: a kernel that goes away makes Lab complain on the console.
-        lab.shut_down()
+    @contextmanager
+    def open_page() -> Iterator[LabPage]:
+        with guarded(browser) as (page, guard):
+            lab = LabPage(page, lab_server, guard)
+            yield lab
+            guard.check()
+            # After the check: a kernel that goes away makes Lab complain on the console.
+            lab.shut_down()
+
+    return open_page
+
+
+@pytest.fixture
+def lab(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    """A fresh page; when the test ends, no request may have left the machine and the console must be free of errors."""
+    with new_lab() as page:
+        yield page
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ def first_explorer(page: GuardedPage) -> Locator:
     """The first explorer of the page, once its plan is there and the figure that is seen is drawn."""
     explorer = page.page.locator(".alpa-explorer").first
     explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
-    page.figure(explorer)
+    page.figure(explorer.locator(".alpa-panel:visible"))
     return explorer
 
 
