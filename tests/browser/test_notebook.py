@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
 from tests.browser.harness.page import NotebookPage
+from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -36,3 +39,10 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
     notebook.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
     dark = lambda: seen_figure(notebook, explorer)["layout"]["paper_bgcolor"] != light  # noqa: E731
     notebook.wait_until(dark, "the figure is drawn for a dark page")
+
+
+def test_a_plan_file_opens_in_the_view_of_the_extension_in_notebook_7(notebook: NotebookPage) -> None:
+    example_plan().save(Path(notebook.server.root) / "seven.plan.json")
+    notebook.page.goto(notebook.server.address.page("edit/seven.plan.json"))
+    notebook.page.get_by_role("heading", name="on 2x4:v100").wait_for()
+    assert notebook.page.get_by_role("button", name="Open in the explorer").is_visible()
