@@ -18,7 +18,7 @@ def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: App
     explorer = first_explorer(app)
     assert "alpa-dark" in (explorer.get_attribute("class") or "")
     assert app.page.title() == "alpa_explore"
-    assert explorer.locator(".alpa-stages button").count() == 4
+    assert explorer.locator(".alpa-stages button").count() == 2
     assert app.page.locator(".alpa-saved:visible").count() == 0, "no table while the explorer itself is there"
 
     tab(explorer, "t_max").click()
