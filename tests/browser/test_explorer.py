@@ -200,7 +200,10 @@ def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives
     lab.open(name)
     first_explorer(lab)  # a page that is loaded again finds the explorer in the kernel that still runs
     explorer.get_by_text("12 × 8").wait_for()
+    lab.guard.check()
     lab.shut_down()
+    lab.page.goto("about:blank")
+    lab.guard.console_errors.clear()  # Lab complains of a kernel that goes away
     lab.open(name)
     lab.page.locator(".alpa-saved td").first.wait_for()
     assert lab.page.locator(".alpa-explorer").count() == 0

@@ -13,6 +13,7 @@ from tests.plans.example import example_plan
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 _CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
+_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 
 
 def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(notebook: NotebookPage) -> None:
@@ -35,10 +36,14 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
         handle.press(key)
     assert notebook.page.evaluate(_CELLS) == cells, "letters typed in the explorer are no commands of the notebook"
 
-    light = seen_figure(notebook, explorer)["layout"]["paper_bgcolor"]
-    notebook.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-    dark = lambda: seen_figure(notebook, explorer)["layout"]["paper_bgcolor"] != light  # noqa: E731
-    notebook.wait_until(dark, "the figure is drawn for a dark page")
+    def paper() -> str:
+        return str(seen_figure(notebook, explorer)["layout"]["paper_bgcolor"])
+
+    light = paper()
+    notebook.page.evaluate(_THEME, "JupyterLab Dark")
+    notebook.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
+    notebook.page.evaluate(_THEME, "JupyterLab Light")  # the server would keep the other for the next test
+    notebook.wait_until(lambda: paper() == light, "and for a light one again")
 
 
 def test_a_plan_file_opens_in_the_view_of_the_extension_in_notebook_7(notebook: NotebookPage) -> None:
