@@ -5,23 +5,19 @@ That nothing asks another machine and that the console stays free of errors is a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
 
+from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TOUR = Path(__file__).parents[2] / "notebooks/00_tour.ipynb"
-PLAN_SECONDS = 300.0
 RUN_SECONDS = 120.0
-SMALL = """
-from alpa_explore_widgets import explore
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
-"""
 SLOW_SECOND_PLAN = """
 import alpa_explore as ax
 from alpa_explore.errors import CancelledError
@@ -44,25 +40,20 @@ explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, planne
 """
 
 
-def first_explorer(lab: LabPage) -> Locator:
-    """The first explorer of the notebook, once its plan is there and the figure that is seen is drawn."""
-    explorer = lab.page.locator(".alpa-explorer").first
-    explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
-    lab.figure(explorer)
-    return explorer
+@pytest.fixture(scope="module")
+def small_explorer(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("small.ipynb", SMALL))
+        lab.run_all()
+        yield lab
 
 
-def slider(explorer: Locator, name: str) -> Locator:
-    return explorer.get_by_role("slider", name=name)
-
-
-def tab(explorer: Locator, title: str) -> Locator:
-    return explorer.get_by_role("tab", name=title, exact=True)
-
-
-def seen_figure(lab: LabPage, explorer: Locator) -> dict[str, Any]:
-    """Data and layout of the figure of the chosen tab."""
-    return lab.read_figure(lab.figure(explorer.locator(".alpa-panel:visible")))
+@pytest.fixture
+def shown(small_explorer: LabPage) -> Iterator[LabPage]:
+    """An explorer that several tests look at: none of them changes its plan, each leaves it as it was."""
+    tab(first_explorer(small_explorer), "Layers").click()
+    yield small_explorer
+    small_explorer.guard.check()
 
 
 def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None:
@@ -82,13 +73,14 @@ def test_the_tour_runs_and_its_explorer_follows_the_slider(lab: LabPage) -> None
     assert explorer.locator(".alpa-tile").first.inner_text() != step_time
 
 
-def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPage) -> None:
+def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_library_once(lab: LabPage) -> None:
     received: list[int] = []
     lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
     lab.open(lab.server.write_notebook("tabs.ipynb", SMALL))
     lab.run_all()
     explorer = first_explorer(lab)
     tab(explorer, "Layers").focus()
+    before: dict[str, object] = {}
     for one in explorer.get_by_role("tab").all():
         name = one.inner_text()
         lab.wait_until(lambda: one.get_attribute("aria-selected") == "true", f"{name} is chosen")  # noqa: B023
@@ -96,9 +88,19 @@ def test_every_tab_has_its_figure_and_the_page_gets_the_library_once(lab: LabPag
             explorer.locator(".alpa-finding:visible", has_text="press").wait_for()
         else:
             lab.wait_until(lambda: bool(seen_figure(lab, explorer)["data"]), f"{name} was drawn")
+            before[name] = seen_figure(lab, explorer)["data"]
         lab.page.keyboard.press("ArrowRight")
     assert tab(explorer, "Layers").get_attribute("aria-selected") == "true", "after the last tab comes the first"
     assert sum(received) < 4e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
+
+    explorer.get_by_role("spinbutton", name="Layers").fill("3")
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    explorer.get_by_text("12 × 8").wait_for()
+    explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
+    lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
+    for name, data in before.items():
+        tab(explorer, name).click()
+        lab.wait_until(lambda: seen_figure(lab, explorer)["data"] != data, f"{name} follows the plan")  # noqa: B023
 
 
 def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPage) -> None:
@@ -151,12 +153,10 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     assert seen_figure(lab, explorer)["data"] == drawn
 
 
-def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("keys.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
+def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
     cells = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
-    before = lab.page.evaluate(cells)
+    before = shown.page.evaluate(cells)
     for place in (
         tab(explorer, "Layers"),
         explorer.get_by_role("button", name="Plan", exact=True),
@@ -164,27 +164,27 @@ def test_keys_pressed_in_the_explorer_are_no_commands_of_the_notebook(lab: LabPa
     ):
         place.focus()
         for key in ("a", "b", "x"):  # add a cell above, below, cut
-            lab.page.keyboard.press(key)
-    assert lab.page.evaluate(cells) == before
+            shown.page.keyboard.press(key)
+    assert shown.page.evaluate(cells) == before
 
 
-def test_the_figures_follow_the_theme_of_the_page(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("theme.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
+def test_the_figures_follow_the_theme_of_the_page(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
 
     def paper() -> str:
-        return str(seen_figure(lab, explorer)["layout"]["paper_bgcolor"])
+        return str(seen_figure(shown, explorer)["layout"]["paper_bgcolor"])
 
     light = paper()
-    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
-    lab.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
+    shown.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    shown.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
     assert "alpa-dark" in (explorer.get_attribute("class") or "")
-    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
-    lab.wait_until(lambda: paper() == light, "and for a light one again")
+    shown.page.evaluate("window.jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Light'})")
+    shown.wait_until(lambda: paper() == light, "and for a light one again")
 
 
-def test_the_saved_notebook_holds_the_plan_as_a_table_and_is_small(lab: LabPage) -> None:
+def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives_and_a_table_after(
+    lab: LabPage,
+) -> None:
     name = lab.server.write_notebook("saved.ipynb", SMALL)
     lab.open(name)
     lab.run_all()
@@ -198,11 +198,20 @@ def test_the_saved_notebook_holds_the_plan_as_a_table_and_is_small(lab: LabPage)
     lab.wait_until(lambda: "B = 12" in stored.read_text(), "the notebook is stored")
     assert stored.stat().st_size < 200_000
 
+    lab.open(name)
+    first_explorer(lab)  # a page that is loaded again finds the explorer in the kernel that still runs
+    explorer.get_by_text("12 × 8").wait_for()
+    lab.guard.check()
+    lab.shut_down()
+    lab.page.goto("about:blank")
+    lab.guard.console_errors.clear()  # Lab complains of a kernel that goes away
+    lab.open(name)
+    lab.page.locator(".alpa-saved td").first.wait_for()
+    assert lab.page.locator(".alpa-explorer").count() == 0
 
-def test_every_control_has_a_name(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("names.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
+
+def test_every_control_has_a_name(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
     unnamed = explorer.evaluate(
         """(root) => [...root.querySelectorAll('input, select, button, [role=tab], [role=figure]')]
           .filter((e) => e.offsetParent && !e.labels?.length && !e.getAttribute('aria-label') && !e.innerText?.trim())
@@ -212,11 +221,9 @@ def test_every_control_has_a_name(lab: LabPage) -> None:
     assert figure_tools == []
 
 
-def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("select.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
-    graph = lab.figure(explorer.locator(".alpa-panel:visible"))
+def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    graph = shown.figure(explorer.locator(".alpa-panel:visible"))
     # A click on a drawn bar: pixels of a mark depend on fonts, so plotly is told what it would find under them.
     graph.evaluate(
         """(g) => { const at = g.data.findIndex((t) => t.customdata?.some((k) => String(k).includes('layer:1')));
@@ -227,32 +234,32 @@ def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(lab: LabPage) 
     assert "layer 1" in explorer.locator(".alpa-selected").inner_text()
 
     def faded() -> bool:
-        return any(trace.get("selectedpoints") is not None for trace in seen_figure(lab, explorer)["data"])
+        return any(trace.get("selectedpoints") is not None for trace in seen_figure(shown, explorer)["data"])
 
-    lab.wait_until(faded, "what is not selected is faint")
+    shown.wait_until(faded, "what is not selected is faint")
     tab(explorer, "Cluster").click()
-    lab.wait_until(faded, "in the next tab too")
+    shown.wait_until(faded, "in the next tab too")
     tab(explorer, "Cluster").press("Escape")
-    lab.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
-    lab.wait_until(lambda: not faded(), "nothing is faint")
+    shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
+    shown.wait_until(lambda: not faded(), "nothing is faint")
 
 
-def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(lab: LabPage) -> None:
-    lab.open(lab.server.write_notebook("keyboard.ipynb", SMALL))
-    lab.run_all()
-    explorer = first_explorer(lab)
+def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
     legend = explorer.locator(".alpa-stages button").first
     legend.press("Enter")
     explorer.locator(".alpa-selected").wait_for()
-    lab.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend says so")
+    shown.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend says so")
     legend.press("Escape")
-    lab.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
+    shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
     explorer.get_by_role("button", name="Tables").press("Enter")
     row = explorer.locator(".alpa-panel:visible tr[data-alpa-key]").first
     row.wait_for()
     row.press("Enter")
-    lab.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
+    shown.wait_until(lambda: row.get_attribute("aria-selected") == "true", "the row is selected")
     assert "layer 0" in explorer.locator(".alpa-selected").inner_text()
+    row.press("Escape")
+    explorer.get_by_role("button", name="Tables").press("Enter")
 
 
 def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path) -> None:

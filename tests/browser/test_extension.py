@@ -19,14 +19,14 @@ _SOURCE = """() => {
 """Of the first cell of the notebook that is seen."""
 
 
-def test_a_plan_file_opens_in_a_view_that_leads_to_the_explorer(lab: LabPage) -> None:
+def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(lab: LabPage) -> None:
     plan = example_plan(mark="<img src=x onerror=alert(1)>")
     plan.save(Path(lab.server.root) / "mine.v2.plan.json")
     (Path(lab.server.root) / "bad.plan.json").write_text('{"format": 1}')
     lab.open(lab.server.write_notebook("any.ipynb", "1"))
     lab.page.evaluate(_OPEN, "bad.plan.json")
     lab.page.get_by_text("not a plan of alpa_explore").wait_for()
-    lab.page.evaluate(_OPEN, "mine.v2.plan.json")
+    lab.page.locator(".jp-DirListing-item", has_text="mine.v2.plan.json").dblclick()
     view = lab.page.locator(".jp-RenderedHTMLCommon:visible", has=lab.page.get_by_role("heading"))
     view.wait_for()
     assert "on 2x4:v100" in view.inner_text()
@@ -37,8 +37,12 @@ def test_a_plan_file_opens_in_a_view_that_leads_to_the_explorer(lab: LabPage) ->
     lab.wait_until(lambda: wanted in lab.page.evaluate(_SOURCE), "a notebook opens that shows it", 30)
 
 
-def test_the_launcher_has_a_card_that_makes_a_notebook_with_the_explorer(lab: LabPage) -> None:
+def test_the_palette_and_the_launcher_make_a_notebook_with_the_explorer(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("any.ipynb", "1"))
+    lab.page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette')")
+    lab.page.locator(".lm-CommandPalette-input").fill("Plan Explorer")
+    lab.page.locator(".lm-CommandPalette-item", has_text="Plan Explorer").click()
+    lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens", 30)
     lab.page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
     lab.page.locator(".jp-LauncherCard", has_text="Plan Explorer").click()
-    lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens", 30)
+    lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "another notebook opens", 30)

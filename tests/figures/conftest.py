@@ -23,6 +23,12 @@ def deep_plan() -> Plan:
 
 
 @pytest.fixture(scope="session")
+def long_plan() -> Plan:
+    """10,094 operators, 5,044 of them forward ones."""
+    return example_plan("8x8:h100", blocks=360)
+
+
+@pytest.fixture(scope="session")
 def hostile_plan() -> Plan:
     """A plan from a stranger."""
     return example_plan(mark=HOSTILE)

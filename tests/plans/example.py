@@ -35,11 +35,11 @@ BLOCK = (
 
 def example_plan(
     cluster: str = "2x4:v100", *, num_microbatches: int = 32, num_layers: int = 6, name: str = "gpt-example",
-    mark: str = "",
+    mark: str = "", blocks: int = BLOCKS,
 ) -> Plan:  # fmt: skip
     """Several stages and hundreds of operators; `mark` is put into every name (to see what a hostile name does)."""
     parsed = Cluster.parse(cluster)
-    layers = _layers(num_layers, mark)
+    layers = _layers(num_layers, mark, blocks)
     costs = _costs(parsed, layers)
     devices = [m.devices for m in costs.submeshes]
     pipeline = pipeline_dp(costs.latency_table(num_microbatches), devices, parsed.devices, num_microbatches)
@@ -84,11 +84,11 @@ def without_describe(plan: Plan) -> Plan:
     )
 
 
-def _layers(count: int, mark: str) -> tuple[PlanLayer, ...]:
-    operators = [("embedding", 0, 1)] + [o for _ in range(BLOCKS) for o in BLOCK]
+def _layers(count: int, mark: str, blocks: int) -> tuple[PlanLayer, ...]:
+    operators = [("embedding", 0, 1)] + [o for _ in range(blocks) for o in BLOCK]
     operators += [("layer_norm", 8 * TOKENS * HIDDEN, 1), ("mm", 2 * TOKENS * HIDDEN * 51200, 20), ("loss", 10**8, 0)]
     named = [(f"{kind}_{i}{mark}", flops, crossing * ACTIVATION) for i, (kind, flops, crossing) in enumerate(operators)]
-    ends = [1 + round(BLOCKS * (i + 1) / count) * len(BLOCK) for i in range(count - 1)] + [len(named)]
+    ends = [1 + round(blocks * (i + 1) / count) * len(BLOCK) for i in range(count - 1)] + [len(named)]
     found = []
     for index, (first, end) in enumerate(zip([0, *ends], ends, strict=False)):
         names, flops, crossing = zip(*named[first:end], strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -27,9 +28,13 @@ def is_local(url: str) -> bool:
 
 
 class Guard:
-    """Aborts and records every request to another machine; records console errors and uncaught exceptions."""
+    """Aborts and records every request to another machine; records console errors and uncaught exceptions.
 
-    def __init__(self, context: BrowserContext) -> None:
+    `known` are errors, word for word, that the page has without anything of ours on it.
+    """
+
+    def __init__(self, context: BrowserContext, known: Collection[str] = ()) -> None:
+        self.known = known
         self.foreign_requests: list[str] = []
         self.console_errors: list[str] = []
         context.route("**/*", self._judge)
@@ -49,11 +54,15 @@ class Guard:
 
     def _listen(self, page: Page) -> None:
         page.on("console", self._read)
-        page.on("pageerror", lambda error: self.console_errors.append(f"uncaught: {error}"))
+        page.on("pageerror", lambda error: self._record(f"uncaught: {error}"))
 
     def _read(self, message: ConsoleMessage) -> None:
         if message.type == "error":
-            self.console_errors.append(message.text)
+            self._record(message.text)
+
+    def _record(self, error: str) -> None:
+        if error not in self.known:
+            self.console_errors.append(error)
 
     def check(self) -> None:
         """Raise AssertionError if anything was recorded."""

@@ -1,4 +1,4 @@
-"""One browser page on JupyterLab: open a notebook, run it, read what it shows."""
+"""One browser page: on the explorer alone, or on a notebook that is opened, run and read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page
 
 from tests.browser.harness.guard import Guard
-from tests.browser.harness.server import LabServer
+from tests.browser.harness.server import AppServer, LabServer
 
 START_SECONDS = 60.0
 RUN_SECONDS = 120.0
@@ -36,17 +36,46 @@ _FIGURE = """(plot) => {
 }"""
 
 
-class LabPage:
+class GuardedPage:
     """`page` is playwright's own page, for everything that has no verb here."""
 
-    def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
+    def __init__(self, page: Page, guard: Guard) -> None:
         self.page = page
-        self.server = server
         self.guard = guard
 
+    def figure(self, within: Locator | None = None, index: int = 0, seconds: float = FIGURE_SECONDS) -> Locator:
+        """The plotly figure at `index` (of the page, or `within` something), once it is drawn."""
+        plot = (within or self.page).locator(PLOT).nth(index)
+        plot.wait_for(state="visible", timeout=1000 * seconds)
+        self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn", seconds)
+        return plot
+
+    def read_figure(self, plot: Locator) -> dict[str, Any]:
+        """`{"data": …, "layout": …}` of a drawn figure, arrays as lists."""
+        figure: dict[str, Any] = plot.evaluate(_FIGURE)
+        return figure
+
+    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+        """Ask until `holds()`; raises AssertionError that names `what` was awaited."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"after {seconds:.0f} s it is still not so: {what}"
+            self.page.wait_for_timeout(50)
+
+
+class LabPage(GuardedPage):
+    """A notebook in JupyterLab."""
+
+    place = "lab/tree/{}?reset"
+    """Address of a notebook: in a fresh workspace."""
+
+    def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
+        super().__init__(page, guard)
+        self.server = server
+
     def open(self, notebook: str) -> None:
-        """Open a notebook of `server.root` in a fresh workspace and wait until its kernel is idle."""
-        self.page.goto(self.server.address.page(f"lab/tree/{notebook}?reset"))
+        """Open a notebook of `server.root` and wait until its kernel is idle."""
+        self.page.goto(self.server.address.page(self.place.format(notebook)))
         self.page.wait_for_function(_READY, timeout=1000 * START_SECONDS)
         self.wait_idle(START_SECONDS)
 
@@ -81,24 +110,26 @@ class LabPage:
         """What the cells printed, stdout and stderr together."""
         return "".join(_joined(o["text"]) for o in self.outputs() if o["output_type"] == "stream")
 
-    def figure(self, within: Locator | None = None, index: int = 0, seconds: float = FIGURE_SECONDS) -> Locator:
-        """The plotly figure at `index` (of the page, or `within` something), once it is drawn."""
-        plot = (within or self.page).locator(PLOT).nth(index)
-        plot.wait_for(state="visible", timeout=1000 * seconds)
-        self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn", seconds)
-        return plot
 
-    def read_figure(self, plot: Locator) -> dict[str, Any]:
-        """`{"data": …, "layout": …}` of a drawn figure, arrays as lists."""
-        figure: dict[str, Any] = plot.evaluate(_FIGURE)
-        return figure
+class NotebookPage(LabPage):
+    """A notebook in Notebook 7, which is made of Lab's parts: the same verbs hold."""
 
-    def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
-        """Ask until `holds()`; raises AssertionError that names `what` was awaited."""
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, f"after {seconds:.0f} s it is still not so: {what}"
-            self.page.wait_for_timeout(50)
+    place = "notebooks/{}"
+    known_errors = ("uncaught: Cannot read properties of undefined (reading 'schema')",)
+    """Of Notebook 7.6 itself, on every notebook, an empty one included, and without our extension: a plugin's settings
+    change before those of its shortcuts are there (seen in `pluginChanged` of the shortcuts extension)."""
+
+
+class AppPage(GuardedPage):
+    """The explorer alone."""
+
+    def __init__(self, page: Page, server: AppServer, guard: Guard) -> None:
+        super().__init__(page, guard)
+        self.server = server
+
+    def open(self, query: str = "") -> None:
+        """Go to the page; it starts a kernel, which ends with it."""
+        self.page.goto(self.server.address.page(query))
 
 
 def _joined(text: str | list[str]) -> str:

@@ -1,10 +1,12 @@
-"""A JupyterLab of the tests' own: started as `alpa-explore lab` starts it, with an empty HOME."""
+"""Servers of the tests' own, with an empty HOME: JupyterLab as `alpa-explore lab` starts it, and `alpa-explore app`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,13 +55,16 @@ class Address:
         return f"{self.url}{path.lstrip('/')}{joint}token={self.token}"
 
 
-class LabServer:
-    """`with LabServer(home) as lab:`; `lab.root` is the folder that the browser sees."""
+class Server:
+    """`with …Server(home) as server:` runs a command in an empty home until the block ends."""
+
+    name: str
+    command: tuple[str, ...]
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.root = home / "work"
-        self.log = home / "jupyterlab.log"
+        self.log = home / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self._address: Address | None = None
 
@@ -74,6 +79,71 @@ class LabServer:
         """Of the server; its kernels are its children."""
         assert self._process is not None, "the server is not running"
         return self._process.pid
+
+    def find_address(self) -> Address | None:
+        """Where the server says that it listens; None while it does not."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self.command, cwd=self.root, env=private_environment(self.home), stdout=log, stderr=subprocess.STDOUT
+            )
+        try:
+            self._address = self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.stop()
+
+    def _wait(self) -> Address:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise RuntimeError(
+                    f"{self.name} ended with {self._process.returncode}:\n{self.log.read_text()[-3000:]}"
+                )
+            if (address := self.find_address()) is not None:
+                return address
+            time.sleep(0.1)
+        raise TimeoutError(f"{self.name} did not start in {START_SECONDS:.0f} s:\n{self.log.read_text()[-3000:]}")
+
+    def stop(self) -> None:
+        """End the server and with it its kernels."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+
+class LabServer(Server):
+    """JupyterLab, and Notebook 7 beside it; `lab.root` is the folder that the browser sees."""
+
+    name = "JupyterLab"
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.root.mkdir(parents=True, exist_ok=True)
+        # What a user's `alpa-explore lab` runs, and what only tests want.
+        self.command = (
+            *lab_command(str(self.root), no_browser=True, port=0), "--ServerApp.terminals_enabled=False",
+            "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True",
+        )  # fmt: skip
+
+    def find_address(self) -> Address | None:
+        """From the file that the server writes when it listens; it holds the port that the system chose."""
+        known = _read_record(self.home / "runtime" / f"jpserver-{self.process_id}.json")
+        return None if known is None else Address(url=known["url"], token=known["token"])
 
     def write_notebook(self, name: str, *cells: str) -> str:
         """Store a notebook of these code cells under the root; returns its path as Lab names it."""
@@ -91,49 +161,17 @@ class LabServer:
         target.write_bytes(source.read_bytes())
         return source.name
 
-    def __enter__(self) -> Self:
-        self.root.mkdir(parents=True, exist_ok=True)
-        # What a user's `alpa-explore lab` runs, and two things that only tests want.
-        command = lab_command(str(self.root), no_browser=True, port=0)
-        command += ["--ServerApp.terminals_enabled=False", "--LabApp.expose_app_in_browser=True"]
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, cwd=self.root, env=private_environment(self.home), stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            self._address = self._wait()
-        except BaseException:
-            self.stop()
-            raise
-        return self
 
-    def __exit__(self, *_error: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.stop()
+class AppServer(Server):
+    """The explorer alone, through voila: the command that a user types."""
 
-    def _wait(self) -> Address:
-        # The server writes this file when it listens; it holds the port that the system chose.
-        assert self._process is not None
-        record = self.home / "runtime" / f"jpserver-{self._process.pid}.json"
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise RuntimeError(f"JupyterLab ended with {self._process.returncode}:\n{self.log.read_text()[-3000:]}")
-            if (known := _read_record(record)) is not None:
-                return Address(url=known["url"], token=known["token"])
-            time.sleep(0.1)
-        raise TimeoutError(f"JupyterLab did not start in {START_SECONDS:.0f} s:\n{self.log.read_text()[-3000:]}")
+    name = "alpa-explore app"
+    command = (sys.executable, "-m", "alpa_explore.cli", "app", "--no-browser")
 
-    def stop(self) -> None:
-        """End the server and with it its kernels."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+    def find_address(self) -> Address | None:
+        """As it is printed for the user."""
+        found = re.search(r"(http://\S+/)\?token=(\w+)", self.log.read_text())
+        return None if found is None else Address(url=found[1], token=found[2])
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:

@@ -57,10 +57,11 @@
     ];
   }
 
+  const NEEDED = ["@lumino/widgets", "@jupyterlab/docregistry", "@jupyterlab/launcher", "@jupyterlab/apputils", "@jupyterlab/ui-components"];
+
   async function plugins() {
-    const [{ Widget }, { ABCWidgetFactory, DocumentWidget }, { ILauncher }, { ICommandPalette }, { LabIcon }] = await Promise.all(
-      ["@lumino/widgets", "@jupyterlab/docregistry", "@jupyterlab/launcher", "@jupyterlab/apputils", "@jupyterlab/ui-components"].map(lab),
-    );
+    if (NEEDED.some((name) => !scope[name])) return []; // voila has neither files nor a launcher
+    const [{ Widget }, { ABCWidgetFactory, DocumentWidget }, { ILauncher }, { ICommandPalette }, { LabIcon }] = await Promise.all(NEEDED.map(lab));
     const icon = new LabIcon({ name: `${NAME}:plan`, svgstr: ICON });
 
     class PlanFactory extends ABCWidgetFactory {
@@ -71,13 +72,13 @@
       createNewWidget(context) {
         const content = new Widget();
         content.addClass("jp-RenderedHTMLCommon");
-        Object.assign(content.node.style, { padding: "16px 24px", overflow: "auto" });
+        Object.assign(content.node.style, { padding: "16px 24px", overflow: "auto", background: "var(--jp-layout-color0)" });
         content.title.icon = icon;
         const show = () => {
           try {
             const open = element("button", "Open in the explorer");
             open.type = "button";
-            open.className = "jp-mod-styled";
+            open.className = "jp-mod-styled jp-mod-accept";
             const folder = context.path.split("/").slice(0, -1).join("/");
             const name = JSON.stringify(context.path.split("/").pop());
             const code = `import alpa_explore as ax\nfrom alpa_explore_widgets import explore\n\nexplore(ax.load_plan(${name}))`;

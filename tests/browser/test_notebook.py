@@ -1,0 +1,53 @@
+"""The explorer in Notebook 7."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.browser.harness.explorer import SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.page import NotebookPage
+from tests.plans.example import example_plan
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+_CELLS = "() => window.jupyterapp.shell.currentWidget.content.model.cells.length"
+_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+
+
+def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(notebook: NotebookPage) -> None:
+    notebook.open(notebook.server.write_notebook("seven.ipynb", SMALL))
+    notebook.run_all()
+    explorer = first_explorer(notebook)
+
+    tab(explorer, "Layers").focus()
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.page.keyboard.press("ArrowRight")
+    notebook.wait_until(lambda: tab(explorer, "t_max").get_attribute("aria-selected") == "true", "arrows choose a tab")
+    before = seen_figure(notebook, explorer)["data"]
+    handle = slider(explorer, "B, microbatches")
+    handle.press("ArrowRight")
+    notebook.wait_until(lambda: seen_figure(notebook, explorer)["data"] != before, "an arrow moves B and the figure")
+    assert handle.get_attribute("aria-valuetext") == "12"
+
+    cells = notebook.page.evaluate(_CELLS)
+    for key in ("a", "b", "x"):  # add a cell above, below, cut
+        handle.press(key)
+    assert notebook.page.evaluate(_CELLS) == cells, "letters typed in the explorer are no commands of the notebook"
+
+    def paper() -> str:
+        return str(seen_figure(notebook, explorer)["layout"]["paper_bgcolor"])
+
+    light = paper()
+    notebook.page.evaluate(_THEME, "JupyterLab Dark")
+    notebook.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
+    notebook.page.evaluate(_THEME, "JupyterLab Light")  # the server would keep the other for the next test
+    notebook.wait_until(lambda: paper() == light, "and for a light one again")
+
+
+def test_a_plan_file_opens_in_the_view_of_the_extension_in_notebook_7(notebook: NotebookPage) -> None:
+    example_plan().save(Path(notebook.server.root) / "seven.plan.json")
+    notebook.page.goto(notebook.server.address.page("edit/seven.plan.json"))
+    notebook.page.get_by_role("heading", name="on 2x4:v100").wait_for()
+    assert notebook.page.get_by_role("button", name="Open in the explorer").is_visible()
