@@ -62,7 +62,7 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
     figure.update_yaxes(title="samples/s", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     figure.update_xaxes(title=f"B, the number of microbatches ({sizes})", row=3, col=1)
-    return dress(figure, microbatches_sentence(plan), theme=theme, height=640, barmode="stack", bargap=0.3)
+    return dress(figure, microbatches_sentence(plan, found), theme=theme, height=640, barmode="stack", bargap=0.3)
 
 
 def _memory(

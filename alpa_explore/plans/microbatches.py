@@ -152,9 +152,9 @@ def microbatches_table(plan: Plan) -> list[Row]:
     ]  # fmt: skip
 
 
-def microbatches_sentence(plan: Plan) -> str:
-    """What the rows say of the plan's own B, as one would read it aloud."""
-    found, own = microbatches_of(plan), plan.options.num_microbatches
+def microbatches_sentence(plan: Plan, found: Sequence[TriedMicrobatches] | None = None) -> str:
+    """What the rows say of the plan's own B, as one would read it aloud; `found` is `microbatches_of(plan)`."""
+    found, own = found or microbatches_of(plan), plan.options.num_microbatches
     here = next(t for t in found if t.num_microbatches == own)
     fitting = [t for t in found if t.iteration_seconds is not None]
     words = f"B = {own:,} microbatches of {here.samples:,} samples: {here.samples_per_second:,.4g} samples/s"

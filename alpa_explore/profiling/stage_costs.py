@@ -102,17 +102,28 @@ class StageCosts:
         size = self.num_layers
         table = np.full((size, size + 1, len(self.submeshes), size), np.inf)
         places = np.minimum(np.arange(1, size + 1), num_microbatches) if held is None else np.array(held)
-        cells, begins, columns = self._columns
+        cells, begins, (microbatch, iteration, *_) = self._columns
         if not len(cells):
             return table
-        microbatch, iteration, weight, activation, workspace = columns
-        peak = weight[:, None] + places * activation[:, None] + workspace[:, None]
-        seconds = (microbatch + iteration / num_microbatches)[:, None]
+        seconds = microbatch + iteration / num_microbatches
+        of_count = {
+            count: np.minimum.reduceat(np.where(self._fits(count), seconds, np.inf), begins)
+            for count in set(places.tolist())
+        }  # fmt: skip
         first, last, submesh = cells.T
-        table[first, last + 1, submesh] = np.minimum.reduceat(
-            np.where(peak <= self.device_memory_bytes, seconds, np.inf), begins
-        )
+        table[first, last + 1, submesh] = np.stack([of_count[count] for count in places.tolist()], axis=1)
         return table
+
+    def _fits(self, held: int) -> NDArray[np.bool_]:
+        """Of each candidate whether it fits beside so many microbatches, whatever B: plans ask again and again."""
+        if held not in self._fitting:
+            _, _, (_, _, weight, activation, workspace) = self._columns
+            self._fitting[held] = weight + held * activation + workspace <= self.device_memory_bytes
+        return self._fitting[held]
+
+    @cached_property
+    def _fitting(self) -> dict[int, NDArray[np.bool_]]:
+        return {}
 
     @cached_property
     def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
