@@ -1,0 +1,88 @@
+"""How long planning takes: cold, warm, with a new B, and with a new delta; and which part of it takes how long.
+
+    python benchmarks/planning.py [--model gpt-39b] [--cluster 8x8:v100] [-B 1024] [--layers 16] [--deltas 0.5 0.1]
+
+Every run of the command is a process of its own, as a user starts it; the first begins with an empty cache. The new B
+and the new delta are asked of a plan in Python, where the graph is there already. Seconds of this machine: the ratios
+to the cold run are what another machine may compare with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import alpa_explore as ax
+from alpa_explore.planner import resolve
+from alpa_explore.profiling.progress import Progress
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="gpt-39b")
+    parser.add_argument("--cluster", default="8x8:v100")
+    parser.add_argument("-B", "--num-microbatches", type=int, default=1024)
+    parser.add_argument("--layers", type=int, default=16)
+    parser.add_argument("--deltas", type=float, nargs=2, default=(0.5, 0.1), help="that of the plan, and a new one")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["ALPA_EXPLORE_CACHE"] = folder
+        cold = command(options, "cold")
+        command(options, "warm", cold)
+        in_python(options, cold)
+
+
+def command(options: argparse.Namespace, name: str, cold: float | None = None) -> float:
+    """Wall seconds of `alpa-explore plan`, start of the interpreter included."""
+    begun = time.perf_counter()
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("alpa-explore")), "plan", options.model, "--cluster", options.cluster,
+            "-B", str(options.num_microbatches), "--layers", str(options.layers), "--delta", str(options.deltas[0]),
+        ],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    seconds = time.perf_counter() - begun
+    show(name, seconds, cold)
+    print("    " + next(line for line in done.stdout.splitlines() if line.startswith("Seconds by pass")))
+    # The last line of every pass of the stage costs says how many tasks it had and how long they took.
+    for line in done.stderr.splitlines():
+        if "100 %" in line:
+            print("    " + line)
+    return seconds
+
+
+def in_python(options: argparse.Namespace, cold: float) -> None:
+    """A new B and a new delta, with the graph and the first plan there."""
+    graph = resolve(options.model, options.num_microbatches)
+    common = {"num_microbatches": options.num_microbatches, "num_layers": options.layers}
+    plan = ax.plan(graph, options.cluster, delta=options.deltas[0], **common)
+    ax.replan(plan, num_microbatches=options.num_microbatches // 2)
+    begun = time.perf_counter()
+    ax.replan(plan, num_microbatches=options.num_microbatches // 4)
+    show("new B", time.perf_counter() - begun, cold)
+    passes: dict[str, Progress] = {}
+    begun = time.perf_counter()
+    other = ax.plan(
+        graph, options.cluster, delta=options.deltas[1], progress=lambda p: passes.update({p.pass_name: p}), **common
+    )
+    show(f"new delta {options.deltas[1]:g}", time.perf_counter() - begun, cold)
+    for name, last in passes.items():
+        print(f"    {name}: {last.total} tasks, {last.elapsed_seconds:.1f} s")
+    same = other.layers == plan.layers
+    print(f"    {'the same layers' if same else 'another layering'}, T {other.predicted.iteration_seconds:.4g} s")
+
+
+def show(name: str, seconds: float, cold: float | None) -> None:
+    """One line."""
+    ratio = "" if cold is None else f"  {seconds / cold:.4f} of cold"
+    print(f"{name:14} {seconds:8.3f} s{ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
