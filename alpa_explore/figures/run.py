@@ -37,7 +37,7 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
 def ranks_table(measured: Measured) -> list[dict[str, Any]]:
     """A row for the memory of every rank."""
     return [
-        {"rank": r.rank, "stage": r.stage, "predicted_peak_bytes": r.predicted_peak_bytes,
+        {"rank": r.rank, "submesh": r.submesh, "predicted_peak_bytes": r.predicted_peak_bytes,
          "measured_peak_bytes": r.measured_peak_bytes}
         for r in measured.ranks
     ]  # fmt: skip

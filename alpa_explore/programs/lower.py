@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from alpa_explore.errors import ProgramError
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.timeline import planned_schedule
+from alpa_explore.plans.schedule_stages import schedule_table
 from alpa_explore.programs.boxes import box_of
 from alpa_explore.programs.decision import StageDecision, plan_decisions
 from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
@@ -36,16 +36,17 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
     """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
     unless given.
 
-    A schedule's name means its table for the plan's B. A plan from a file is rebuilt (`plans.rebuild`, which raises).
-    ProgramError when the schedule has other stages, or some backward passes in two halves and some whole;
-    UnknownNameError for a name that is none.
+    A schedule's name means its table for the plan's B (for stages alone, B = 1). A plan from a file is rebuilt
+    (`plans.rebuild`, which raises); which stages a schedule runs, and what it raises, says `plans.schedule_stages`.
+    ProgramError when the schedule has other stages, or some backward passes in two halves and some whole.
     """
-    decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
-    if schedule is None:
-        schedule = planned_schedule(plan) if isinstance(plan, Plan) else SCHEDULES[0]
-    if isinstance(schedule, str):
-        count = plan.options.num_microbatches if isinstance(plan, Plan) else 1
-        schedule = build_schedule(schedule, len(decisions), count)
+    if isinstance(plan, Plan):
+        schedule = schedule_table(plan, schedule)
+        decisions: Sequence[StageDecision] = plan_decisions(plan, schedule)
+    else:
+        decisions = plan
+        if not isinstance(schedule, Schedule):
+            schedule = build_schedule(schedule or SCHEDULES[0], len(decisions), 1)
     if schedule.num_stages != len(decisions):
         raise ProgramError(
             "The schedule has other stages than the plan",

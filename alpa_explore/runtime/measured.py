@@ -16,9 +16,9 @@ from typing import Any
 
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
-from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
+from alpa_explore.schedules.memory import memory_curve
 from alpa_explore.schedules.task import LETTERS, Action
 from alpa_explore.schedules.timeline import Timeline
 
@@ -52,7 +52,8 @@ class MeasuredRank:
     """The memory of one rank."""
 
     rank: int
-    stage: int
+    submesh: int
+    """Place of the plan's stage that has its device."""
     predicted_peak_bytes: float
     measured_peak_bytes: float
     """On a CPU of the values that the program holds and its optimizer state; on a GPU as torch counts it."""
@@ -86,10 +87,10 @@ def write_measured(folder: Path) -> Measured:
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(
             MeasuredRank(
-                rank=rank, stage=stage, predicted_peak_bytes=_peak(plan, stage),
+                rank=rank, submesh=submesh, predicted_peak_bytes=memory_curve(timeline, submesh).peak_bytes,
                 measured_peak_bytes=written[rank]["peak_bytes"],
             )
-            for stage, ranks in enumerate(run["stages"]) for rank in ranks
+            for submesh, stage in enumerate(plan.stages) for rank in stage.devices
         ),
     )  # fmt: skip
     (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
@@ -147,7 +148,3 @@ def _collective(timeline: Timeline, place: int) -> float:
 
 def _settled(values: list[float]) -> float:
     return median(values[1:] or values)
-
-
-def _peak(plan: Plan, stage: int) -> float:
-    return plan.stages[stage].peak_bytes

@@ -40,8 +40,8 @@ PROGRAMS = {
     "gpt data·tensor": ("gpt-tiny", 1, ONE, ways("data", "tensor"), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
-    "mlp interleaved": (
-        "mlp-tiny", 4, [((k, k), (2,)) for k in range(4)], optimal, {"schedule": "interleaved-1f1b", "turns": 2}
+    "gpt interleaved, tensor": (
+        "gpt-tiny", 4, [((k, k), (2,)) for k in range(4)], ways("tensor"), {"schedule": "interleaved-1f1b", "turns": 2}
     ),
 }
 # fmt: on
@@ -89,6 +89,11 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     assert found["compared"] == 2 * (1 + 2 * 8)
     assert found["worst"]["relative_error"] < 1e-5
 
+    options = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+    plan = ax.plan("mlp-tiny", "1x2:cpu", num_microbatches=4, num_layers=4, delta=2, pipeline=options)
+    plan.save(tmp_path / "a.plan.json")
+    plan = ax.load_plan(tmp_path / "a.plan.json")
+    assert len(plan.interleaved) == 4
     folder = tmp_path / "run"
     run = ax.launch(plan, steps=3, record=True, folder=folder, device="cpu")
     steps = run.result(120).steps
@@ -106,6 +111,7 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     timeline = plan.timeline()
     assert [t.task for t in measured.tasks] == [str(timeline.schedule.task(i)) for i in range(len(measured.tasks))]
     assert all(t.measured_seconds > 0 or t.action == "U" for t in measured.tasks)
+    assert [(r.rank, r.submesh) for r in measured.ranks] == [(0, 0), (1, 1)]
     assert all(r.measured_peak_bytes > 0 for r in measured.ranks)
     assert measured.measured_iteration_seconds > 0
 
