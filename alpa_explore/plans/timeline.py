@@ -44,13 +44,11 @@ def plan_timeline(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
-    """Seconds of the operators of some layers by part: (compute, collectives); and their resident bytes."""
+    """Seconds of the operators of some layers by part: (compute, collectives)."""
 
-    forward: tuple[float, float] = (0.0, 0.0)
-    of_input: tuple[float, float] = (0.0, 0.0)
-    of_weight: tuple[float, float] = (0.0, 0.0)
-    again: tuple[float, float] = (0.0, 0.0)
-    """Of `forward`, what the backward pass runs again."""
+    forward: tuple[float, float]
+    of_input: tuple[float, float]
+    of_weight: tuple[float, float]
 
     @staticmethod
     def of(layers: Sequence[_Shares]) -> _Shares:
@@ -58,14 +56,12 @@ class _Shares:
             found = [getattr(layer, part) for layer in layers]
             return (sum(f[0] for f in found), sum(f[1] for f in found))
 
-        return _Shares(
-            forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"),
-            again=total("again"),
-        )  # fmt: skip
+        return _Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
 
 
 def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
-    """Of each layer of these stages."""
+    """Of each layer of these stages. What a layer computes again comes before its first backward operator: it belongs
+    to the half in which that one runs."""
     layers = [layer for stage in stages for layer in range(stage.layers[0], stage.layers[1] + 1)]
     sums = {(layer, part): [0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
     for stage in stages:
@@ -75,15 +71,15 @@ def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
                 found = sums[o.layer, part]
                 found[0] += o.compute_seconds
                 found[1] += o.communication_seconds
-    repeated = {layer for stage in stages for layer in stage.rematerialized}
-    found_of = {key: (found[0], found[1]) for key, found in sums.items()}
+        for layer in stage.rematerialized:
+            first = sums[layer, "input" if any(sums[layer, "input"]) else "weight"]
+            first[0] += sums[layer, "forward"][0]
+            first[1] += sums[layer, "forward"][1]
+    parts = {key: (found[0], found[1]) for key, found in sums.items()}
     return {
-        i: _Shares(
-            forward=found_of[i, "forward"], of_input=found_of[i, "input"], of_weight=found_of[i, "weight"],
-            again=found_of[i, "forward"] if i in repeated else (0.0, 0.0),
-        )
+        i: _Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"])
         for i in layers
-    }  # fmt: skip
+    }
 
 
 def _times(
@@ -92,24 +88,17 @@ def _times(
     """`run` is what the schedule runs on the submesh of `stage`. Where its own operators are not known, its seconds are
     shared out as those of its layers in the plan."""
     own = len(run.operators) > 0
-    of_layer = of_plan if run is stage else _layer_shares([run]) if own else of_plan
+    of_layer = of_plan if run is stage or not own else _layer_shares([run])
     shares = _Shares.of([of_layer[layer] for layer in range(run.layers[0], run.layers[1] + 1)])
-    forward, of_input, of_weight, again = map(sum, (shares.forward, shares.of_input, shares.of_weight, shares.again))
-    known = forward + again + of_input + of_weight
-    # What is computed again comes before either half can run: it belongs to the half that runs first. What a stage
-    # takes beside its operators is adding gradients to those of earlier microbatches: work on weights.
+    halves = (shares.forward, shares.of_input, shares.of_weight)
+    forward, of_input, of_weight = map(sum, halves)
+    known = forward + of_input + of_weight
+    # What a stage takes beside its operators is adding gradients to those of earlier microbatches: work on weights.
     rest = max(run.microbatch_seconds - known, 0.0) if own else 0.0
     total = known + rest
-    parts = [forward / total, (again + of_input) / total, (of_weight + rest) / total] if known else [1 / 3] * 3
+    parts = [forward / total, of_input / total, (of_weight + rest) / total] if known else [1 / 3] * 3
     gradients, optimizer = _resident_shares(run if own else stage)
-    in_collectives = tuple(
-        moved / (computed + moved) if moved else 0.0
-        for computed, moved in (
-            shares.forward,
-            tuple(f + i for f, i in zip(shares.again, shares.of_input, strict=True)),
-            shares.of_weight,
-        )
-    )
+    in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved in halves)
     seconds = run.microbatch_seconds
     return StageTimes(
         forward_seconds=parts[0] * seconds, backward_input_seconds=parts[1] * seconds,

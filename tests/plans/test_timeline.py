@@ -58,8 +58,9 @@ def test_adam_keeps_six_times_the_weights_and_gradients_as_much_as_the_weights(r
 
 def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
     first, second, *_ = real_plan.timeline().times
-    # No stage waits for the gradient of the first one's input: of its backward pass only recomputation comes first.
-    assert first.backward_input_seconds == pytest.approx(first.forward_seconds, rel=1e-6)
+    # No stage waits for the gradient of the first one's input.
+    assert first.backward_input_seconds == 0.0
+    assert first.backward_weight_seconds > first.forward_seconds
     assert 0 < second.backward_weight_seconds < second.backward_input_seconds
     named = {o.op for o in real_plan.stages[1].operators if o.weight_half}
     assert "aten.mm.default" in named
