@@ -94,9 +94,12 @@ def verify(
         raise
     try:
         run.result()
-    except BaseException:  # Ctrl-C, too, leaves no process behind
+    except AlpaExploreError:
+        raise
+    except BaseException:  # Ctrl-C leaves no process and no folder behind
         run.stop()
         run.wait()
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     found = differences(folder, run.ranks)
     shutil.rmtree(folder, ignore_errors=True)
