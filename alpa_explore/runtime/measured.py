@@ -14,8 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.memory import memory_curve
@@ -74,13 +77,19 @@ class Measured:
 
 def write_measured(folder: Path) -> Measured:
     """Join what the ranks have written; `measured.json`."""
+    found = _joined(folder, load_plan(folder / "plan.json"))
+    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+    return found
+
+
+def _joined(folder: Path, plan: Plan) -> Measured:
+    """What was measured beside what is predicted of `plan`."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    plan = load_plan(folder / "plan.json")
     written = {
         rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
     }
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
-    found = Measured(
+    return Measured(
         model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
         predicted_iteration_seconds=timeline.makespan_seconds,
         measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
@@ -93,15 +102,18 @@ def write_measured(folder: Path) -> Measured:
             for submesh, stage in enumerate(plan.stages) for rank in stage.devices
         ),
     )  # fmt: skip
-    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
-    return found
 
 
-def load_measured(folder: str | os.PathLike[str]) -> Measured:
-    """What `write_measured` wrote, or would write of a run that a script has started. PlanFileError where there is
-    nothing of the kind."""
+def load_measured(
+    folder: str | os.PathLike[str], cluster: Cluster | None = None, *, allow_import: bool = False
+) -> Measured:
+    """What `write_measured` wrote, or would write of a run that a script has started; with a cluster beside what the
+    same plan is predicted to take there. PlanFileError where there is nothing of the kind; raises as `reprice`."""
     path = Path(folder) / FILE
     try:
+        if cluster is not None:
+            plan = load_plan(Path(folder) / "plan.json")
+            return _joined(Path(folder), reprice(plan, cluster, allow_import=allow_import))
         if not path.exists():
             return write_measured(Path(folder))
         body = json.loads(path.read_text(encoding="utf-8"))
