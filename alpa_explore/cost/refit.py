@@ -28,8 +28,8 @@ PRIOR = 0.1
 _UNSEEN = 1e-4
 """The part that a figure has at least which is in no task."""
 ROUNDS = 60
-_LEAST = 0.02
-"""No figure becomes better than fifty times what it was: then the runs tell of something else."""
+LEAST = 0.2
+"""No figure becomes better than five times what it was: then the runs tell of something else."""
 _NO_LAUNCH, _NO_LATENCY = 1e-6, 1e-6
 """What a figure that was 0 is counted in."""
 
@@ -142,8 +142,8 @@ def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link,
             row[2 * which + 1] += collective_seconds(e.kind, e.bytes * e.sharing, e.size, 1.0 / beta, 0.0)
     found = _solved(rows, measured, shares)
     inside, between = (
-        replace(link, latency_seconds=latency * found[2 * i], bandwidth=1.0 / (beta * found[2 * i + 1]))
-        for i, (link, (latency, beta)) in enumerate(zip(links, figures, strict=True))
+        replace(link, latency_seconds=latency * slower, bandwidth=1.0 / (beta * narrower))
+        for link, (latency, beta), (slower, narrower) in zip(links, figures, found.reshape(2, 2).tolist(), strict=True)
     )
     return inside, between
 
@@ -156,7 +156,8 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
 
 def _solved(rows: Floats, measured: Floats, shares: Floats) -> Floats:
     """Factors of all figures; where a factor is 1 a figure is what it was."""
-    return np.maximum(non_negative(*_with_prior(rows, measured, shares)), _LEAST)
+    whole, targets = _with_prior(rows, measured, shares)
+    return LEAST + non_negative(whole, targets - LEAST * whole.sum(axis=1))
 
 
 def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> float:
