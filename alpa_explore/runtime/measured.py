@@ -17,7 +17,6 @@ from typing import Any
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
-from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
@@ -77,14 +76,17 @@ class Measured:
 
 def write_measured(folder: Path) -> Measured:
     """Join what the ranks have written; `measured.json`."""
-    found = _joined(folder, load_plan(folder / "plan.json"))
+    found = _joined(folder)
     (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
     return found
 
 
-def _joined(folder: Path, plan: Plan) -> Measured:
-    """What was measured beside what is predicted of `plan`."""
+def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
+    """What was measured beside what was predicted, or is with the figures of a cluster."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    plan = load_plan(folder / "plan.json")
+    if cluster is not None:
+        plan = reprice(plan, cluster, allow_import=allow_import)
     written = {
         rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
     }
@@ -112,8 +114,7 @@ def load_measured(
     path = Path(folder) / FILE
     try:
         if cluster is not None:
-            plan = load_plan(Path(folder) / "plan.json")
-            return _joined(Path(folder), reprice(plan, cluster, allow_import=allow_import))
+            return _joined(Path(folder), cluster, allow_import=allow_import)
         if not path.exists():
             return write_measured(Path(folder))
         body = json.loads(path.read_text(encoding="utf-8"))
