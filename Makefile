@@ -44,6 +44,8 @@ $(VENV)/installed-dev: pyproject.toml | $(VENV)/bin/python
 	@echo "Installing alpa-explore and its development tools in $(VENV) (PyTorch is large: the first time takes minutes)"
 	@$(PIP) 'pip>=25.1'
 	@$(PIP) --editable . --group dev
+	@# PyPI's torchvision does not fit torch's CPU build, and transformers fails where it lies beside; nothing here needs it.
+	@$(PIP) --no-deps 'onnx2torch>=1.5.15'
 	@touch $@ $(VENV)/installed
 
 # Each candidate is run, not only looked up: a version manager's shim may exist for a Python that does not.

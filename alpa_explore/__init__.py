@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from alpa_explore.plans.frontier import frontier as frontier
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
+    from alpa_explore.plans.reprice import reprice as reprice
     from alpa_explore.plans.what_if import regrets as regrets
     from alpa_explore.plans.what_if import what_if as what_if
     from alpa_explore.programs.interpret import interpret as interpret
     from alpa_explore.programs.lower import lower as lower
     from alpa_explore.runtime.launch import launch as launch
+    from alpa_explore.runtime.recalibrate import recalibrate as recalibrate
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.sharding.coverage import coverage as coverage
     from alpa_explore.tracing.batches import capture_batches as capture_batches
@@ -54,7 +56,9 @@ _HOME = {
     "plan": "alpa_explore.planner",
     "regrets": "alpa_explore.plans.what_if",
     "rebuild": "alpa_explore.plans.rebuild",
+    "recalibrate": "alpa_explore.runtime.recalibrate",
     "replan": "alpa_explore.planner",
+    "reprice": "alpa_explore.plans.reprice",
     "verify": "alpa_explore.runtime.verify",
     "what_if": "alpa_explore.plans.what_if",
 }

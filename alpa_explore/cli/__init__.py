@@ -37,6 +37,7 @@ from alpa_explore.cli import (
 )
 from alpa_explore.cli.output import complain
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.plans.text import printable
 
 INTERRUPTED = 130
 FAULT = 70
@@ -80,6 +81,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except AlpaExploreError as error:
         complain(str(error))
+        for line in "\n".join(getattr(error, "__notes__", ())).splitlines():
+            print(f"  {printable(line)}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         complain("stopped")

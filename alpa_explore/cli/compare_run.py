@@ -25,6 +25,14 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("folder", metavar="RUN", help="the folder of a run that `alpa-explore launch` made")
+    argument(
+        "--cluster", metavar="NxM:DEVICE",
+        help="predict with the figures of this cluster, as of `alpa-explore calibrate --from-run`, for the same plan",
+    )  # fmt: skip
+    argument(
+        "--allow-import", action="store_true",
+        help="with --cluster, follow a recipe package.module:function of the run's plan, which runs that code",
+    )  # fmt: skip
     argument("--tasks", action="store_true", help="a row for every task, not only for those of a kind")
     argument("--html", metavar="FILE", help="write one self-contained page with the figure")
     argument("--json", action="store_true", help="print JSON, every task with it")
@@ -33,13 +41,15 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print, and draw where asked to."""
+    from alpa_explore.cluster import Cluster
     from alpa_explore.figures.run import ranks_table, run_html, run_table, sentence
     from alpa_explore.plans.write import check_target, write_text
     from alpa_explore.runtime.measured import load_measured
 
     if options.html is not None:
         check_target(options.html, "The page")
-    measured = load_measured(options.folder)
+    cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
+    measured = load_measured(options.folder, cluster, allow_import=options.allow_import)
     if options.html is not None:
         write_text(options.html, run_html(measured), "The page")
         print(f"wrote {printable(options.html)}", file=sys.stderr)

@@ -63,7 +63,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
     argument(
         "--schedule", metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, or a .csv file in torch's form (default: the plan's own)",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b, or a .csv file in torch's form"
+        " (default: the plan's own)",
     )  # fmt: skip
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument("--learning-rate", type=float, default=1e-3, metavar="X", help="of the optimizer (default: 0.001)")

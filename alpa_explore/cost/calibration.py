@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.cluster import Device, Link
+from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.cost.least_squares import non_negative
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
 
@@ -82,6 +83,15 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
     }  # fmt: skip
 
 
+def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
+    """The body of a device file with the figures of a cluster that was fitted to runs."""
+    figures = {key: value for key, value in asdict(cluster.device).items() if key not in ("name", "source")}
+    return {
+        "name": name, "aliases": [], "source": source, "device": figures, "inside_node": asdict(cluster.inside_node),
+        "between_nodes": asdict(cluster.between_nodes), "measured": {"runs": list(runs)},
+    }  # fmt: skip
+
+
 def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
     """(FLOPs, share of the peak). Seconds without the launch never fall with size: no product is quicker than a smaller
     one."""
@@ -102,7 +112,7 @@ def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[floa
             bytes_ = collective_seconds(StepKind(kind), p.size, ranks, 1.0, 0.0)
             rows.append((latency / p.seconds, bytes_ / p.seconds))
             targets.append(1.0)
-    alpha, beta = _non_negative(np.array(rows), np.array(targets))
+    alpha, beta = non_negative(np.array(rows), np.array(targets)).tolist()
     return 1.0 / max(beta, 1e-15), alpha
 
 
@@ -148,16 +158,6 @@ def _links(measured: Measurements, like: tuple[Device, Link, Link] | None, sourc
         bandwidth=inside.bandwidth, latency_seconds=inside.latency_seconds,
         source="Not measured: as inside a node; correct it before planning for several nodes",
     )  # fmt: skip
-
-
-def _non_negative(rows: np.ndarray[Any, Any], targets: np.ndarray[Any, Any]) -> tuple[float, float]:
-    """Least squares of two columns, neither below 0 (then the better of one column alone)."""
-    both = np.linalg.lstsq(rows, targets, rcond=None)[0]
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    alone = [float(rows[:, i] @ targets / (rows[:, i] @ rows[:, i])) for i in (0, 1)]
-    errors = [float(((rows[:, i] * alone[i] - targets) ** 2).sum()) for i in (0, 1)]
-    return (alone[0], 0.0) if errors[0] < errors[1] else (0.0, alone[1])
 
 
 def _pairs(points: Sequence[Point]) -> list[list[float]]:

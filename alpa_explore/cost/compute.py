@@ -5,28 +5,52 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from alpa_explore.cluster import Device
 
 
-def compute_seconds(device: Device, *, flops: float, bytes_accessed: float, dtype: str, matrix: bool) -> float:
-    """Time of one kernel with these local counts; 0 for a view (no bytes, no flops).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What one device does of an operator."""
+
+    flops: float
+    bytes_accessed: float
+    dtype: str
+    matrix: bool
+    """Whether it runs on matrix units."""
+
+    @property
+    def is_view(self) -> bool:
+        """No bytes, no flops: it takes no time."""
+        return self.flops == 0 and self.bytes_accessed == 0
+
+
+def compute_seconds(device: Device, kernel: Kernel) -> float:
+    """Time of one kernel; 0 for a view.
 
     launch + max( (flops + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ): with `half_efficiency_flops`
     = half, a matrix product of `half` flops reaches half of the efficiency of a large one. Operators without matrix
     units run at the fp32 peak. A device with a measured curve takes the seconds of the curve instead of that formula.
     """
-    if flops == 0 and bytes_accessed == 0:
+    if kernel.is_view:
         return 0.0
-    if matrix and device.matmul_curve:
-        arithmetic = curve_seconds(device.matmul_curve, flops, device.peak(dtype))
-    elif matrix:
-        arithmetic = (flops + device.half_efficiency_flops) / (device.peak(dtype) * device.matmul_efficiency)
-    else:
-        arithmetic = flops / device.peak("float32")
-    return device.launch_seconds + max(
-        arithmetic, bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
-    )
+    return device.launch_seconds + max(arithmetic_seconds(device, kernel), memory_seconds(device, kernel))
+
+
+def arithmetic_seconds(device: Device, kernel: Kernel) -> float:
+    """What its FLOPs take."""
+    if not kernel.matrix:
+        return kernel.flops / device.peak("float32")
+    peak = device.peak(kernel.dtype)
+    if device.matmul_curve:
+        return curve_seconds(device.matmul_curve, kernel.flops, peak)
+    return (kernel.flops + device.half_efficiency_flops) / (peak * device.matmul_efficiency)
+
+
+def memory_seconds(device: Device, kernel: Kernel) -> float:
+    """What its bytes take."""
+    return kernel.bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
 
 
 def curve_seconds(curve: Sequence[tuple[float, float]], flops: float, peak: float) -> float:

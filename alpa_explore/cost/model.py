@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
@@ -94,6 +94,22 @@ class CostModel:
             self._seen[id(operator)] = operator, self._operators[key]
         return self._seen[id(operator)][1]
 
+    def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
+        """What one device does of `operator` under one of its strategies."""
+        return self._kernel(operator, tensors, strategy, splits_for(operator, tensors).heavy)
+
+    def _kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy, heavy: bool) -> Kernel:
+        own = [tensors[t] for t in (*operator.inputs, *operator.outputs)]
+        whole = sum(t.bytes for t in own) or 1
+        local = sum(
+            t.bytes * local_share(spec, self.mesh.shape)
+            for t, spec in zip(own, (*strategy.inputs, *strategy.outputs), strict=True)
+        )
+        return Kernel(
+            flops=operator.flops * strategy.work_share, bytes_accessed=operator.bytes_accessed * local / whole,
+            dtype=tensors[(*operator.outputs, *operator.inputs)[0]].dtype, matrix=heavy,
+        )  # fmt: skip
+
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
         inputs = [tensors[t] for t in operator.inputs]
         outputs = [tensors[t] for t in operator.outputs]
@@ -102,14 +118,8 @@ class CostModel:
             coverage.splits, [t.shape for t in inputs], [t.shape for t in outputs], self.mesh.shape,
             replicable=not coverage.heavy,
         )  # fmt: skip
-        whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
-        dtype = (outputs or inputs)[0].dtype
 
         def seconds(strategy: Strategy) -> float:
-            local = sum(
-                t.bytes * local_share(spec, self.mesh.shape)
-                for t, spec in zip((*inputs, *outputs), (*strategy.inputs, *strategy.outputs), strict=True)
-            )
             sync = sum(
                 collective_seconds(StepKind.ALL_REDUCE, sent, size, bandwidth, latency)
                 for sent, size, bandwidth, latency in zip(
@@ -117,10 +127,7 @@ class CostModel:
                 )
                 if sent
             )
-            return sync + compute_seconds(
-                self.device, flops=operator.flops * strategy.work_share,
-                bytes_accessed=operator.bytes_accessed * local / whole, dtype=dtype, matrix=coverage.heavy,
-            )  # fmt: skip
+            return sync + compute_seconds(self.device, self._kernel(operator, tensors, strategy, coverage.heavy))
 
         def positions(tensor: Tensor, specs: Sequence[Spec]) -> Ints:
             index = self.reshard(tensor).index

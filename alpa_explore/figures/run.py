@@ -43,7 +43,7 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
 def ranks_table(measured: Measured) -> list[dict[str, Any]]:
     """A row for the memory of every rank."""
     return [
-        {"rank": r.rank, "stage": r.stage, "predicted_peak_bytes": r.predicted_peak_bytes,
+        {"rank": r.rank, "submesh": r.submesh, "predicted_peak_bytes": r.predicted_peak_bytes,
          "measured_peak_bytes": r.measured_peak_bytes}
         for r in measured.ranks
     ]  # fmt: skip
@@ -96,7 +96,7 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
                 x=[str(r.rank) for r in measured.ranks], y=[v / divisor for v in held], offsetgroup=which,
                 name=f"{which}: memory", marker={"color": color}, showlegend=False,
                 hovertext=[f"{which}: {units.bytes_(v)}" for v in held], hoverinfo="text",
-                customdata=[key(stage=r.stage, device=r.rank) for r in measured.ranks],
+                customdata=[key(stage=r.submesh, device=r.rank) for r in measured.ranks],
             ),
             row=1, col=2,
         )  # fmt: skip

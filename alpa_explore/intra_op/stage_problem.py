@@ -22,7 +22,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.cost.resharding import ReshardTable
@@ -302,7 +302,10 @@ class _Builder:
         specs, local = self.specs_of(grads[0], partial=True)
         device = self.model.device
         adding = np.array(
-            [compute_seconds(device, flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local]
+            [
+                compute_seconds(device, Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False))
+                for b in local
+            ]
         )
         accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
         for tensor in grads:

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar, overload
 
 from alpa_explore.cluster import Cluster, place
+from alpa_explore.errors import ScheduleError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds, receive_seconds
+from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
 from alpa_explore.plans.plan import (
     ModelSummary,
     Plan,
     PlanLayer,
-    PlanOperator,
     PlanOptions,
-    PlanStage,
-    PlanTensor,
     Predicted,
     Statistics,
 )
+from alpa_explore.plans.planned_stage import known_words, planned_stage
+from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
-
-_Described = TypeVar("_Described", bound="PlanOperator | PlanTensor")
 
 
 def assemble(
@@ -53,53 +50,22 @@ def assemble(
 
 def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     """`plan` with the stages of `pipeline`, evaluated at its number of microbatches."""
-    b, costs = plan.options.num_microbatches, plan.costs
-    pieces = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
-    known = {(s.layers, s.logical_mesh, s.solution_key): (s.operators, s.tensors) for s in plan.stages}
-    stages = []
-    tied = once_seconds(costs, plan.cluster, plan.options.pipeline)
+    b, costs, asked = plan.options.num_microbatches, plan.costs, plan.options.pipeline
+    pieces, words = [costs.submeshes[shape] for _, _, shape in pipeline.stages], known_words(plan)
+    tied, stages = once_seconds(costs, plan.cluster, asked), []
     for index, ((first, end, shape), devices) in enumerate(
         zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
     ):
-        from_end = len(pipeline.stages) - index
-        key, asked = (first, end - 1, shape), plan.options.pipeline
-        candidate, held = chosen_candidate(costs, asked, key, from_end, len(pieces), b)
-        receive = receive_seconds(costs, plan.cluster, asked, key)
-        mesh, layers = candidate.logical_mesh, (first, end - 1)
-        operators: Sequence[PlanOperator]
-        tensors: Sequence[PlanTensor]
-        if plan.details is not None:
-            operators = Deferred(partial(plan.details.operators, layers, candidate))
-            tensors = Deferred(partial(plan.details.tensors, layers, candidate))
-        else:
-            operators, tensors = known.get((layers, mesh.shape, candidate.solution_key), ((), ()))
-        stages.append(
-            PlanStage(
-                index=index,
-                layers=layers,
-                submesh=(pieces[index].nodes, pieces[index].devices_per_node),
-                logical_mesh=mesh.shape,
-                devices=devices,
-                latency_seconds=candidate.latency_seconds(b) + receive,
-                microbatch_seconds=candidate.microbatch_seconds,
-                iteration_seconds=candidate.iteration_seconds,
-                weight_bytes=candidate.weight_bytes,
-                activation_bytes=candidate.activation_bytes,
-                workspace_bytes=candidate.workspace_bytes,
-                microbatches_held=held,
-                solution_key=candidate.solution_key,
-                operators=operators,
-                receive_seconds=receive,
-                tensors=tensors,
-                tied_seconds=float(tied[first, end]),
-                rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k < end),
-            )
-        )
+        key = (first, end - 1, shape)
+        candidate, held = chosen_candidate(costs, asked, key, len(pieces) - index, len(pieces), b)
+        once = float(tied[first, end])
+        stages.append(planned_stage(plan, words, index, key, devices, candidate, held=held, tied_seconds=once))
     total = pipeline.total_seconds
     busy = sum(b * s.latency_seconds for s in stages)
-    return replace(
+    plan = replace(
         plan,
         stages=tuple(stages),
+        interleaved=(),
         predicted=Predicted(
             iteration_seconds=total, t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
@@ -108,33 +74,9 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         ),
         t_max_sweep=pipeline.sweep,
     )  # fmt: skip
-
-
-class Deferred(Sequence[_Described]):
-    """What a stage is in words, described when first looked at: a slider that moves B need not describe it."""
-
-    def __init__(self, describe: Callable[[], tuple[_Described, ...]]) -> None:
-        self._describe = describe
-
-    def __len__(self) -> int:
-        return len(self._describe())
-
-    def __iter__(self) -> Iterator[_Described]:
-        # Sequence's own would take an IndexError inside `describe` for the end of the operators.
-        return iter(self._describe())
-
-    @overload
-    def __getitem__(self, index: int) -> _Described: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[_Described]: ...
-    def __getitem__(self, index: int | slice) -> _Described | Sequence[_Described]:
-        return self._describe()[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self._describe())
+    with suppress(ScheduleError):  # of costs from an earlier version; whoever asks for the timeline is told
+        plan = replace(plan, interleaved=interleaved_stages(plan, words))
+    return plan
 
 
 def _summary(graph: TrainingGraph) -> ModelSummary:

@@ -96,6 +96,7 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
     yield from _cluster(d["cluster"])
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
+    yield from _interleaved(d.get("interleaved", []), d["stages"], len(d["layers"]))
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
 
@@ -120,15 +121,10 @@ def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
 
 def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> Iterator[str]:
     nodes, per_node = cluster["nodes"], cluster["devices_per_node"]
-    expected, taken = 0, set[int]()
+    yield from _runs("stages", stages, num_layers)
+    taken = set[int]()
     for index, stage in enumerate(stages):
         at = f"stages[{index}]"
-        first, last = stage["layers"]
-        if stage["index"] != index:
-            yield f"{at}.index: {stage['index']} is not its place"
-        if first != expected or last < first:
-            yield f"{at}.layers: {first} to {last}, where a run that begins with layer {expected} is due"
-        expected = last + 1
         size, mesh, devices = math.prod(stage["submesh"]), stage["logical_mesh"], stage["devices"]
         if not (0 < stage["submesh"][0] <= nodes and 0 < stage["submesh"][1] <= per_node):
             yield f"{at}.submesh: {stage['submesh']} is no piece of a cluster of {nodes} × {per_node}"
@@ -139,6 +135,34 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
         if not taken.isdisjoint(devices):
             yield f"{at}.devices: another stage has {sorted(taken.intersection(devices))[0]}"
         taken.update(devices)
+    if len(taken) != nodes * per_node:
+        yield f"stages: they use {len(taken)} of {nodes * per_node} devices"
+
+
+def _interleaved(runs: list[Any], stages: list[Any], num_layers: int) -> Iterator[str]:
+    if len(runs) % len(stages):
+        yield f"interleaved: {len(runs)} stages do not come out even on {len(stages)} submeshes"
+    for index, run in enumerate(runs):
+        own = stages[index % len(stages)]
+        if (run["submesh"], run["devices"]) != (own["submesh"], own["devices"]):
+            yield f"interleaved[{index}]: submesh and devices are not those of stages[{own['index']}]"
+        if math.prod(run["logical_mesh"]) != len(run["devices"]):
+            yield f"interleaved[{index}]: logical mesh {run['logical_mesh']} and its devices do not agree"
+    if runs:
+        yield from _runs("interleaved", runs, num_layers)
+
+
+def _runs(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
+    """What holds of layers that follow each other."""
+    expected = 0
+    for index, stage in enumerate(stages):
+        at = f"{name}[{index}]"
+        (first, last), mesh = stage["layers"], stage["logical_mesh"]
+        if stage["index"] != index:
+            yield f"{at}.index: {stage['index']} is not its place"
+        if first != expected or last < first:
+            yield f"{at}.layers: {first} to {last}, where a run that begins with layer {expected} is due"
+        expected = last + 1
         axes = sum(axis > 1 for axis in mesh)
         for place, operator in enumerate(stage["operators"]):
             if not first <= operator["layer"] <= last:
@@ -149,9 +173,7 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
                 if any(letter.isdecimal() and int(letter) >= axes for letter in spec):
                     yield f"{at}.operators[{place}]: {spec} names an axis that logical mesh {mesh} has not"
     if expected != num_layers:
-        yield f"stages: they end with layer {expected - 1}, but there are {num_layers} layers"
-    if len(taken) != nodes * per_node:
-        yield f"stages: they use {len(taken)} of {nodes * per_node} devices"
+        yield f"{name}: they end with layer {expected - 1}, but there are {num_layers} layers"
 
 
 def _sweep(sweep: list[Any]) -> Iterator[str]:

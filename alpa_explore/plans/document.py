@@ -50,10 +50,8 @@ def to_document(plan: Plan) -> Document:
         },
         "options": asdict(plan.options),
         "layers": [_shown(layer) for layer in plan.layers],
-        "stages": [
-            _shown(stage, operators=[_shown(o) for o in stage.operators], tensors=[_shown(t) for t in stage.tensors])
-            for stage in plan.stages
-        ],
+        "stages": [_stage_document(stage) for stage in plan.stages],
+        "interleaved": [_stage_document(stage) for stage in plan.interleaved],
         "predicted": asdict(plan.predicted),
         "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
@@ -72,15 +70,8 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         cluster=cluster,
         options=_made(PlanOptions, document["options"], pipeline=_pipeline(document["options"].get("pipeline", {}))),
         layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
-        stages=tuple(
-            _made(
-                PlanStage,
-                {"rematerialized": _of_stage(costs.versions[0], stage)} | stage,
-                operators=tuple(_made(PlanOperator, o) for o in stage["operators"]),
-                tensors=tuple(_made(PlanTensor, t) for t in stage.get("tensors", ())),
-            )
-            for stage in document["stages"]
-        ),
+        stages=tuple(_stage(stage, costs) for stage in document["stages"]),
+        interleaved=tuple(_stage(stage, costs) for stage in document.get("interleaved", ())),
         predicted=_made(Predicted, document["predicted"]),
         t_max_sweep=tuple(_made(SweepPoint, point) for point in document["t_max_sweep"]),
         statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
@@ -88,6 +79,20 @@ def from_document(document: Mapping[str, Any]) -> Plan:
         warnings=tuple(document["warnings"]),
         microbatches=tuple(_made(TriedMicrobatches, one) for one in document.get("microbatches", ())),
     )
+
+
+def _stage_document(stage: PlanStage) -> Document:
+    return _shown(stage, operators=[_shown(o) for o in stage.operators], tensors=[_shown(t) for t in stage.tensors])
+
+
+def _stage(body: Mapping[str, Any], costs: StageCosts) -> PlanStage:
+    made: PlanStage = _made(
+        PlanStage,
+        {"rematerialized": _of_stage(costs.versions[0], body), **body},
+        operators=tuple(_made(PlanOperator, o) for o in body["operators"]),
+        tensors=tuple(_made(PlanTensor, t) for t in body.get("tensors", ())),
+    )
+    return made
 
 
 def _of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:

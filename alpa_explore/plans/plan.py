@@ -231,6 +231,9 @@ class Plan:
     statistics: Statistics
     costs: StageCosts = field(repr=False)
     warnings: tuple[str, ...] = ()
+    interleaved: tuple[PlanStage, ...] = ()
+    """Where the schedule that was planned for interleaves: the stages that it runs, several on each submesh in turn.
+    `stages` then says what each submesh runs in all, as the pipeline was found."""
     microbatches: tuple[TriedMicrobatches, ...] = ()
     """The numbers of microbatches that were tried, where the planner was to find the best; this plan is of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)

@@ -45,7 +45,7 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
         return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
 
     details = StageDetails(problem_of, choices := _Choices())
-    for stage in plan.stages:
+    for stage in (*plan.stages, *plan.interleaved):
         candidate = stage_candidate(plan, stage)
         found = _choices(plan, stage, details.problem(stage.layers, candidate.logical_mesh, candidate.version))
         if choices.setdefault(stage.solution_key, found) != found:
@@ -70,7 +70,7 @@ class _Choices(dict[str, Choices]):
     def __missing__(self, key: str) -> Choices:
         raise PlanFileError(
             "The choice of a stage is not in the plan file", found=f"solution {key}",
-            remedy="Plan again with the same model and options: only the stages of the plan itself are in its file.",
+            remedy="The file holds only what its own schedule runs: plan again for this one (`--schedule`).",
         )  # fmt: skip
 
 

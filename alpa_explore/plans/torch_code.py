@@ -20,7 +20,7 @@ _HEAD = '''"""{title}
 {said}
 
 Start it with torchrun on {devices} devices. Every rank calls `stage_meshes`, then `distribute(model, meshes)`, which
-gives it the weights of its own stage as DTensors. Stages run one after the other as a pipeline (see
+gives it the weights of its own stages as DTensors. Stages run one after the other as a pipeline (see
 torch.distributed.pipelining); {batches} microbatches of {samples} samples make an iteration.
 """
 
@@ -39,27 +39,30 @@ def stage_meshes(device_type="cuda"):
     return [DeviceMesh(device_type, torch.tensor(ranks).reshape(shape)) for ranks, shape in MESHES]
 
 
-def stage_of(rank):
-    """The stage that a rank belongs to."""
-    return next(stage for stage, (ranks, _) in enumerate(MESHES) if rank in ranks)
+def stages_of(rank):
+    """The stages that a rank runs: one, or several in turn where the schedule interleaves."""
+    return [stage for stage, (ranks, _) in enumerate(MESHES) if rank in ranks]
 
 
 def distribute(model, meshes, rank=None):
-    """Name -> DTensor for the weights of the stage of `rank` (this one), divided as they are stored between iterations.
+    """Stage -> name -> DTensor for the weights of `rank` (this one), divided as they are stored between iterations.
 
     Every rank must hold the same `model`: each keeps its own share, nothing is sent.
     """
-    stage = stage_of(torch.distributed.get_rank() if rank is None else rank)
     return {
-        name: distribute_tensor(model.get_parameter(name).detach(), meshes[stage], stored, src_data_rank=None)
-        for name, (stored, _) in WEIGHTS[stage].items()
+        stage: {
+            name: distribute_tensor(model.get_parameter(name).detach(), meshes[stage], stored, src_data_rank=None)
+            for name, (stored, _) in WEIGHTS[stage].items()
+        }
+        for stage in stages_of(torch.distributed.get_rank() if rank is None else rank)
     }
 '''
 
 
 def torch_code(plan: Plan) -> str:
     """The source of a module. OptionError where the plan does not hold its strategies, or how weights are stored."""
-    for stage in plan.stages:
+    stages = plan.interleaved or plan.stages
+    for stage in stages:
         updates = {o.name for o in stage.operators if o.phase == "update"}
         if not stage.operators or updates - {f"update_{name}" for name in _stored(stage)}:
             raise OptionError(
@@ -77,11 +80,11 @@ def torch_code(plan: Plan) -> str:
     parts = [
         head,
         "# Of each stage: the ranks of its devices, and the shape of its mesh.\n",
-        f"MESHES = {_written([(list(s.devices), _shape(s)) for s in plan.stages])}\n\n",
+        f"MESHES = {_written([(list(s.devices), _shape(s)) for s in stages])}\n\n",
         "# Of each stage: weight -> (placements in which it is stored, placements of its optimizer state).\n",
-        "WEIGHTS = [\n", *(_weights(stage) for stage in plan.stages), "]\n\n",
+        "WEIGHTS = [\n", *(_weights(stage) for stage in stages), "]\n\n",
         "# Of each stage, in order: forward operator, its kind, placements that it reads and that it makes.\n",
-        "FORWARD = [\n", *(_forward(stage) for stage in plan.stages), "]\n",
+        "FORWARD = [\n", *(_forward(stage) for stage in stages), "]\n",
         _TAIL,
     ]  # fmt: skip
     return "".join(parts)

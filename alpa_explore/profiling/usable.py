@@ -1,4 +1,8 @@
-"""Which stages can be in a pipeline at all: all devices of the cluster are used (paper, Eq. 3), none is used twice."""
+"""Which stages can be in a pipeline at all: all devices of the cluster are used (paper, Eq. 3), none is used twice.
+
+Of P submeshes that take turns, stage k runs on submesh k mod P: beside one of 2P such stages there must be layers for
+the other 2P − 1, and it does not matter on which side.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from alpa_explore.cluster import Submesh
 
 def usable_stages(layers: int, pieces: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
     """(first layer, last layer, index into `pieces`) of every stage beside which the layers before and after it can
-    share out the other devices.
+    share out the other devices, or all the other layers in turns.
 
     k layers can take any number of devices that k submeshes or fewer add up to; no layers take none.
     """
@@ -19,7 +23,10 @@ def usable_stages(layers: int, pieces: Sequence[Submesh], devices: int) -> Itera
         before, after = first, layers - 1 - last
         for index, piece in enumerate(pieces):
             rest = devices - piece.devices
-            if any(_fits(least[d], d, before) and _fits(least[rest - d], rest - d, after) for d in range(rest + 1)):
+            in_turns = rest > 0 and before + after >= 2 * least[rest] + 1
+            if in_turns or any(
+                _fits(least[d], d, before) and _fits(least[rest - d], rest - d, after) for d in range(rest + 1)
+            ):
                 yield first, last, index
 
 

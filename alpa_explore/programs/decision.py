@@ -14,7 +14,9 @@ from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.schedule_stages import schedule_stages
 from alpa_explore.plans.stage_details import stage_candidate
+from alpa_explore.schedules.task import Schedule
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec
 from alpa_explore.sharding.strategy import Strategy
@@ -79,12 +81,13 @@ def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequenc
     )  # fmt: skip
 
 
-def plan_decisions(plan: Plan) -> tuple[StageDecision, ...]:
-    """The decisions of every stage; ranks are the plan's device numbers. A plan from a file is rebuilt."""
+def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
+    """The decisions of every stage that `schedule` runs; ranks are the plan's device numbers. A plan from a file is
+    rebuilt."""
     plan = rebuild(plan)
     assert plan.details is not None, "rebuild has made them"
     decisions = []
-    for stage in plan.stages:
+    for stage in schedule_stages(plan, schedule):
         candidate = stage_candidate(plan, stage)
         problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
         decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))

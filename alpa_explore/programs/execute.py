@@ -84,7 +84,16 @@ class RankExecutor:
         self._step = 0
         for number in self.stages:
             for one in program.stages[number].lasting[rank]:
-                value = self._zero(one.tensor, one.box) if one.zero else cut(state[one.tensor], one.box).to(self.device)
+                try:
+                    if one.zero:
+                        value = self._zero(one.tensor, one.box)
+                    else:
+                        value = cut(state[one.tensor], one.box).to(self.device)
+                except RuntimeError as error:  # so torch says that memory has run out
+                    tensor, extents = program.graph.tensors[one.tensor], [stop - start for start, stop in one.box]
+                    what = f"the sum of gradients {tensor.name}" if one.zero else tensor.name
+                    error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
+                    raise
                 self.memory.add(value)
                 self.lasting[number, one.value] = value
 

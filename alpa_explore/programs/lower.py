@@ -24,7 +24,7 @@ from alpa_explore.programs.liveness import with_frees
 from alpa_explore.programs.program import Lasting, Program, StageProgram
 from alpa_explore.programs.table import check_table, program_schedule
 from alpa_explore.programs.writer import StageWriter
-from alpa_explore.schedules.catalog import SCHEDULES
+from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.task import Action, Schedule
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.tracing.targets import counted_losses
@@ -36,11 +36,14 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
 
     A plan from a file is rebuilt (`plans.rebuild`, which raises). For the schedule `table` raises.
     """
-    decisions = plan_decisions(plan) if isinstance(plan, Plan) else plan
     if isinstance(plan, Plan):
         schedule = program_schedule(plan, schedule)
+        decisions: Sequence[StageDecision] = plan_decisions(plan, schedule)
     else:
-        schedule = check_table(schedule or SCHEDULES[0], len(decisions), 1)
+        decisions = plan
+        if not isinstance(schedule, Schedule):
+            schedule = build_schedule(schedule or SCHEDULES[0], len(decisions), 1)
+        check_table(schedule, len(decisions))
     used = set(schedule.actions.tolist())
     lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used)
     for stage in range(len(decisions)):

@@ -8,7 +8,6 @@ another file as long as it watches.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError
-from alpa_explore.runtime.local import STOP_SECONDS, agent_command, environment
+from alpa_explore.runtime.local import STOP_SECONDS, agent_command, agent_outcome, attached, environment, refuse_missing
 from alpa_explore.runtime.reports import events
 
 WATCHED_SECONDS = 10.0
@@ -45,6 +44,18 @@ def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
         )  # fmt: skip
     count = world // len(used)
     return [(address, i * count, count) for i, address in enumerate(used)]
+
+
+def check_workers(scheduler: Any, world: int, device: str) -> None:
+    """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
+    client, own = connect(scheduler)
+    try:
+        used = shares(list(client.nthreads()), world)
+        there = client.run(attached, device, workers=[address for address, _, _ in used])
+        refuse_missing(world, sum(min(there[address], count) for address, _, count in used), device)
+    finally:
+        if own:
+            client.close()
 
 
 class DaskRanks:
@@ -184,12 +195,4 @@ def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]
                 os.killpg(agent.pid, signal.SIGKILL)
                 agent.wait()
                 return {"state": "stopped"}
-    path = home / f"agent-{first}.json"
-    if not path.exists():
-        return {
-            "state": "failed", "rank": None, "what": f"The agent of rank {first} ended",
-            "found": f"exit code {agent.returncode} on {socket.gethostname()}",
-            "remedy": f"Look at {home / f'agent-{first}.log'}.",
-        }  # fmt: skip
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    return agent_outcome(home, first, agent.returncode)

@@ -79,7 +79,13 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
     """The job of every rank, and the initial values of parameters and buffers."""
     home = folder / "job"
     home.mkdir(mode=0o700)
-    torch.save({tensor: value.cpu() for tensor, value in state.items()}, home / "initial.pt")
+    try:
+        with (home / "initial.pt").open("wb") as stream:
+            torch.save({tensor: value.cpu() for tensor, value in state.items()}, stream)
+    except RuntimeError as error:  # with which torch covers what the stream said: the disk is full
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
     groups = sorted({tuple(sorted(i.ranks)) for _, _, i in _all(program) if isinstance(i, Collective)})
     outboxes: dict[tuple[int, int], dict[tuple[int, Action], tuple[int, ...]]] = {}
     for rank, task, instruction in _all(program):

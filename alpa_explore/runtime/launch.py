@@ -93,8 +93,8 @@ class Run:
         return not self._thread.is_alive()
 
     def result(self, timeout: float | None = None) -> RunResult:
-        """Wait for the end. RunError, with the end of the log of the rank at fault, where the run failed; what kept it
-        from being prepared; TimeoutError when `timeout` seconds have passed."""
+        """Wait for the end. RunError, with the end of the log of the rank at fault as its note, where the run failed;
+        what kept it from being prepared; TimeoutError when `timeout` seconds have passed."""
         if not self.wait(timeout):
             raise TimeoutError(f"the run in {self.folder} goes on")
         if self._error is not None:
@@ -110,6 +110,12 @@ class Run:
                 self._state = self._watched(start)
             except AlpaExploreError as error:
                 self._error, self._state = error, "failed"
+            except OSError as error:
+                self._state = "failed"
+                self._error = RunError(
+                    "The folder of the run cannot be written", found=str(error),
+                    remedy="Free some space, or name a folder on another disk (--folder, folder=).",
+                )  # fmt: skip
             except Exception as error:  # of a thread that nobody sees: `result` raises it
                 self._state = "failed"
                 self._error = RunError(
@@ -134,10 +140,10 @@ class Run:
             ranks.stop()
         if outcome["state"] == "failed":
             tail = "" if outcome["rank"] is None else log_tail(self.folder, outcome["rank"])
-            self._error = RunError(
-                outcome["what"], found=outcome["found"],
-                remedy=outcome["remedy"] + f" Logs: {self.folder}." + (f"\n{tail}" if tail else ""),
-            )  # fmt: skip
+            remedy = outcome["remedy"] + f" Logs: {self.folder}."
+            self._error = RunError(outcome["what"], found=outcome["found"], remedy=remedy)
+            if tail:
+                self._error.add_note(tail)
         if outcome["state"] == "done":
             write_measured(self.folder)
         if not self._keep_job and outcome["state"] != "written":

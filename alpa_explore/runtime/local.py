@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,22 +21,13 @@ from alpa_explore.plans.plan import Plan
 PROCESSES_A_CORE = 8
 """More only wait for each other."""
 STOP_SECONDS = 5.0
+FULL_BYTES = 2**16
+"""A disk with less than this cannot take what ranks report."""
 
 
 def check_devices(plan: Plan, device: str) -> None:
     """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
-    needed = sum(len(stage.devices) for stage in plan.stages)
-    if device == "cuda":
-        there, kind = torch.cuda.device_count(), "GPUs"
-    else:
-        there, kind = PROCESSES_A_CORE * (os.cpu_count() or 1), f"CPU processes ({PROCESSES_A_CORE} a core)"
-    if needed > there:
-        raise OptionError(
-            "The plan needs more devices than are attached",
-            found=f"{needed} in the plan, {there} {kind} here: {needed - there} are missing",
-            remedy="Attach more, plan for fewer devices, or write a script (torchrun, slurm) for other machines."
-            + (" The device 'cpu' runs it here." * (device == "cuda")),
-        )
+    refuse_missing(sum(len(stage.devices) for stage in plan.stages), attached(device), device)
     wanted = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if device == "cpu" and wanted > memory:
@@ -47,13 +39,30 @@ def check_devices(plan: Plan, device: str) -> None:
         )
 
 
+def attached(device: str) -> int:
+    """How many ranks this machine can have."""
+    return torch.cuda.device_count() if device == "cuda" else PROCESSES_A_CORE * (os.cpu_count() or 1)
+
+
+def refuse_missing(needed: int, there: int, device: str) -> None:
+    """OptionError where there are fewer devices than needed."""
+    kind = "GPUs" if device == "cuda" else f"CPU processes ({PROCESSES_A_CORE} a core)"
+    if needed > there:
+        raise OptionError(
+            "The plan needs more devices than are attached",
+            found=f"{needed} in the plan, {there} {kind} attached: {needed - there} are missing",
+            remedy="Attach more, plan for fewer devices, or write a script (torchrun, slurm) for other machines."
+            + (" The device 'cpu' runs it here." * (device == "cuda")),
+        )
+
+
 class LocalRanks:
     """The ranks of a run, started."""
 
     def __init__(self, folder: Path, world: int) -> None:
         self.folder = folder
         meet = f"file:{folder / 'job' / 'store'}"
-        with (folder / "agent.log").open("wb") as log:
+        with (folder / "agent-0.log").open("wb") as log:
             self._agent = subprocess.Popen(
                 agent_command(folder, 0, world, meet), env=environment(), stdin=subprocess.PIPE, stdout=log, stderr=log,
                 start_new_session=True,  # Ctrl-C reaches the program that started the run, and it alone
@@ -65,16 +74,7 @@ class LocalRanks:
             return None
         if self._agent.stdin is not None:
             self._agent.stdin.close()
-        path = self.folder / "agent-0.json"
-        if path.exists():
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            return found
-        log = (self.folder / "agent.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return {
-            "state": "failed", "rank": None, "what": "The agent of the run ended",
-            "found": f"exit code {self._agent.returncode}" + (f": {log[-1][:300]}" if log else ""),
-            "remedy": f"Look at {self.folder / 'agent.log'}.",
-        }  # fmt: skip
+        return agent_outcome(self.folder, 0, self._agent.returncode)
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
@@ -85,6 +85,21 @@ class LocalRanks:
             except subprocess.TimeoutExpired:
                 os.killpg(self._agent.pid, signal.SIGKILL)
                 self._agent.wait()
+
+
+def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
+    """How an agent says that its ranks ended, or what is known where it can say nothing."""
+    path, log = folder / f"agent-{first}.json", folder / f"agent-{first}.log"
+    if path.exists():
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    at = f"exit code {code} on {socket.gethostname()}" + (f": {said[-1][:300]}" if said else "")
+    what, remedy = f"The agent of rank {first} ended", f"Look at {log}."
+    if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
+        what, at = "The disk with the folder of the run is full", f"{units.bytes_(free)} are free, {at}"
+        remedy = "Free some space, or name a folder on another disk (--folder, folder=)."
+    return {"state": "failed", "rank": None, "what": what, "found": at, "remedy": remedy}
 
 
 def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:

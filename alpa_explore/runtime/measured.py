@@ -14,11 +14,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
+from alpa_explore.schedules.memory import memory_curve
 from alpa_explore.schedules.task import LETTERS, Action
 from alpa_explore.schedules.timeline import Timeline
 
@@ -52,7 +54,8 @@ class MeasuredRank:
     """The memory of one rank."""
 
     rank: int
-    stage: int
+    submesh: int
+    """Place of the plan's stage that has its device."""
     predicted_peak_bytes: float
     measured_peak_bytes: float
     """On a CPU of the values that the program holds and its optimizer state; on a GPU as torch counts it."""
@@ -75,34 +78,45 @@ class Measured:
 
 def write_measured(folder: Path) -> Measured:
     """Join what the ranks have written; `measured.json`."""
+    found = _joined(folder)
+    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
+    return found
+
+
+def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
+    """What was measured beside what was predicted, or is with the figures of a cluster."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     plan = load_plan(folder / "plan.json")
+    if cluster is not None:
+        plan = reprice(plan, cluster, allow_import=allow_import)
     written = {
         rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
     }
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
-    found = Measured(
+    return Measured(
         model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
         planned_device=plan.cluster.device.name, predicted_iteration_seconds=timeline.makespan_seconds,
         measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(
             MeasuredRank(
-                rank=rank, stage=stage, predicted_peak_bytes=_peak(plan, stage),
+                rank=rank, submesh=submesh, predicted_peak_bytes=memory_curve(timeline, submesh).peak_bytes,
                 measured_peak_bytes=written[rank]["peak_bytes"],
             )
-            for stage, ranks in enumerate(run["stages"]) for rank in ranks
+            for submesh, stage in enumerate(plan.stages) for rank in stage.devices
         ),
     )  # fmt: skip
-    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
-    return found
 
 
-def load_measured(folder: str | os.PathLike[str]) -> Measured:
-    """What `write_measured` wrote, or would write of a run that a script has started. PlanFileError where there is
-    nothing of the kind."""
+def load_measured(
+    folder: str | os.PathLike[str], cluster: Cluster | None = None, *, allow_import: bool = False
+) -> Measured:
+    """What `write_measured` wrote, or would write of a run that a script has started; with a cluster beside what the
+    same plan is predicted to take there. PlanFileError where there is nothing of the kind; raises as `reprice`."""
     path = Path(folder) / FILE
     try:
+        if cluster is not None:
+            return _joined(Path(folder), cluster, allow_import=allow_import)
         if not path.exists():
             return write_measured(Path(folder))
         body = json.loads(path.read_text(encoding="utf-8"))
@@ -149,7 +163,3 @@ def _collective(timeline: Timeline, place: int) -> float:
 
 def _settled(values: list[float]) -> float:
     return median(values[1:] or values)
-
-
-def _peak(plan: Plan, stage: int) -> float:
-    return plan.stages[stage].peak_bytes

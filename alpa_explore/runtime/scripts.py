@@ -30,6 +30,11 @@ if [ -e "$FOLDER/measured.json" ]; then
   echo "This run is over: launch the plan again for another one." >&2
   exit 2
 fi
+if [ "$NODES" -gt 1 ] && [ "$NODE_RANK" -eq 0 ] && ! "$PYTHON" -c 'import socket, sys
+socket.create_server(("", int(sys.argv[1]))).close()' "${{MASTER_PORT:-29400}}" 2>/dev/null; then
+  echo "Port ${{MASTER_PORT:-29400}} of this machine is in use: set MASTER_PORT to a free one, on all machines." >&2
+  exit 2
+fi
 if [ "$NODES" -eq 1 ]; then
   # One machine finds a free port by itself; its name may lead nowhere, the loopback does not.
   export GLOO_SOCKET_IFNAME="${{GLOO_SOCKET_IFNAME:-lo}}"

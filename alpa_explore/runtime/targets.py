@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from alpa_explore.errors import UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
-from alpa_explore.runtime.dask_workers import DaskRanks, connect, shares
+from alpa_explore.runtime.dask_workers import DaskRanks, check_workers
 from alpa_explore.runtime.local import LocalRanks, check_devices
 from alpa_explore.runtime.scripts import write_slurm, write_torchrun
 
@@ -47,7 +46,7 @@ def find_target(name: str, scheduler: Any = None) -> Target:
         "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
         "slurm": Target(check=_anywhere, start=write_slurm),
         "dask": Target(
-            check=partial(_check_workers, scheduler),
+            check=lambda plan, device: check_workers(scheduler, count_of(plan), device),
             start=lambda folder, plan, _: DaskRanks(folder, count_of(plan), scheduler),
         ),
     }
@@ -61,12 +60,3 @@ def count_of(plan: Plan) -> int:
 
 def _anywhere(_plan: Plan, _device: str) -> None:
     """A script may be for machines that nobody sees from here."""
-
-
-def _check_workers(scheduler: Any, plan: Plan, _device: str) -> None:
-    client, own = connect(scheduler)
-    try:
-        shares(list(client.nthreads()), count_of(plan))
-    finally:
-        if own:
-            client.close()

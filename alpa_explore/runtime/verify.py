@@ -23,6 +23,7 @@ from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.schedule_stages import schedule_table
 from alpa_explore.programs.decision import plan_decisions
 from alpa_explore.programs.execute import Values, cut
 from alpa_explore.programs.instruction import Box
@@ -84,7 +85,7 @@ def verify(
     folder of the run is kept where the run fails.
     """
     plan = rebuild(plan, graph, allow_import=allow_import)
-    _check_determined(plan_decisions(plan)[0].stage.layered.graph)
+    _check_determined(plan_decisions(plan, schedule_table(plan))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
         run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)
@@ -93,9 +94,12 @@ def verify(
         raise
     try:
         run.result()
-    except BaseException:  # Ctrl-C, too, leaves no process behind
+    except AlpaExploreError:
+        raise
+    except BaseException:  # Ctrl-C leaves no process and no folder behind
         run.stop()
         run.wait()
+        shutil.rmtree(folder, ignore_errors=True)
         raise
     found = differences(folder, run.ranks)
     shutil.rmtree(folder, ignore_errors=True)

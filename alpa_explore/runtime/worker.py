@@ -46,8 +46,8 @@ def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, pare
         dist.destroy_process_group()
     except Exception as error:  # whatever can go wrong is told to the one who started the run
         traceback.print_exc()
-        told = _told(error, rank, status.alive().doing)
-        reporter.say("error", what=told.what, found=told.found, remedy=told.remedy, follows=_follows(error))
+        found = told(error, rank, status.alive().doing)
+        reporter.say("error", what=found.what, found=found.found, remedy=found.remedy, follows=_follows(error))
         return 1
     return 0
 
@@ -204,16 +204,22 @@ def _named(instruction: Instruction, job: RankJob) -> str:
     return f"{name} that makes {shapes}" if shapes else name
 
 
-def _told(error: Exception, rank: int, at: str) -> AlpaExploreError:
+def told(error: Exception, rank: int, at: str) -> AlpaExploreError:
     """The error as one for users."""
     if isinstance(error, AlpaExploreError):
         return error
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    at = "; ".join(getattr(error, "__notes__", (at,)))
     if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
         return RunError(
             f"Rank {rank} has no memory left", found=f"{at}: {text}",
             remedy="Plan for devices with this memory (`memory_bytes` of the cluster's device), or for more of them; "
             f"the rank holds {_held(rank)}.",
+        )  # fmt: skip
+    if "EADDRINUSE" in str(error):
+        return RunError(
+            "The port where the ranks meet is in use", found=text,
+            remedy="Launch again, or give a free one: MASTER_PORT in the environment of the script.",
         )  # fmt: skip
     return RunError(f"Rank {rank} failed", found=f"{at}: {text}", remedy="Its log has the whole trace.")
 

@@ -15,7 +15,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cost.calibration import Measurements, Point, device_file, link_of, matmul_curve
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
 
@@ -61,7 +61,7 @@ def test_a_made_up_device_is_found_again_and_its_file_is_read(tmp_path: Path) ->
     assert cluster.inside_node.latency_seconds == pytest.approx(1e-5, rel=1e-6)
     assert "Not measured" in cluster.between_nodes.source
     for point in measurements().matmul["float32"]:
-        found = compute_seconds(device, flops=point.size, bytes_accessed=0, dtype="float32", matrix=True)
+        found = compute_seconds(device, Kernel(flops=point.size, bytes_accessed=0, dtype="float32", matrix=True))
         assert found == pytest.approx(point.seconds, rel=0.01)
 
 

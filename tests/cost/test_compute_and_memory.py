@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.memory import peak_bytes
 
 DEVICE = Cluster.parse("1x1:v100").device
 
 
 def test_a_view_is_free_and_any_kernel_pays_its_launch():
-    assert compute_seconds(DEVICE, flops=0, bytes_accessed=0, dtype="float16", matrix=False) == 0
-    tiny = compute_seconds(DEVICE, flops=1, bytes_accessed=4, dtype="float32", matrix=False)
+    assert compute_seconds(DEVICE, Kernel(flops=0, bytes_accessed=0, dtype="float16", matrix=False)) == 0
+    tiny = compute_seconds(DEVICE, Kernel(flops=1, bytes_accessed=4, dtype="float32", matrix=False))
     assert tiny == pytest.approx(DEVICE.launch_seconds, rel=1e-3)
 
 
 def test_large_products_reach_the_stated_efficiency_and_small_ones_half_of_it():
     device = dataclasses.replace(DEVICE, launch_seconds=0.0)
     large = 1e15
-    rate = large / compute_seconds(device, flops=large, bytes_accessed=0, dtype="float16", matrix=True)
+    rate = large / compute_seconds(device, Kernel(flops=large, bytes_accessed=0, dtype="float16", matrix=True))
     assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency, rel=1e-3)
     half = device.half_efficiency_flops
-    rate = half / compute_seconds(device, flops=half, bytes_accessed=0, dtype="float16", matrix=True)
+    rate = half / compute_seconds(device, Kernel(flops=half, bytes_accessed=0, dtype="float16", matrix=True))
     assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency / 2)
 
 
@@ -34,7 +34,7 @@ def test_a_measured_curve_says_the_seconds_of_products():
     peak = device.peak("float16")
 
     def seconds(flops):
-        return compute_seconds(device, flops=flops, bytes_accessed=0, dtype="float16", matrix=True)
+        return compute_seconds(device, Kernel(flops=flops, bytes_accessed=0, dtype="float16", matrix=True))
 
     for flops, share in curve:
         assert seconds(flops) == pytest.approx(flops / (peak * share))
@@ -42,13 +42,13 @@ def test_a_measured_curve_says_the_seconds_of_products():
     assert seconds(1e13) == pytest.approx(1e13 / (peak * 0.5)), "beyond the largest its share stays"
     between = [seconds(f) for f in np.geomspace(1e6, 1e10, 50)]
     assert between == sorted(between)
-    assert compute_seconds(device, flops=1e9, bytes_accessed=0, dtype="float32", matrix=False) == 1e9 / device.peak(
-        "float32"
-    )
+    assert compute_seconds(
+        device, Kernel(flops=1e9, bytes_accessed=0, dtype="float32", matrix=False)
+    ) == 1e9 / device.peak("float32")
 
 
 def test_elementwise_work_is_bound_by_memory():
-    seconds = compute_seconds(DEVICE, flops=1e8, bytes_accessed=1.2e9, dtype="float32", matrix=False)
+    seconds = compute_seconds(DEVICE, Kernel(flops=1e8, bytes_accessed=1.2e9, dtype="float32", matrix=False))
     wanted = DEVICE.launch_seconds + 1.2e9 / (DEVICE.memory_bandwidth * DEVICE.memory_efficiency)
     assert seconds == pytest.approx(wanted)
 

@@ -27,7 +27,7 @@ def measured() -> Measured:
         measured_iteration_seconds=0.6,
         tasks=(task("0F0", 0.1, 0.2, 0.05), task("1F0", 0.1, 0.1, waited=0.3), task("0F1", 0.1, 0.4, 0.15),
                task("0B0", 0.2, 0.1)),
-        ranks=(MeasuredRank(rank=0, stage=0, predicted_peak_bytes=2.0**20, measured_peak_bytes=2.0**21),),
+        ranks=(MeasuredRank(rank=0, submesh=0, predicted_peak_bytes=2.0**20, measured_peak_bytes=2.0**21),),
     )  # fmt: skip
 
 

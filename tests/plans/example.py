@@ -77,11 +77,11 @@ def example_plan(
 
 def without_describe(plan: Plan) -> Plan:
     """The same plan with its operators made: nothing of the planner is left in it."""
-    return replace(
-        plan,
-        details=None,
-        stages=tuple(replace(s, operators=tuple(s.operators), tensors=tuple(s.tensors)) for s in plan.stages),
+    stages, interleaved = (
+        tuple(replace(s, operators=tuple(s.operators), tensors=tuple(s.tensors)) for s in own)
+        for own in (plan.stages, plan.interleaved)
     )
+    return replace(plan, details=None, stages=stages, interleaved=interleaved)
 
 
 def _layers(count: int, mark: str, blocks: int) -> tuple[PlanLayer, ...]:

@@ -223,6 +223,28 @@ def test_a_plan_that_contradicts_itself_is_refused_and_the_place_is_named(
     assert message in found
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["interleaved"].pop(), "7 stages do not come out even on 4 submeshes"),
+        (put("interleaved", 5, "devices", value=[0]), "interleaved[5]: submesh and devices are not those of stages[1]"),
+        (put("interleaved", 3, "layers", value=[1, 1]), "interleaved[3].layers: 1 to 1, where a run that begins with"),
+        (put("interleaved", 2, "logical_mesh", value=[4]), "interleaved[2]: logical mesh [4] and its devices"),
+        (put("interleaved", 2, "operators", 0, "layer", value=0), "interleaved[2].operators[0].layer: 0 is not in"),
+    ],
+)  # fmt: skip
+def test_interleaved_stages_that_are_not_those_of_the_plan_are_refused(
+    change: Change, message: str, tmp_path: Path
+) -> None:
+    options = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=4)
+    plan = replan(example_plan(num_layers=8, num_microbatches=16), pipeline=options)
+    body = json.loads(plan_text(plan))
+    assert len(body["interleaved"]) == 8
+    change(body)
+    (tmp_path / "a").write_text(json.dumps(body))
+    assert message in fault_of(tmp_path / "a")
+
+
 class TestSaving:
     def test_into_a_missing_folder_says_so(self, plan: Plan, tmp_path: Path) -> None:
         with pytest.raises(PlanFileError, match="there is no folder"):

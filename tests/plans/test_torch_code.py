@@ -48,8 +48,8 @@ def test_every_device_holds_the_weights_that_the_plan_says(plan: Plan, rank: int
     code, (model, _) = module_of(plan), build("gpt-tiny", 1)
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=plan.cluster.devices)
     try:
-        held = code["distribute"](model, code["stage_meshes"]("cpu"))
-        stage = plan.stages[code["stage_of"](rank)]
+        ((number, held),) = code["distribute"](model, code["stage_meshes"]("cpu")).items()
+        stage = plan.stages[number]
         assert rank in stage.devices
         updates = [o for o in stage.operators if o.phase == "update"]
         assert set(held) == {o.name.removeprefix("update_") for o in updates}
@@ -58,6 +58,15 @@ def test_every_device_holds_the_weights_that_the_plan_says(plan: Plan, rank: int
         dist.destroy_process_group()
     kept = sum(o.gradient_bytes + o.optimizer_bytes for o in updates)
     assert 2 * elements == pytest.approx(stage.weight_bytes - kept), "weights are float16"
+
+
+def test_of_an_interleaved_plan_a_device_has_several_stages() -> None:
+    options = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+    plan = ax.plan("gpt-tiny", "1x2:v100", num_microbatches=8, num_layers=4, scheduler="serial", pipeline=options)
+    code = module_of(plan)
+    assert [code["stages_of"](rank) for rank in (0, 1)] == [[0, 2], [1, 3]]
+    listed = [name for stage in code["FORWARD"] for name, *_ in stage]
+    assert listed == [name for layer in plan.layers for name in layer.operators]
 
 
 def test_the_code_lists_every_forward_operator_with_its_placements(plan: Plan) -> None:

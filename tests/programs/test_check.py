@@ -155,8 +155,11 @@ def test_a_plan_that_cannot_be_lowered_is_refused_with_the_reason(case: Case) ->
     plan = ax.plan(case.graph, "1x4:v100", num_microbatches=2, num_layers=2)
     with pytest.raises(RecipeError, match="made in a notebook"):
         lower(from_document(to_document(plan)))
-    with pytest.raises(ProgramError, match="The schedule has other stages"):
+    with pytest.raises(ScheduleError, match="3 submeshes and B = 2; the plan has 2"):
         lower(plan, build_schedule("1f1b", len(plan.stages) + 1, 2))
+    problem = case.problem(0, 3, ())
+    with pytest.raises(ProgramError, match="2 in 1f1b, 1 in the plan"):
+        lower([stage_decision(problem, optimal(problem), [0])], build_schedule("1f1b", 2, 2))
     orders = [plan.timeline().schedule.order(p)[-2::-1] for p in range(len(plan.stages))]
     with pytest.raises(ScheduleError, match="deadlocks"):
         lower(plan, schedule_of("reversed", orders, 2))

@@ -13,11 +13,15 @@ import torch
 
 import alpa_explore as ax
 from alpa_explore.cli import main
+from alpa_explore.cluster import Cluster
+from alpa_explore.cost.refit import mean_error, predicted
 from alpa_explore.errors import OptionError
+from alpa_explore.plans.reprice import reprice
 from alpa_explore.programs.transforms import divided
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.local import environment
 from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.recalibrate import recalibrate
 from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
 from tests.programs.cases import Case, at_random, optimal
@@ -40,8 +44,8 @@ PROGRAMS = {
     "gpt data·tensor": ("gpt-tiny", 1, ONE, ways("data", "tensor"), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
-    "mlp interleaved": (
-        "mlp-tiny", 4, [((k, k), (2,)) for k in range(4)], optimal, {"schedule": "interleaved-1f1b", "turns": 2}
+    "gpt interleaved, tensor": (
+        "gpt-tiny", 4, [((k, k), (2,)) for k in range(4)], ways("tensor"), {"schedule": "interleaved-1f1b", "turns": 2}
     ),
 }
 # fmt: on
@@ -89,6 +93,13 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     assert found["compared"] == 2 * (1 + 2 * 8)
     assert found["worst"]["relative_error"] < 1e-5
 
+    options = ax.PipelineOptions(schedule="interleaved-1f1b", num_stages=2)
+    plan = ax.plan(
+        "mlp-tiny", "1x2:cpu", num_microbatches=4, num_layers=4, delta=2, pipeline=options, scheduler="serial"
+    )
+    plan.save(tmp_path / "a.plan.json")
+    plan = ax.load_plan(tmp_path / "a.plan.json")
+    assert len(plan.interleaved) == 4
     folder = tmp_path / "run"
     run = ax.launch(plan, steps=3, record=True, folder=folder, device="cpu")
     steps = run.result(120).steps
@@ -106,8 +117,28 @@ def test_verify_passes_for_a_plan_and_fails_where_a_rank_has_another_gradient(tm
     timeline = plan.timeline()
     assert [t.task for t in measured.tasks] == [str(timeline.schedule.task(i)) for i in range(len(measured.tasks))]
     assert all(t.measured_seconds > 0 or t.action == "U" for t in measured.tasks)
+    assert [(r.rank, r.submesh) for r in measured.ranks] == [(0, 0), (1, 1)]
     assert all(r.measured_peak_bytes > 0 for r in measured.ranks)
     assert measured.measured_iteration_seconds > 0
+
+    learned = recalibrate([folder])
+    before, after, tasks = learned.before, learned.after, learned.tasks
+    assert before.device == plan.cluster.device
+    assert [t.name for t in tasks] == [f"{stage}{action}" for stage in range(4) for action in "FBU"]
+    assert sum(t.share for t in tasks) == pytest.approx(1.0)
+    assert all(t.compute_seconds > 0 for t in tasks)
+    for t, times in zip(tasks[0::3], timeline.times, strict=True):
+        assert predicted(before, t)[0] == pytest.approx(times.forward_seconds, rel=0.1)
+    assert mean_error(after, tasks) < mean_error(before, tasks)
+    file = str(tmp_path / "learnt.json")
+    assert main(["calibrate", "--from-run", str(folder), "-o", file]) == 0
+    assert "in 1 runs: predicted with a mean error of" in capsys.readouterr().out
+    learnt = Cluster.parse(f"1x2:{file}")
+    assert learnt.device.launch_seconds == pytest.approx(after.device.launch_seconds)
+    assert main(["compare-run", str(folder), "--cluster", f"1x2:{file}", "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["measured_iteration_seconds"] == measured.measured_iteration_seconds
+    assert again["predicted_iteration_seconds"] == pytest.approx(reprice(plan, learnt).timeline().makespan_seconds)
 
 
 def test_a_model_with_dropout_is_not_compared() -> None:

@@ -5,23 +5,30 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
 
 import alpa_explore as ax
-from alpa_explore.errors import OptionError, ProgramError, RecipeError, RunError, UnknownNameError
+from alpa_explore.errors import OptionError, RecipeError, RunError, ScheduleError, UnknownNameError
 from alpa_explore.models.recipe import follow
-from alpa_explore.runtime import agent, local
+from alpa_explore.programs import execute
+from alpa_explore.programs.execute import RankExecutor
+from alpa_explore.programs.lower import lower
+from alpa_explore.runtime import agent, local, worker
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.local import environment
+from alpa_explore.schedules.one_f_one_b import one_f_one_b
 from tests.runtime.plans import gone_within, processes_of, small_plan
 
 FOR_EVER = 10**6
@@ -42,7 +49,7 @@ def under_way(folder: Path) -> None:
         if len(reports) == 2 and all(r.stat().st_size for r in reports):
             return
         time.sleep(0.05)
-    raise AssertionError((folder / "agent.log").read_text() + (folder / "rank-0.log").read_text())
+    raise AssertionError((folder / "agent-0.log").read_text() + (folder / "rank-0.log").read_text())
 
 
 def ranks_of(folder):
@@ -53,7 +60,7 @@ def ranks_of(folder):
 def test_more_devices_than_are_attached_are_counted_and_nothing_is_started(plan, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(local, "PROCESSES_A_CORE", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    with pytest.raises(OptionError, match=r"2 in the plan, 1 CPU processes .* 1 are missing"):
+    with pytest.raises(OptionError, match=r"2 in the plan, 1 CPU processes .* attached: 1 are missing"):
         launch(plan, folder=tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
 
@@ -84,8 +91,8 @@ def test_what_keeps_a_run_from_being_prepared_is_raised_by_its_result(plan, tmp_
 def test_what_cannot_run_is_refused_before_anything_is_written(plan, tmp_path) -> None:
     with pytest.raises(UnknownNameError, match="fastest"):
         launch(plan, folder=tmp_path / "run", schedule="fastest", device="cpu")
-    with pytest.raises(ProgramError, match="4 in interleaved-1f1b, 2 in the plan"):
-        launch(plan, folder=tmp_path / "run", schedule="interleaved-1f1b", device="cpu")
+    with pytest.raises(ScheduleError, match="made for another pipeline"):
+        launch(plan, folder=tmp_path / "run", schedule=one_f_one_b(3, 2), device="cpu")
     with pytest.raises(RecipeError):
         launch(replace(plan, model=replace(plan.model, recipe="a:b")), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -104,7 +111,7 @@ def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, t
         run.result(SECONDS)
     assert time.monotonic() - start < SECONDS
     assert f"Logs: {tmp_path}" in raised.value.remedy
-    assert "step 0: " in raised.value.remedy, "the end of the rank's log"
+    assert "\nstep " in raised.value.__notes__[0], "the end of the rank's log"
     assert gone_within(tmp_path, 1)
 
 
@@ -172,7 +179,7 @@ def test_when_the_agent_is_killed_its_ranks_end_too(plan, tmp_path) -> None:
     under_way(tmp_path)
     (leader,) = set(processes_of(tmp_path)) - set(ranks_of(tmp_path))
     leader.kill()
-    with pytest.raises(RunError, match="The agent of the run ended"):
+    with pytest.raises(RunError, match="The agent of rank 0 ended"):
         run.result(SECONDS)
     assert gone_within(tmp_path, 1)
 
@@ -193,6 +200,48 @@ def test_memory_that_runs_out_is_told_with_the_tensor_and_its_size(tmp_path) -> 
     ):
         run.result(60)
     assert "tried to allocate 134217728 bytes" in run.folder.joinpath("rank-0.log").read_text()
+
+
+def test_memory_that_runs_out_at_the_start_is_told_with_the_weight(plan, monkeypatch) -> None:
+    def none_left(_whole, _box):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 16384 bytes.")
+
+    program = lower(plan)
+    rank = partial(RankExecutor, program, 0, None, learning_rate=0.1, seed=0)
+    weights = {p.tensor: torch.zeros(program.graph.tensors[p.tensor].shape) for p in program.graph.parameters}
+    assert rank(weights).memory.now_bytes > 0
+    monkeypatch.setattr(execute, "cut", none_left)
+    with pytest.raises(RuntimeError) as raised:
+        rank(weights)
+    told = str(worker.told(raised.value, 0, "its start"))
+    assert "Rank 0 has no memory left: its start, taking hidden.0.weight of [128, 64] float32: RuntimeError" in told
+    assert "16384 bytes" in told
+
+
+def test_a_port_that_is_in_use_is_said_to_be() -> None:
+    error = torch.distributed.DistNetworkError("port: 29400, name: EADDRINUSE, message: address already in use")
+    assert "The port where the ranks meet is in use" in str(worker.told(error, 0, "its start"))
+
+
+def test_a_disk_that_is_full_before_the_start_is_no_fault_of_the_plan(plan, tmp_path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))  # less than the initial weights
+        run = launch(plan, folder=tmp_path / "run", device="cpu")
+        with pytest.raises(RunError, match=r"The folder of the run cannot be written: .*File too large"):
+            run.result()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not processes_of(tmp_path / "run")
+
+
+def test_an_agent_that_could_not_write_why_it_ended_is_asked_of_the_disk(tmp_path, monkeypatch) -> None:
+    (tmp_path / "agent-2.log").write_text("OSError: [Errno 28] No space left on device\n")
+    assert local.agent_outcome(tmp_path, 2, 1)["what"] == "The agent of rank 2 ended"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
+    found = local.agent_outcome(tmp_path, 2, 1)
+    assert found["what"] == "The disk with the folder of the run is full"
+    assert "4 KiB are free, exit code 1" in found["found"]
 
 
 @pytest.mark.distributed

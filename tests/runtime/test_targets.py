@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from dataclasses import replace
 
 import pytest
+import torch
 
 import alpa_explore as ax
 from alpa_explore import cli
@@ -56,6 +58,18 @@ def test_the_torchrun_script_trains_and_compares(tmp_path, losses) -> None:
     assert found == pytest.approx(losses, rel=1e-6)
     again = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False)
     assert (again.returncode, "This run is over" in again.stderr) == (2, True)
+
+
+@pytest.mark.distributed
+def test_a_script_whose_port_is_in_use_says_so_before_a_rank_is_started(tmp_path) -> None:
+    written = script(two_machines(), "torchrun", tmp_path / "run")
+    with socket.create_server(("", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = {**os.environ, "MASTER_ADDR": "localhost", "MASTER_PORT": port, "NODE_RANK": "0"}
+        done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=60, check=False, env=given)
+    assert done.returncode == 2
+    assert f"Port {port} of this machine is in use: set MASTER_PORT" in done.stderr
+    assert not list((tmp_path / "run").glob("rank-*"))
 
 
 SRUN = """#!/usr/bin/env bash
@@ -112,6 +126,14 @@ def test_dask_workers_start_the_ranks(workers, tmp_path, losses, capsys) -> None
     arguments = ["launch", str(tmp_path / "a.plan.json"), "--target", "dask", "--device", "cpu", "--dry-run"]
     assert cli.main([*arguments, "--scheduler", workers.scheduler.address]) == 0
     assert json.loads(capsys.readouterr().out)["target"] == "dask"
+
+
+@pytest.mark.distributed
+def test_workers_with_too_few_gpus_are_told_how_many_are_missing(workers, tmp_path) -> None:
+    plan, there = small_plan(4), torch.cuda.device_count()
+    with pytest.raises(OptionError, match=f"4 in the plan, {2 * min(there, 2)} GPUs attached"):
+        launch(plan, "dask", scheduler=workers, folder=tmp_path / "run", device="cuda")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.distributed

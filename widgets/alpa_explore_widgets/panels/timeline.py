@@ -51,7 +51,7 @@ class TimelinePanel(PlanPanel):
         assert state.plan is not None, "shown before there was a plan"
         if state.plan is self._offered:
             return
-        from alpa_explore.plans.timeline import possible_schedules
+        from alpa_explore.plans.schedule_stages import possible_schedules
 
         self._offered = state.plan
         names = possible_schedules(state.plan)

@@ -1,0 +1,44 @@
+"""A plan for the interleaved schedule runs the stages of that schedule, from memory and from its file alike."""
+
+from __future__ import annotations
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.document import from_document, to_document
+from alpa_explore.programs.check import check
+from alpa_explore.programs.live_bytes import live_bytes
+from alpa_explore.programs.lower import lower
+from tests.programs.cases import Case
+
+
+def planned(case, cluster, **pipeline):
+    options = ax.PipelineOptions(**pipeline)
+    return ax.plan(case.graph, cluster, num_microbatches=4, num_layers=8, delta=2.0, pipeline=options)
+
+
+@pytest.mark.parametrize(("cluster", "stages"), [("1x2:v100", 2), ("1x4:v100", 2), ("1x4:v100", 4)])
+def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
+    plan = planned(case, cluster, schedule="interleaved-1f1b", num_stages=stages)
+    program = lower(plan)
+    check(program)
+    assert program.schedule.submesh_of_stage == tuple(range(stages)) * 2
+    assert [s.ranks for s in program.stages[:stages]] == [s.devices for s in plan.stages]
+    case.assert_equal(program)
+    again = lower(ax.rebuild(from_document(to_document(plan)), case.graph))
+    assert live_bytes(again) == live_bytes(program)
+    assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
+
+
+def test_a_plan_for_another_schedule_can_interleave_too_but_its_file_says_not_how() -> None:
+    case = Case("gpt-tiny", num_microbatches=4)
+    plan = planned(case, "1x2:v100", num_stages=2)
+    program = lower(plan, "interleaved-1f1b")
+    assert len(program.stages) == 4
+    case.assert_equal(program)
+    read = ax.rebuild(from_document(to_document(plan)), case.graph)
+    assert lower(read, "gpipe").ranks == (0, 1)
+    with pytest.raises(PlanFileError, match="plan again for this one"):
+        lower(read, "interleaved-1f1b")
