@@ -2,6 +2,7 @@
 
     python benchmarks/paper.py                       the 8-GPU row of each family
     python benchmarks/paper.py gpt-6.7b moe-10b      others, by their catalogue names; minutes each from 16 GPUs on
+    python benchmarks/paper.py moe-70b --submeshes power-of-two     the submeshes that Alpa's own runs were given
     python benchmarks/paper.py --stored              what was seen before (paper_rows.json), without planning anything
     python benchmarks/baselines.py gpt-6.7b          the last column: the baselines of a row
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from typing import Any
 from stored import keep, rows
 
 from alpa_explore import planner
+from alpa_explore.cluster import SUBMESH_SPACES
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import entry
@@ -38,17 +41,28 @@ THEIR_STAGES = {
     "gpt-2.6b": ((1, 2), (1, 2), (1, 4)),
     "gpt-15b": ((1, 8),) * 4,
     "gpt-39b": ((1, 4),) * 16,
+    "moe-1.3b": ((1, 2),) * 2,
+    "moe-2.4b": ((1, 4),) * 2,
+    "moe-10b": ((1, 8),) * 2,
+    "moe-27b": ((1, 4),) * 8,
+    "moe-70b": ((1, 8),) * 8,
+    "wide-resnet-2b": ((1, 4),) * 2,
+    "wide-resnet-4b": ((1, 4), (1, 4), (1, 8)),
+    "wide-resnet-6.8b": ((1, 8),) * 4,
+    "wide-resnet-13b": ((1, 8),) * 8,
 }
-"""Submeshes of the stages of the paper's plans, as far as it says them (alpa_paper.json, found_plans)."""
+"""Submeshes of the stages of the plans that Alpa found: of GPT as far as the paper says them (alpa_paper.json), of the
+others those that its code runs again (github alpa-projects/alpa, benchmark/alpa/suite_auto_moe.py, suite_wresnet.py)."""
 
 
-def plan_row(name: str, layers: int | None = None) -> dict[str, Any]:
+def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> dict[str, Any]:
     """Plan a row; the paper's plan beside it."""
     known = entry(name)
     cluster = f"1x{known.gpus}:v100" if known.gpus <= 8 else f"{known.gpus // 8}x8:v100"
     b = known.num_microbatches
     start = time.perf_counter()
-    plan = planner.plan(name, cluster, num_microbatches=b, num_layers=layers)
+    pipeline = PipelineOptions(submesh_space=submeshes)
+    plan = planner.plan(name, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
     total = plan.predicted.iteration_seconds
     found: dict[str, Any] = {
         "cluster": cluster, "num_microbatches": b, "num_layers": len(plan.layers),
@@ -56,13 +70,14 @@ def plan_row(name: str, layers: int | None = None) -> dict[str, Any]:
         "pflops": plan.model.model_flops * b / total / 1e15,
         "stages": shapes([(s.submesh, s.logical_mesh) for s in plan.stages]),
         "bubble_fraction": plan.predicted.bubble_fraction,
+        "submeshes": submeshes,
         "layer_flops_over_mean": max(x.flops for x in plan.layers) * len(plan.layers)
         / sum(x.flops for x in plan.layers),
     }  # fmt: skip
     if name in THEIR_STAGES:
         asked = THEIR_STAGES[name]
-        pipeline = PipelineOptions(
-            num_stages=len(asked), stage_submeshes=tuple((i, n, m) for i, (n, m) in enumerate(asked))
+        pipeline = replace(
+            pipeline, num_stages=len(asked), stage_submeshes=tuple((i, n, m) for i, (n, m) in enumerate(asked))
         )
         try:
             theirs = planner.replan(plan, pipeline=pipeline)
@@ -134,11 +149,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", default=list(SMALL))
     parser.add_argument("--layers", type=int, help="instead of the paper's (larger rows on a slow machine)")
+    parser.add_argument("--submeshes", default="all", choices=SUBMESH_SPACES)
     parser.add_argument("--stored", action="store_true", help="show what was seen before")
     options = parser.parse_args()
     for name in rows() if options.stored else options.names or SMALL:
         if not options.stored:
-            keep(name, **plan_row(name, options.layers))
+            keep(name, **plan_row(name, options.layers, options.submeshes))
         show(name, rows()[name])
 
 
