@@ -109,7 +109,8 @@ def _planned(
     cancel: threading.Event | None, **options: Any,
 ) -> Plan:  # fmt: skip
     """The fastest of some pipelines, each planned under its constraints."""
-    plans, refused = [], []
+    plans: list[Plan] = []
+    refused: list[tuple[str, InfeasiblePlanError]] = []
     for text, pipeline in asked:
         _stop_if(cancel, f"{len(plans) + len(refused)} of its pipelines were planned")
         try:
