@@ -145,7 +145,7 @@ DIFFERS = {
     ),
     "gpt-15b": (
         "The paper's plan; the baseline gpipe-equal-layers is this plan too. Layers of equally many operators give a "
-        "plan 1.6 % faster: Eq. 6 wants few bytes between layers, and lets the largest have 1.13 of the mean FLOPs."
+        "plan 1.6 % faster: the cuts of Eq. 6 are for few bytes between layers; its largest has 1.13 of the mean FLOPs."
     ),
     "gpt-39b": (
         "Nearly a tie. At the paper's 16 layers a cut falls within a block and the head is half a block: layers 0-13 "
