@@ -6,6 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from alpa_explore.models.catalog import names
+
+OWN = "of its own"
+"""In the name of a baseline that has other layers, or other microbatches, than the automatic plan."""
 STORE = Path(__file__).parent / "paper_rows.json"
 
 
@@ -18,4 +22,6 @@ def keep(name: str, **figures: Any) -> None:
     """Put `figures` into the row of a model, and write the file: a run that is stopped loses one row at most."""
     known = rows()
     known[name] = known.get(name, {}) | figures
+    order = names()
+    known = {name: known[name] for name in sorted(known, key=order.index)}
     STORE.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -175,6 +175,21 @@ def test_a_smaller_space_of_submeshes_takes_fewer_solves_and_cannot_be_widened_l
         ax.replan(few, pipeline=ax.PipelineOptions())
 
 
+def test_where_constraints_leave_too_little_memory_the_error_says_which_stage_lacks_how_much():
+    asked = {"cuts": (1,), "num_stages": 2}
+    memory = 4_000_000
+
+    def planned(memory_bytes, **options):
+        return tiny(ax.Cluster.parse("1x2:v100", memory_bytes=memory_bytes), **options)
+
+    planned(memory)
+    with pytest.raises(InfeasiblePlanError, match=r"2 stages: stage 1 of 2 \(layers 1–3 on \(1, 1\)\) needs") as caught:
+        planned(memory, **asked)
+    lacks = int(caught.value.over_bytes)
+    assert lacks > 0
+    assert max(stage.peak_bytes for stage in planned(memory + lacks, **asked).stages) == memory + lacks
+
+
 def test_the_command_line_takes_the_options(capsys):
     words = "plan gpt-tiny --cluster 2x2:v100 -B 8 --layers 4 --scheduler serial --json --stages 2 --cut 1"
     code = main([*words.split(), "--schedule", "gpipe", "--communication", "--stage-submesh=-1=1x2"])

@@ -2,23 +2,27 @@
 
 Each stage takes the fastest choice that is left (exactly), or the fastest that fits in memory at its place in the
 pipeline. The iteration is that of Eq. 2, as for the planner's own plans, so figures, files and `replan` work alike.
+A baseline that leaves all strategies is the planner itself under constraints: the same costs, so it is no faster.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from typing import Any
 
 from alpa_explore import planner, units
-from alpa_explore.baselines.kinds import Degrees, Way, check_kind, ways
+from alpa_explore.baselines.kinds import WITH_ROLES, Degrees, Way, check_kind, pipelines, ways
 from alpa_explore.baselines.roles import Role, strategies_left
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError, SolverError
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.intra_op.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.limited import solve_limited
@@ -64,11 +68,15 @@ def baseline(
             graph, cluster, num_microbatches=num_microbatches, delta=delta, boundaries=cuts, cancel=cancel,
             num_layers=None if cuts else 1,
         )  # fmt: skip
-        return replace(found, options=replace(found.options, baseline=f"{kind} (layers of its own)"))
+        return _named(found, f"{kind} (layers of its own)")
     if num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )
+    if kind not in WITH_ROLES:
+        asked = pipelines(kind, cluster, count, graph.samples, degrees)
+        return _planned(graph, cluster, kind, asked, cancel, num_microbatches=num_microbatches, delta=delta,
+                        num_layers=count)  # fmt: skip
     pricer = _Pricer(assign_layers(graph, layering.layer_of_forward), layering, cluster, num_microbatches, cancel)
     tried = [(way, pricer.costs(way)) for way in ways(kind, cluster, count, graph.samples, degrees)]
     best = None
@@ -96,6 +104,35 @@ def baseline(
     return assemble(graph, cluster, options, layering, profile, pipeline, [("baseline", time.perf_counter() - started)])
 
 
+def _planned(
+    graph: TrainingGraph, cluster: Cluster, kind: str, asked: Sequence[tuple[str, PipelineOptions]],
+    cancel: threading.Event | None, **options: Any,
+) -> Plan:  # fmt: skip
+    """The fastest of some pipelines, each planned under its constraints."""
+    plans: list[Plan] = []
+    refused: list[tuple[str, InfeasiblePlanError]] = []
+    for text, pipeline in asked:
+        _stop_if(cancel, f"{len(plans) + len(refused)} of its pipelines were planned")
+        try:
+            found = planner.plan(graph, cluster, cancel=cancel, pipeline=pipeline, **options)
+        except InfeasiblePlanError as error:
+            refused.append((text, error))
+        else:
+            plans.append(_named(found, f"{kind} ({text})"))
+    if not plans:
+        raise _none_fits(kind, cluster, refused)
+    return min(plans, key=lambda plan: plan.predicted.iteration_seconds)
+
+
+def _stop_if(cancel: threading.Event | None, so_far: str) -> None:
+    if cancel is not None and cancel.is_set():
+        raise CancelledError("The baseline was cancelled", found=so_far, remedy="Start again.")
+
+
+def _named(plan: Plan, name: str) -> Plan:
+    return replace(plan, options=replace(plan.options, baseline=name))
+
+
 class _Pricer:
     """Prices stages of one graph on one cluster; equal stages with equal roles once."""
 
@@ -118,23 +155,19 @@ class _Pricer:
         return build_stage_problem(self.stage_of(first, last), model)
 
     def costs(self, way: Way) -> StageCosts:
-        """Candidates of the stages of `way`, each at the places where it can stand."""
+        """Candidates of the stages of `way`, each at its place."""
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
-        layers = self.layered.num_layers
-        for first, last in way.ranges:
-            after = layers - 1 - last
-            partition = len(way.ranges) == way.stages
-            places = {way.ranges[::-1].index((first, last)) + 1} if partition else set(range(1, after + 2))
-            held = sorted({min(place, self.b) for place in places})
+        for place, (first, last) in zip(range(len(way.ranges), 0, -1), way.ranges, strict=True):
             found = [
                 StageCandidate(logical_mesh=mesh, solution_key=name, **asdict(totals))
-                for mesh, roles in way.meshes for h in held
-                if (answer := self._solved(first, last, mesh, roles, h)) is not None
+                for mesh, roles in way.meshes
+                if (answer := self._solved(first, last, mesh, roles, min(place, self.b))) is not None
                 for name, totals in (answer,)
-            ]  # fmt: skip
+            ]
             candidates[first, last, 0] = tuple(dict.fromkeys(found))
         return StageCosts(
-            num_layers=layers, submeshes=(way.submesh,), device_memory_bytes=self.cluster.device.memory_bytes,
+            num_layers=self.layered.num_layers, submeshes=(way.submesh,),
+            device_memory_bytes=self.cluster.device.memory_bytes,
             candidates=candidates, layer_flops=self.layer_flops,
             received_bytes={r: float(self.stage_of(*r).received_bytes) for r in way.ranges},
             versions=(self.layered.rematerialized,), tied_weights=tied_weights(self.layered),
@@ -180,10 +213,7 @@ class _Pricer:
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
     ) -> tuple[StageProblem, ShardingProblem]:
         """The stage problem, and what is left of it; among equally fast choices the leanest is wanted."""
-        if self.cancel is not None and self.cancel.is_set():
-            raise CancelledError(
-                "The baseline was cancelled", found=f"{self.solves} of its stages were solved", remedy="Start again."
-            )
+        _stop_if(self.cancel, f"{self.solves} of its stages were solved")
         problem = self.problem(first, last, mesh)
         priced = problem.at(
             inverse_b=1.0 / self.b, memory_price=TIE_SECONDS / self.cluster.device.memory_bytes, microbatches_held=1
@@ -200,6 +230,25 @@ def _peak(totals: StageTotals, held: int) -> float:
     return totals.weight_bytes + held * totals.activation_bytes + totals.workspace_bytes
 
 
+def _none_fits(kind: str, cluster: Cluster, refused: Sequence[tuple[str, InfeasiblePlanError]]) -> InfeasiblePlanError:
+    """Names the pipeline that needs least."""
+    text, error = min(refused, key=lambda one: math.inf if one[1].over_bytes is None else one[1].over_bytes)
+    if error.over_bytes is None:
+        return error
+    memory = cluster.device.memory_bytes
+    return _too_large(kind, f"{text} needs", memory + error.over_bytes, memory)
+
+
+def _too_large(kind: str, needs: str, peak_bytes: float, memory_bytes: float) -> InfeasiblePlanError:
+    return InfeasiblePlanError(
+        f"The baseline {kind} does not fit in memory",
+        found=f"{needs} {units.bytes_(peak_bytes)} of {units.bytes_(memory_bytes)} on a device",
+        remedy="Give more microbatches of a smaller size, more devices, or a baseline that divides weights (zero-3, "
+        "megatron with a larger tp or pp).",
+        over_bytes=peak_bytes - memory_bytes,
+    )
+
+
 def _nothing_fits(
     kind: str, cluster: Cluster, num_microbatches: int, tried: Sequence[tuple[Way, StageCosts]]
 ) -> InfeasiblePlanError:
@@ -208,7 +257,7 @@ def _nothing_fits(
     for way, costs in tried:
         stages = []
         for (first, last, _), candidates in costs.candidates.items():
-            place = sum(start > last for start, _ in way.ranges) + 1 if len(way.ranges) == way.stages else 1
+            place = sum(start > last for start, _ in way.ranges) + 1
             if candidates:
                 stages.append((min(c.peak_bytes(min(place, num_microbatches)) for c in candidates), first, last))
         if stages:
@@ -219,10 +268,4 @@ def _nothing_fits(
             remedy="Try another baseline, or `ax.plan`.",
         )  # fmt: skip
     peak, first, last, way = min(needs, key=lambda need: need[0])
-    memory = cluster.device.memory_bytes
-    return InfeasiblePlanError(
-        f"The baseline {kind} does not fit in memory",
-        found=f"layers {first}–{last} ({way.text}) need {units.bytes_(peak)} of {units.bytes_(memory)} on a device",
-        remedy="Give more microbatches of a smaller size, more devices, or a baseline that divides weights (zero-3, "
-        "megatron with a larger tp or pp).",
-    )
+    return _too_large(kind, f"layers {first}–{last} ({way.text}) need", peak, cluster.device.memory_bytes)

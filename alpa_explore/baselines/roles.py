@@ -4,8 +4,7 @@ A role leaves each decision of a stage some of its strategies. On an axis for
 
 - DATA, operators that can cut the batch do; weights, gradients (or their addends) and optimizer state are whole;
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are stored in pieces;
-- TENSOR, no operator cuts the batch: heavy ones, which are never repeated, must cut a dim of a weight;
-- ANY, everything is left.
+- TENSOR, no operator cuts the batch: heavy ones, which are never repeated, must cut a dim of a weight.
 
 Where nothing would be left (a bias that does not divide), the strategies that keep most axes' roles are.
 """
@@ -30,7 +29,6 @@ class Role(enum.Enum):
     DATA = "data"
     SHARDED_DATA = "sharded data"
     TENSOR = "tensor"
-    ANY = "any"
 
 
 def strategies_left(problem: StageProblem, roles: Sequence[Role]) -> dict[int, tuple[int, ...]]:
@@ -54,7 +52,7 @@ def _keeps(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option
 
 
 def _keeps_option(node: Node, option: Option, role: Role, batch: frozenset[Option]) -> bool:
-    if role is Role.ANY or node.kind is NodeKind.SOURCE:
+    if node.kind is NodeKind.SOURCE:
         return True
     if node.kind is NodeKind.OPERATOR:
         if not batch:

@@ -27,6 +27,9 @@ WIDEST = 0.02
 """Slack that is looked at, of the whole, where nothing that fits is known."""
 MOST_LABELS = 400
 """At one state; thinned out evenly beyond."""
+MOST_PAIRS = 2_000
+"""Of states of a block that are looked at: those of the least slack. What all choices of them take is worked out, so
+that is where the time goes."""
 TRIES = 12
 """Labels whose workspace is worked out."""
 
@@ -59,7 +62,7 @@ def mix(
     pairs: dict[PieceTable, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = {}
     for price, way in ways.items():
         for i, table in enumerate(tables):
-            near = way.slack(i) <= slack[price]
+            near = _nearest(way.slack(i), slack[price])
             pairs[table] = pairs[table] | near if table in pairs else near
     options = {table: _options(table, near) for table, near in pairs.items()}
     least_workspace = composer.least_workspace(*layers)
@@ -95,6 +98,13 @@ class _Potentials:
         """Of every pair of states of the i-th block."""
         through = self.before[i][:, None] + self.tables[i] + self.behind[i + 1][None, :]
         return np.asarray(through - self.behind[0].min())
+
+
+def _nearest(slack: Floats, most: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """The pairs of states within `most`, or where they are too many those of the least slack."""
+    if slack.size > MOST_PAIRS:
+        most = min(most, float(np.partition(slack, MOST_PAIRS - 1, axis=None)[MOST_PAIRS - 1]))
+    return np.asarray(slack <= most)
 
 
 def _options(table: PieceTable, near: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> _Options:

@@ -58,7 +58,7 @@ class MoEConfig:
     """Tokens that compete for the same expert slots (S of GShard)."""
     mlp_ratio: int = 8
     auxiliary_weight: float = 0.01
-    """Factor of the load-balancing loss, which is 1 a layer when the load is even."""
+    """Factor of the load-balancing loss, which is 1 a layer when the load is even; 0 leaves it out."""
 
     @property
     def parameter_count(self) -> int:

@@ -145,4 +145,4 @@ class MoETransformer(nn.Module):
             if auxiliary is not None:
                 balance = auxiliary if balance is None else balance + auxiliary
         loss = self.embedding.loss(self.final_norm(x_BSM), targets_BS)
-        return loss if balance is None else loss + self.auxiliary_weight * balance
+        return loss if balance is None or not self.auxiliary_weight else loss + self.auxiliary_weight * balance

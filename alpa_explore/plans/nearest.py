@@ -26,29 +26,14 @@ def nothing_fits(
     free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
     if options.constrained and best_pipeline(costs, cluster, free, num_microbatches).feasible:
         return _too_constrained(costs, cluster, num_microbatches, options)
-    options = free
-    needed = _least_memory(costs, cluster, num_microbatches, options)
+    asked, options = options, free
+    needed = _needed(costs, cluster, num_microbatches, options)
     if needed is None:
         return InfeasiblePlanError(
             "No plan exists", found=f"no choice of strategies for some layer on {cluster}",
             remedy="Use fewer layers, or check the warnings for operators that cannot be sharded.",
         )  # fmt: skip
-    memory, pipeline = needed
-    larger = replace(costs, device_memory_bytes=memory)
-    worst, where = 0.0, ""
-    for index, (first, end, shape) in enumerate(pipeline.stages):
-        from_end = len(pipeline.stages) - index
-        candidate, held = chosen_candidate(
-            larger, options, (first, end - 1, shape), from_end, len(pipeline.stages), num_microbatches
-        )
-        peak = candidate.peak_bytes(held)
-        if peak > worst:
-            worst, over = peak, peak - costs.device_memory_bytes
-            where = (
-                f"stage {index} of {len(pipeline.stages)} (layers {first}–{end - 1} on {costs.submeshes[shape]}) needs "
-                f"{units.bytes_(peak)} on each device of {units.bytes_(costs.device_memory_bytes)}, "
-                f"{units.bytes_(over)} ({round(over)} bytes) over"
-            )
+    worst, where = needed
     advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node} devices with {units.bytes_(worst)} each"]
     named = sorted((load_preset(n)[0].memory_bytes, n) for n in preset_names())
     enough = next((name for size, name in named if size >= worst and name != "cpu"), None)
@@ -62,9 +47,10 @@ def nothing_fits(
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
+    least, _ = (_needed(costs, cluster, num_microbatches, asked) if asked.constrained else None) or needed
     return InfeasiblePlanError(
         "No plan fits in memory", found=where, remedy="; ".join(advice) + ".",
-        over_bytes=worst - costs.device_memory_bytes,
+        over_bytes=least - costs.device_memory_bytes,
     )  # fmt: skip
 
 
@@ -76,6 +62,31 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> Infeasible
         found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
         remedy=error.remedy, over_bytes=error.over_bytes,
     )  # fmt: skip
+
+
+def _needed(costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions) -> tuple[float, str] | None:
+    """The least memory of a device with which a plan exists, and in words the stage that needs it; None where none
+    exists with any."""
+    least = _least_memory(costs, cluster, b, options)
+    if least is None:
+        return None
+    memory, pipeline = least
+    larger = replace(costs, device_memory_bytes=memory)
+    worst, where = 0.0, ""
+    for index, (first, end, shape) in enumerate(pipeline.stages):
+        from_end = len(pipeline.stages) - index
+        candidate, held = chosen_candidate(
+            larger, options, (first, end - 1, shape), from_end, len(pipeline.stages), b
+        )  # fmt: skip
+        peak = candidate.peak_bytes(held)
+        if peak > worst:
+            worst, over = peak, peak - costs.device_memory_bytes
+            where = (
+                f"stage {index} of {len(pipeline.stages)} (layers {first}–{end - 1} on {costs.submeshes[shape]}) needs "
+                f"{units.bytes_(peak)} on each device of {units.bytes_(costs.device_memory_bytes)}, "
+                f"{units.bytes_(over)} ({round(over)} bytes) over"
+            )
+    return worst, where
 
 
 def _too_constrained(
@@ -90,9 +101,13 @@ def _too_constrained(
         without = replace(options, **{field: getattr(PipelineOptions(), field)})
         if best_pipeline(costs, cluster, without, num_microbatches).feasible:
             helps.append(f"without {field} there is a plan")
+    # With more memory there may be one.
+    needed = _needed(costs, cluster, num_microbatches, options)
     return InfeasiblePlanError(
-        "No plan keeps all constraints", found=", ".join(given.values()),
+        "No plan keeps all constraints",
+        found=", ".join(given.values()) + (f": {needed[1]}" if needed else ""),
         remedy=f"{'; '.join(helps)}." if helps else "Each of them alone is too much: leave out more than one.",
+        over_bytes=needed[0] - costs.device_memory_bytes if needed else None,
     )  # fmt: skip
 
 
