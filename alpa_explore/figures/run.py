@@ -53,9 +53,12 @@ def run_rows(measured: Measured) -> list[dict[str, Any]]:
     """Both tables as one: what the figure shows."""
     tasks = [{"of": f"{row['count']} × {row['tasks']}", **row} for row in run_table(measured)]
     ranks = [
-        {"of": f"rank {row['rank']}", **row, "ratio": row["measured_peak_bytes"] / row["predicted_peak_bytes"]}
+        {
+            "of": f"rank {row['rank']}", "stage": row["submesh"], **row,
+            "ratio": row["measured_peak_bytes"] / row["predicted_peak_bytes"],
+        }
         for row in ranks_table(measured)
-    ]
+    ]  # fmt: skip
     return [{name: row.get(name) for name in _ROWS} for row in (*tasks, *ranks)]
 
 
