@@ -70,6 +70,12 @@ def run(options: argparse.Namespace) -> int:
                 remedy=f"Call it {options.output}.json: the name tells.",
             )
     checked_name(options.name, "--name cannot be the name of a device")
+    given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
+    if options.from_run and given:
+        raise OptionError(
+            "Runs bring the device that they were planned with", found=f"--from-run with --{given[0]}",
+            remedy=f"Leave out --{given[0]}, or --from-run to measure here.",
+        )  # fmt: skip
     if options.from_run:
         return _from_runs(options)
     like = load_preset(options.like) if options.like is not None else None

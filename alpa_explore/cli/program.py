@@ -25,7 +25,11 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
-    argument("--schedule", metavar="NAME", help="1f1b, gpipe, eager-1f1b or zb-h1 (default: the plan's)")
+    argument(
+        "--schedule",
+        metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b (default: the plan's)",
+    )
     argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
     argument(
         "--allow-import", action="store_true",

@@ -141,9 +141,12 @@ def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link,
             row[2 * which] += collective_seconds(e.kind, 0.0, e.size, 1.0, latency)
             row[2 * which + 1] += collective_seconds(e.kind, e.bytes * e.sharing, e.size, 1.0 / beta, 0.0)
     found = _solved(rows, measured, shares)
+    told = [bool(rows[:, 2 * which : 2 * which + 2].any()) for which in range(2)]
     inside, between = (
-        replace(link, latency_seconds=latency * slower, bandwidth=1.0 / (beta * narrower))
-        for link, (latency, beta), (slower, narrower) in zip(links, figures, found.reshape(2, 2).tolist(), strict=True)
+        replace(link, latency_seconds=latency * slower, bandwidth=1.0 / (beta * narrower)) if seen else link
+        for link, seen, (latency, beta), (slower, narrower) in zip(
+            links, told, figures, found.reshape(2, 2).tolist(), strict=True
+        )
     )
     return inside, between
 

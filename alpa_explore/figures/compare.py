@@ -26,7 +26,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.compare import PlanComparison, compare_plans
 from alpa_explore.plans.headline import HeadlineFigure, against
 from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.tables import Row
+from alpa_explore.plans.tables import Row, stage_of_layer
 from alpa_explore.plans.text import layers_phrase
 
 THIS = "this plan"
@@ -127,7 +127,7 @@ def _otherwise(figure: go.Figure, found: PlanComparison, theme: str) -> None:
     starts = [0.0, *ends[:-1]]
     counts = [sum(o.layer == layer for o in found.operators) for layer in layers]
     of = [found.common.get(layer, 0) for layer in layers]
-    stage_of = {layer: s.index for s in found.new.stages for layer in range(s.layers[0], s.layers[1] + 1)}
+    stage_of = stage_of_layer(found.new)
     figure.add_trace(
         go.Bar(
             orientation="h", y=[_OTHERWISE] * len(ends), x=[b - a for a, b in zip(starts, ends, strict=True)],

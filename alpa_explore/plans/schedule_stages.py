@@ -42,6 +42,10 @@ def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
         return plan.stages
     if order == tuple(k % submeshes for k in range(len(plan.interleaved))):
         return plan.interleaved
+    turns = len(order) // submeshes
+    if turns == _planned_turns(plan) and order == tuple(k % submeshes for k in range(turns * submeshes)):
+        # Of a file from before plans held them.
+        return interleaved_stages(plan, known_words(plan))
     layers = len(plan.layers)
     if layers % len(order):
         raise ScheduleError(

@@ -88,7 +88,8 @@ def profile_stages(
 
     `held_at(place, depth)` is how many microbatches a stage holds at a place from the end of so many stages, min(place,
     B) unless told.
-    Those of the stages that `chosen` names in the end are optimal, the others within frontier.TOLERANCE.
+    Those of the stages that `chosen` names in the end are optimal, but for memory that is short: then, as the others,
+    within frontier.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
     stage_of = slicer(layered)

@@ -5,6 +5,7 @@ Nothing here blocks its caller: a run is prepared and watched in a thread of its
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -110,18 +111,8 @@ class Run:
                 self._state = self._watched(start)
             except AlpaExploreError as error:
                 self._error, self._state = error, "failed"
-            except OSError as error:
-                self._state = "failed"
-                self._error = RunError(
-                    "The folder of the run cannot be written", found=str(error),
-                    remedy="Free some space, or name a folder on another disk (--folder, folder=).",
-                )  # fmt: skip
             except Exception as error:  # of a thread that nobody sees: `result` raises it
-                self._state = "failed"
-                self._error = RunError(
-                    "The run could not be prepared", found=f"{type(error).__name__}: {error}",
-                    remedy="This is a fault of alpa_explore: please report it.",
-                )  # fmt: skip
+                self._error, self._state = _fault(error), "failed"
                 self._error.__cause__ = error
 
         self._thread = threading.Thread(target=work, name="alpa-explore run", daemon=True)
@@ -165,11 +156,30 @@ class Request:
     allow_import: bool = False
 
 
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
+"""What a disk says that takes no more, or nothing at all."""
+
+
+def _fault(error: Exception) -> RunError:
+    """What is told of an error that is none of ours: of the disk, of the user's data or scheduler, or a bug."""
+    if isinstance(error, OSError) and error.errno in _DISK:
+        return RunError(
+            "The folder of the run cannot be written", found=str(error),
+            remedy="Free some space, or name a folder on another disk (--folder, folder=).",
+        )  # fmt: skip
+    remedy = (
+        "Mend what it names: files of the data, or the connection to the scheduler."
+        if isinstance(error, OSError)
+        else "This is a fault of alpa_explore: please report it."
+    )
+    return RunError("The run could not be prepared", found=f"{type(error).__name__}: {error}", remedy=remedy)
+
+
 def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **asked: Any) -> Run:
     """Train `plan`, on every device of it a process. Returns at once; the handle says how it goes.
 
     `asked` is what `request_of` takes: steps, data, and more. `folder` is where the run keeps its logs, by default a
-    new one in ./alpa-runs. What cannot be run here is refused before anything is started; what goes wrong later is
+    new one in `runs_folder()`. What cannot be run here is refused before anything is started; what goes wrong later is
     raised by the handle's `result`.
     """
     request = request_of(plan, target, **asked)

@@ -122,13 +122,18 @@ def load_measured(
         body = json.loads(path.read_text(encoding="utf-8"))
         return Measured(
             **{**body, "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
-               "ranks": tuple(MeasuredRank(**r) for r in body["ranks"])}
+               "ranks": tuple(_rank(r) for r in body["ranks"])}
         )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlanFileError(
             "There is no measured run", found=f"{path}: {error}",
             remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
         ) from error  # fmt: skip
+
+
+def _rank(stored: dict[str, Any]) -> MeasuredRank:
+    """Runs of before ranks ran several stages say `stage`, which was the place of the submesh."""
+    return MeasuredRank(**{"submesh" if name == "stage" else name: value for name, value in stored.items()})
 
 
 def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any]) -> list[MeasuredTask]:

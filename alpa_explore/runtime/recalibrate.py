@@ -53,7 +53,8 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
     for folder in folders:
         cluster, observations = _observed(Path(folder), allow_import=allow_import)
         first = first or cluster
-        if (cluster.device, cluster.inside_node) != (first.device, first.inside_node):
+        figures, others = [(c.device, c.inside_node, c.between_nodes) for c in (first, cluster)]
+        if figures != others:
             raise OptionError(
                 "Runs that are fitted together were planned for one device",
                 found=f"{first.device.name} in {folders[0]}, other figures ({cluster.device.name}) in {folder}",

@@ -85,7 +85,7 @@ def verify(
     folder of the run is kept where the run fails.
     """
     plan = rebuild(plan, graph, allow_import=allow_import)
-    _check_determined(plan_decisions(plan, schedule_table(plan))[0].stage.layered.graph)
+    _check_determined(plan_decisions(plan, schedule_table(plan, asked.get("schedule")))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
         run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)

@@ -87,6 +87,8 @@ def test_what_the_tasks_do_not_tell_stays() -> None:
     assert (found.inside_node, found.between_nodes) == (PLANNED.inside_node, PLANNED.between_nodes)
     assert found.device.memory_efficiency == pytest.approx(true.device.memory_efficiency, rel=0.1)
     assert refit(PLANNED, []) == PLANNED
+    ideal = replace(PLANNED, between_nodes=replace(PLANNED.between_nodes, latency_seconds=0.0))
+    assert refit(ideal, seen).between_nodes == ideal.between_nodes, "of nothing seen nothing is said"
 
 
 def test_a_device_that_is_quicker_than_its_peak_has_a_higher_peak() -> None:

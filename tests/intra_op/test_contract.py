@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op import contract as module
+from alpa_explore.intra_op import contract_kernels
 from alpa_explore.intra_op.contract import LIMITS, Priced, contract
 from alpa_explore.intra_op.problem import FORBIDDEN
 
@@ -80,3 +81,25 @@ def test_what_is_too_wide_is_not_contracted() -> None:
     assert contract(problem, (0, 1), replace(LIMITS, joined_entries=1e5)) is None
     assert contract(problem, tuple(range(9))) is None, "the table alone would have ten million entries"
     assert contract(problem, (0, 1)) is not None
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 9])
+@pytest.mark.parametrize("moving", [0, 1, 2])
+def test_the_kernel_finds_the_minima_of_the_sums_that_it_says(moving: int, count: int) -> None:
+    outer, width, terms = 5, 7, 3
+    rng = np.random.default_rng(count)
+    large, flat = rng.random(outer * count * width), rng.random(terms * outer * count * width)
+    large[rng.random(large.size) < 0.2] = np.inf
+    large_starts = rng.permutation(outer) * count * width
+    starts = rng.integers(0, flat.size - count * width, (terms, outer))
+    steps = np.array([width if q < moving else 1 for q in range(terms)])
+    found = np.empty((outer, width))
+    contract_kernels.minimise(large, large_starts, width, flat, starts, steps, moving, count, found)
+    for o in range(outer):
+        for j in range(width):
+            sums = [
+                large[large_starts[o] + k * width + j]
+                + sum(flat[starts[q, o] + k * steps[q] + (j if q < moving else 0)] for q in range(terms))
+                for k in range(count)
+            ]
+            assert found[o, j] == pytest.approx(min(sums), rel=1e-12)

@@ -88,6 +88,17 @@ def test_what_keeps_a_run_from_being_prepared_is_raised_by_its_result(plan, tmp_
     assert run.progress.state == "failed"
 
 
+def test_a_file_of_the_data_that_is_missing_is_no_full_disk(plan, tmp_path) -> None:
+    class Tokens(list):
+        def __len__(self):
+            raise FileNotFoundError(2, "No such file or directory", "my-tokens.bin")
+
+    module = follow(plan.model.recipe, plan.model.samples, device="cpu").model
+    run = launch(plan, folder=tmp_path / "run", model=module, data=Tokens(), device="cpu")
+    with pytest.raises(RunError, match=r"could not be prepared: FileNotFoundError: .*my-tokens.bin.*files of the data"):
+        run.result()
+
+
 def test_what_cannot_run_is_refused_before_anything_is_written(plan, tmp_path) -> None:
     with pytest.raises(UnknownNameError, match="fastest"):
         launch(plan, folder=tmp_path / "run", schedule="fastest", device="cpu")

@@ -20,6 +20,16 @@ from tests.widgets.conftest import SETTINGS, make_plan
 PLAN = make_plan()
 
 
+def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_to_go() -> None:
+    entries = [Entry(settings=object(), plan=object()) for _ in range(MOST + 1)]  # type: ignore[arg-type]
+    full = History(entries=tuple(entries[:MOST]), place=MOST - 1)
+    for place in (1, MOST // 2, MOST - 1):
+        tried = full.at(place).add_aside(entries[-1])
+        assert tried.entries[tried.place] is entries[place]
+    assert full.at(0).add_aside(entries[-1]).place == 0, "what was on screen is the oldest, and went"
+    assert History().add_aside(entries[0]).entries == (entries[0],)
+
+
 @given(st.lists(st.sampled_from(["add", "instead", "undo", "redo"]), max_size=90))
 def test_the_place_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
     history = History()

@@ -37,6 +37,13 @@ class History:
         entries = (*kept, entry)[-MOST:]
         return History(entries=entries, place=len(entries) - 1)
 
+    def add_aside(self, entry: Entry) -> History:
+        """With `entry` at the end, and on screen what was, or the oldest that is left where that had to go; the entry
+        where nothing was."""
+        longer = self.add(entry)
+        gone = len(self.entries) + 1 - len(longer.entries)
+        return longer.at(max(0, self.place - gone)) if self.place >= 0 else longer
+
     def at(self, place: int) -> History:
         """With another entry on screen."""
         assert 0 <= place < len(self.entries), "there is no such entry"

@@ -160,8 +160,12 @@ class Runs:
             asked = self._asked(run.plan, run.settings)
             predicted = run.plan.timeline().makespan_seconds
             handle = self._planner.launch(run.plan, **asked)
-            self._say(own_model="model" in asked, predicted_seconds=predicted, folder=handle.folder)
-            self._follow(handle, stop)
+            try:
+                self._say(own_model="model" in asked, predicted_seconds=predicted, folder=handle.folder)
+                self._follow(handle, stop)
+            except BaseException:
+                handle.stop()  # what nobody watches any more must not go on
+                raise
         except Exception as error:
             self._say(state="failed", problem=problem_of(error, FAILED))
 

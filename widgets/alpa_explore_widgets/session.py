@@ -185,10 +185,12 @@ class Session:
     def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
         change, start = self.store.change, time.monotonic()
         without = 0
+        # A fault in one of several stays on screen while the others are planned.
+        change(problem=None)
         for number, settings in enumerate(job.wanted):
             label = f"{number + 1} of {len(job.wanted)}: " if job.aside else ""
             change(
-                planning=True, cancelling=False, progress=None, problem=None,
+                planning=True, cancelling=False, progress=None,
                 activity=f"{label}capturing {settings.model}…",
             )  # fmt: skip
             outcome: dict[str, Any]
@@ -203,6 +205,7 @@ class Session:
                 problem = problem_of(error)
                 outcome = {} if job.aside else {"problem": problem, "activity": ""}
             except Exception as error:  # a thread has no cell to show it in
+                without += 1
                 outcome = {"problem": problem_of(error), "activity": ""}
             else:
                 outcome = self._accept(plan, settings, time.monotonic() - start, aside=job.aside)
@@ -243,9 +246,7 @@ class Session:
         with self.store.lock:
             planned = replace(settings, num_layers=plan.options.num_layers)
             if aside:
-                history = self.store.state.history
-                tried = history.add(Entry(settings=planned, plan=plan))
-                return {"history": tried.at(history.place) if history.place >= 0 else tried}
+                return {"history": self.store.state.history.add_aside(Entry(settings=planned, plan=plan))}
             wanted = self.store.state.settings
             if settings.needs_only_replan(wanted):
                 wanted = replace(wanted, num_layers=planned.num_layers)

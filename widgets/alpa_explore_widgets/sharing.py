@@ -29,7 +29,7 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
     model = "graph" if own else repr(s.model)
     if own:
         lines += ["", f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples)  # {s.model!r}"]
-    options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta:g}"]
+    options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
     options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
     options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
     options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
@@ -40,16 +40,16 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
 
 
 def explore_code(settings: Settings) -> str:
-    """The call that shows the same explorer again; figures of the device are left to it."""
+    """The call that shows the same explorer again."""
     s = settings
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
     options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
-    options += "".join(f", {name}={getattr(s, name):g}" for name in _DEVICE if getattr(s, name) is not None)
+    options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
     return (
         f'explore("{s.model}", cluster="{_cluster(s)}", num_microbatches={s.num_microbatches}, '
-        f"delta={s.delta:g}{options})"
+        f"delta={s.delta!r}{options})"
     )
 
 
@@ -81,5 +81,5 @@ def _figure(settings: Settings, name: str) -> str:
     if name == "memory_bytes":
         return str(int(value))
     if name == "peak_flops":
-        return f'{{k: v * ({value:g} / device.peak("float16")) for k, v in device.peak_flops.items()}}'
-    return f"replace(cluster.{_DEVICE[name]}, bandwidth={value:g})"
+        return f'{{k: v * ({value!r} / device.peak("float16")) for k, v in device.peak_flops.items()}}'
+    return f"replace(cluster.{_DEVICE[name]}, bandwidth={value!r})"

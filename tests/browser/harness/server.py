@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,7 +56,7 @@ class Address:
         return f"{self.url}{path.lstrip('/')}{joint}token={self.token}"
 
 
-class Server:
+class Server(ABC):
     """`with …Server(home) as server:` runs a command in an empty home until the block ends."""
 
     name: str
@@ -80,9 +81,9 @@ class Server:
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
+    @abstractmethod
     def find_address(self) -> Address | None:
         """Where the server says that it listens; None while it does not."""
-        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self.root.mkdir(parents=True, exist_ok=True)
