@@ -22,9 +22,11 @@ from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
 from alpa_explore.plans.nearest import nothing_fits
 from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.rebuild import layered_graphs, rebuild
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.profile_stages import code_version
+from alpa_explore.profiling.on_demand import profile_on_demand
+from alpa_explore.profiling.profile_stages import Chosen, code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
@@ -105,7 +107,6 @@ def _planned(
     rematerialization: bool | str | None,
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
-    terms = pipeline.terms(num_microbatches)
     clock = _Clock()
     with clock("capture"), executor.soon():
         graph = captured()
@@ -122,19 +123,12 @@ def _planned(
         ]
         check_options(pipeline, cluster, len(layering.layers))
 
-    def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
-        stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
-        places = range(len(stages), 0, -1)
-        return [
-            ((first, end - 1, piece), terms.held(place, len(stages)))
-            for place, (first, end, piece) in zip(places, stages, strict=True)
-        ]
-
     with clock("sharding"):
         profile = profile_versions(
             layered, cluster, num_microbatches=num_microbatches, solver=solver, executor=executor,
-            store=store, chosen=chosen, progress=progress, cancel=cancel, submesh_space=pipeline.submesh_space,
-            held_at=terms.held, layer_flops=tuple(layer.flops for layer in layering.layers),
+            store=store, chosen=_chosen(cluster, pipeline, num_microbatches), progress=progress, cancel=cancel,
+            submesh_space=pipeline.submesh_space, held_at=pipeline.terms(num_microbatches).held,
+            layer_flops=tuple(layer.flops for layer in layering.layers),
         )  # fmt: skip
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
@@ -149,18 +143,29 @@ def _planned(
 
 
 def replan(
-    plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None
-) -> Plan:
-    """The best plan for another number of microbatches of the same size, or for other pipeline options, from the stage
-    costs that `plan` keeps; "auto" takes the B of the most samples a second (the fewest of those within 1 %).
+    plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None,
+    delta: float | None = None, cancel: threading.Event | None = None,
+) -> Plan:  # fmt: skip
+    """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
+    delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
+    within 1 %).
 
     Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
     looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Another B with the
-    same global batch has microbatches of another size, and so other problems: ask `ax.plan`. Raises as `plan` does.
+    same global batch has microbatches of another size, and so other problems: ask `ax.plan`.
+
+    Another delta makes other layers. Only stages that the best pipeline wants are priced, within bounds from the stage
+    costs of `plan`: about a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan are
+    not complete (`StageCosts.complete`), and another B of it is the best of what was priced. A plan from a file is
+    captured again. `cancel` stops that. Raises as `plan` does.
     """
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
     asked = options.num_microbatches if num_microbatches is None else num_microbatches
-    _check(num_microbatches=asked, delta=options.delta)
+    _check(num_microbatches=asked, delta=options.delta if delta is None else delta)
+    if delta is not None and delta != options.delta:
+        if asked == "auto":
+            raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
+        return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), cancel)
     plan = replace(plan, options=options, microbatches=())
     if asked == "auto":
         found = known_microbatches(plan)
@@ -169,8 +174,63 @@ def replan(
     check_options(options.pipeline, plan.cluster, len(plan.layers), asked)
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
+        if not plan.costs.complete and plan.details is not None:  # others than those priced may fit
+            return _other_layers(plan, replace(options, num_microbatches=asked), cancel)
         raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
+
+
+def _other_layers(before: Plan, options: PlanOptions, cancel: threading.Event | None) -> Plan:
+    """The best plan with the delta of `options`, where `before` has another."""
+    if options.boundaries or options.baseline:
+        raise OptionError(
+            "delta says nothing of these layers", remedy="Plan without boundaries, and no baseline, to move delta.",
+            found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
+        )  # fmt: skip
+    details = rebuild(before).details
+    assert details is not None, "a rebuilt plan has its problems"
+    basis = details.basis or before
+    clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
+    with clock("layering"):
+        layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
+        own = assign_layers(details.graph, layering.layer_of_forward)
+        known = layered_graphs(basis, details.graph)
+    if own.layer_of == known[0].layer_of:
+        return replan(replace(basis, options=options, microbatches=()))
+    profile = None
+    if len(known) == 1 and basis.costs.complete and options.solver == "auto":
+        check_options(options.pipeline, cluster, options.num_layers, b)
+        with clock("sharding"):
+            profile = profile_on_demand(
+                own, cluster, other=known[0], known=basis.costs, num_microbatches=b, cancel=cancel,
+                chosen=_chosen(cluster, options.pipeline, b), held_at=options.pipeline.terms(b).held,
+                layer_flops=tuple(layer.flops for layer in layering.layers),
+            )  # fmt: skip
+    if profile is not None:
+        with clock("pipeline"):
+            best = best_pipeline(profile.costs, cluster, options.pipeline, b)
+        if best.feasible:
+            return assemble(details.graph, cluster, options, layering, profile, best, clock.seconds, basis)
+    return plan(
+        details.graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.num_layers,
+        solver=options.solver, rematerialization=options.rematerialization or None, pipeline=options.pipeline,
+        cancel=cancel,
+    )  # fmt: skip
+
+
+def _chosen(cluster: Cluster, pipeline: PipelineOptions, num_microbatches: int) -> Chosen:
+    """The stages of the best pipeline by the proven bounds, and the microbatches that each holds."""
+    terms = pipeline.terms(num_microbatches)
+
+    def chosen(costs: StageCosts) -> list[tuple[RangeKey, int]]:
+        stages = best_pipeline(costs, cluster, pipeline, num_microbatches, bound=True).stages
+        places = range(len(stages), 0, -1)
+        return [
+            ((first, end - 1, piece), terms.held(place, len(stages)))
+            for place, (first, end, piece) in zip(places, stages, strict=True)
+        ]
+
+    return chosen
 
 
 def resolve(

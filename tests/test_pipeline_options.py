@@ -10,7 +10,7 @@ from alpa_explore.cli import main
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.stage_graph import slice_stages
+from alpa_explore.intra_op.stage_graph import received_bytes
 from alpa_explore.layering import cluster_operators
 from alpa_explore.plans.report import plan_report
 
@@ -127,7 +127,7 @@ def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
 
     graph = resolve("gpt-tiny", 8)
     layered = assign_layers(graph, cluster_operators(graph, 4, delta=0.5).layer_of_forward)
-    stage = slice_stages(layered)
+    received = received_bytes(layered)
     checked = 0
     for first, last in itertools.combinations_with_replacement(range(4), 2):
         inside = {
@@ -140,9 +140,9 @@ def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
         for t in sent:
             base = layered.storage[t]
             largest[base] = max(largest.get(base, 0), graph.tensors[t].bytes)
-        assert stage(first, last).received_bytes == sum(largest.values())
+        assert received[first, last] == sum(largest.values())
         checked += bool(sent)
-    assert stage(0, 3).received_bytes == 0
+    assert received[0, 3] == 0
     assert checked == 9
 
 

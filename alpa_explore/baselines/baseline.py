@@ -29,7 +29,7 @@ from alpa_explore.intra_op.limited import solve_limited
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
+from alpa_explore.intra_op.stage_graph import StageGraph, received_bytes, slice_stages
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.plans.assemble import assemble
@@ -165,11 +165,12 @@ class _Pricer:
                 for name, totals in (answer,)
             ]
             candidates[first, last, 0] = tuple(dict.fromkeys(found))
+        received = received_bytes(self.layered)
         return StageCosts(
             num_layers=self.layered.num_layers, submeshes=(way.submesh,),
             device_memory_bytes=self.cluster.device.memory_bytes,
             candidates=candidates, layer_flops=self.layer_flops,
-            received_bytes={r: float(self.stage_of(*r).received_bytes) for r in way.ranges},
+            received_bytes={r: received[r] for r in way.ranges},
             versions=(self.layered.rematerialized,), tied_weights=tied_weights(self.layered),
         )  # fmt: skip
 

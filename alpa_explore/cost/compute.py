@@ -38,6 +38,17 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
     return device.launch_seconds + max(arithmetic_seconds(device, kernel), memory_seconds(device, kernel))
 
 
+def least_seconds(device: Device, kernel: Kernel) -> float:
+    """What no kernel takes less than that has as many FLOPs and bytes or more: on a measured curve a larger product may
+    be the faster one."""
+    if not (kernel.matrix and device.matmul_curve):
+        return compute_seconds(device, kernel)
+    peak = device.peak(kernel.dtype)
+    larger = [flops / (peak * share) for flops, share in device.matmul_curve if flops >= kernel.flops]
+    arithmetic = min([arithmetic_seconds(device, kernel), *larger])
+    return device.launch_seconds + max(arithmetic, memory_seconds(device, kernel))
+
+
 def arithmetic_seconds(device: Device, kernel: Kernel) -> float:
     """What its FLOPs take."""
     if not kernel.matrix:

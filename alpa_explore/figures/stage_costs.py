@@ -82,9 +82,12 @@ def _words(plan: Plan, rows: list[Row]) -> str:
     framed = "the one that is framed" if len(plan.stages) == 1 else f"the {len(plan.stages)} that are framed"
     drawn, pieces = _most_panels(plan), len(plan.costs.submeshes)
     part = f" {drawn} of the {pieces} submeshes are drawn; the table has all." if drawn < pieces else ""
+    blank = "no pipeline on all devices can have it"
+    if not plan.costs.complete:
+        blank = "not priced, because the best plan does not want it; Plan prices all"
     return (
         f"{fits} of the {len(rows)} pairs of a run of layers and a submesh fit in memory; the plan uses {framed} "
-        f"(latency of one microbatch at B = {b}). Blank: no pipeline on all devices can have it.{part}"
+        f"(latency of one microbatch at B = {b}). Blank: {blank}.{part}"
     )
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 
 from alpa_explore.graph.operator import Operator, Phase
+from alpa_explore.graph.signature import operator_signature
 from alpa_explore.graph.tensor import Tensor
 
 
@@ -66,6 +67,14 @@ class TrainingGraph:
             for tensor in dict.fromkeys(operator.inputs):
                 found[tensor].append(operator.index)
         return {tensor: tuple(ops) for tensor, ops in found.items()}
+
+    @cached_property
+    def signatures(self) -> tuple[object, ...]:
+        """Of each operator its signature (`graph.signature`): the same value, not only an equal one, for equal
+        operators."""
+        known: dict[object, object] = {}
+        every = (operator_signature(o, self.tensors) for o in self.operators)
+        return tuple(known.setdefault(signature, signature) for signature in every)
 
     @cached_property
     def parameter_count(self) -> int:

@@ -54,17 +54,23 @@ class Composer:
         self.pieces = Pieces(chain=chain, model=model)
         self._choices: dict[tuple[int, ...], tuple[int, ...]] = {}
 
+    def tables(self, prices: Sequence[Price], ranges: int = 1) -> PieceTables:
+        """To be asked for so many ranges."""
+        return PieceTables(self.pieces, prices, JOINS_A_RANGE * ranges)
+
     def solve(
-        self, ranges: Collection[Range], prices: Sequence[Price], meant: Sequence[Collection[Range]] = ()
-    ) -> tuple[dict[Range, Composed | None], ...]:
+        self, ranges: Collection[Range], prices: Sequence[Price], meant: Sequence[Collection[Range]] = (),
+        tables: PieceTables | None = None,
+    ) -> tuple[dict[Range, Composed | None], ...]:  # fmt: skip
         """For each price a best choice of every range that can be composed (of those it is `meant` for, where that is
         told); None where no choice is legal.
 
         It has the least cost by `StageProblem.at` with the same price, where constants are replicated and what they
-        hold is free. Nothing is found where a layer inside a range is too wide: the others would be few.
+        hold is free. Nothing is found where a layer inside a range is too wide: the others would be few. `tables` at
+        these prices, where given, keep what is contracted for other ranges.
         """
         chains = [r for r in ranges if self.chain.holds(*r)]
-        tables = PieceTables(self.pieces, prices, JOINS_A_RANGE * len(ranges))
+        tables = tables or self.tables(prices, len(ranges))
         runs = [self.chain.runs(*r) for r in chains]
         inside = sorted({near for here in runs for near in zip(here, here[1:], here[2:], strict=False)})
         if any(tables.block(*near) is None for near in inside):

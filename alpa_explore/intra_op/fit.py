@@ -7,6 +7,10 @@ With a price λ for a byte, and *room* for weights and held activations beside t
 and composition finds the minimum exactly. L is concave; its highest point lies where the lines of two choices cross,
 one above the room and one below, and is found by asking at the crossing until no line is lower there.
 
+What is asked beside h microbatches bounds what is held beside more of them too: bytes grow by no less than the least
+activations for each. And ranges with equal blocks have their highest point at nearly the same price: prices `near` it
+are asked of all of them from the same tables.
+
 At that price equal blocks change sides together, so what composition finds at prices alone is too fast to fit or leaves
 room. A choice that has some blocks on either side is put together from what blocks choose at prices nearby (`mix`).
 """
@@ -19,6 +23,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.intra_op.compose import Composed, Composer
 from alpa_explore.intra_op.mix import mix
+from alpa_explore.intra_op.piece_tables import PieceTables
 from alpa_explore.intra_op.pieces import Price, Range
 
 SPREAD = (1e-6, 1e-1, 1.0, 1e1, 1e4)
@@ -38,6 +43,8 @@ class Fit:
     """The fastest that fits of what was found."""
     bound: float
     """Seconds that no choice that fits is below."""
+    price: float
+    """Where that bound was found."""
 
     def within(self, gap: float) -> bool:
         """True when the best is as near the fastest as this."""
@@ -56,17 +63,24 @@ class _Place:
     def bytes_of(self, choice: Composed) -> float:
         return choice.totals.weight_bytes + self.held * choice.totals.activation_bytes
 
-    def learn(self, price: float, cost: float) -> None:
+    def over(self, choice: Composed) -> float:
+        """Bytes above the room of what prices count."""
+        return self.bytes_of(choice) - self.room - self.held * self.constants
+
+    def learn(self, price: Price, cost: float, least_activation: float) -> None:
         """The least cost at a price."""
-        self.asked.add(price)
-        value = cost - price * self.room
+        more, worth = self.held - price.microbatches_held, price.memory_price
+        if more < 0:
+            return
+        if more == 0:
+            self.asked.add(worth)
+        value = cost + worth * (more * least_activation - self.room)
         if value > self.bound:
-            self.bound, self.price = value, price
+            self.bound, self.price = value, worth
 
     def crossing(self, pool: Sequence[Composed]) -> float | None:
         """The price at which the lines of all choices known say that L is highest; None where that was asked."""
-        priced = self.room + self.held * self.constants
-        lines = [(seconds(c, self.inverse_b), self.bytes_of(c) - priced) for c in pool]
+        lines = [(seconds(c, self.inverse_b), self.over(c)) for c in pool]
         above, below = [x for x in lines if x[1] > 0], [x for x in lines if x[1] <= 0]
         # The lowest line at any price is a concave hull; its top is where a rising line meets a falling one.
         tops = (
@@ -89,19 +103,24 @@ class _Search:
         # A bound allows for constants that are divided; composition replicates them, and prices do not count them.
         room, least = limit - composer.least_workspace(*layers), composer.least_constant_bytes(*layers)
         constants = composer.constant_bytes(*layers)
+        self.least_activation = sum(p.least_activation_bytes for p in composer.pieces.of(*layers) or ())
         self.places = [_Place(held, inverse_b, room - held * least, constants) for held in sorted(counts)]
         self.pool: dict[tuple[tuple[int, ...], ...], Composed] = {}
 
-    def ask(self, prices: Sequence[tuple[_Place, float]]) -> bool:
+    def ask(self, prices: Sequence[Price], tables: PieceTables | None = None) -> bool:
         """True when there is a choice at all, and it can be composed."""
-        asked = [Price(self.inverse_b, price, place.held) for place, price in prices]
-        for (place, price), found in zip(prices, self.composer.solve([self.layers], asked), strict=True):
+        for price, found in zip(prices, self.composer.solve([self.layers], prices, tables=tables), strict=True):
             best = found.get(self.layers)
             if best is None:
                 return False
             self.pool.setdefault(best.pieces, best)
-            place.learn(price, best.cost)
+            for place in self.places:
+                place.learn(price, best.cost, self.least_activation)
         return True
+
+    def price(self, place: _Place, worth: float) -> Price:
+        """Of a byte, beside as many microbatches as at a place."""
+        return Price(self.inverse_b, worth, place.held)
 
     def known(self) -> dict[_Place, Fit]:
         """The best choices and bounds until now."""
@@ -112,12 +131,19 @@ class _Search:
             bound = max(bound, place.bound)
             fitting = [c for c in self.pool.values() if place.bytes_of(c) + c.totals.workspace_bytes <= self.limit]
             best = min(fitting, key=self._seconds, default=None)
-            found[place] = Fit(best=None if best is None else replace(best, cost=self._seconds(best)), bound=bound)
+            best = None if best is None else replace(best, cost=self._seconds(best))
+            found[place] = Fit(best=best, bound=bound, price=place.price)
         return found
 
     def open_places(self, gap: float) -> list[tuple[_Place, Fit]]:
         """Those whose best choice may be more than `gap` from the fastest."""
         return [(place, fit) for place, fit in self.known().items() if not fit.within(gap)]
+
+    def straddled(self, gap: float) -> bool:
+        """True when of every place that is open choices above and below the limit are known."""
+        pool = self.pool.values()
+        sides = [{place.over(c) > 0 for c in pool} for place, _ in self.open_places(gap)]
+        return all(len(side) == 2 for side in sides)
 
     def raise_bounds(self, gap: float) -> None:
         """Ask at crossings until L is known where it is highest."""
@@ -129,17 +155,18 @@ class _Search:
             if not todo:
                 return
             # What is learnt of a place says much of those beside it: the outermost are asked.
-            self.ask(list(dict.fromkeys([todo[0], todo[-1]])))
+            self.ask([self.price(*one) for one in dict.fromkeys([todo[0], todo[-1]])])
 
-    def mix(self, gap: float) -> None:
-        """Put choices together where those of single prices are not near enough."""
+    def mix(self, gap: float, tables: PieceTables | None = None) -> None:
+        """Put choices together where those of single prices are not near enough; from `tables` where they have the
+        prices of the highest points."""
         missing = [
-            (Price(self.inverse_b, place.price, place.held), fit.bound, fit.best)
+            (self.price(place, place.price), fit.bound, fit.best)
             for place, fit in self.open_places(gap) if place.price > 0
         ]  # fmt: skip
         if missing:
             some = sorted({i * (len(missing) - 1) // max(MOST_MIXED - 1, 1) for i in range(MOST_MIXED)})
-            for choice in mix(self.composer, self.layers, [missing[i] for i in some], self.limit):
+            for choice in mix(self.composer, self.layers, [missing[i] for i in some], self.limit, tables):
                 self.pool.setdefault(choice.pieces, choice)
 
     def _seconds(self, choice: Composed) -> float:
@@ -147,21 +174,32 @@ class _Search:
 
 
 def fit(
-    composer: Composer, layers: Range, *, counts: Sequence[int], limit: float, inverse_b: float, gap: float
-) -> dict[int, Fit]:
+    composer: Composer, layers: Range, *, counts: Sequence[int], limit: float, inverse_b: float, gap: float,
+    near: PieceTables | None = None,
+) -> dict[int, Fit]:  # fmt: skip
     """For each number of microbatches held a choice within a relative `gap` of the fastest that fits in `limit` bytes,
-    workspace included, or the best that was found; nothing where the range cannot be composed."""
+    workspace included, or the best that was found; nothing where the range cannot be composed.
+
+    `near`: tables at prices where the bounds may be highest, of which other ranges are asked too.
+    """
     if (pieces := composer.pieces.of(*layers)) is None:
         return {}
-    search = _Search(composer, layers, counts, limit, inverse_b)
-    middle = search.places[len(counts) // 2]
-    if not search.ask([(middle, 0.0)]):
-        return {}
-    worth = max(seconds(next(iter(search.pool.values())), inverse_b), 1e-6) / limit
-    search.ask([(middle, worth * times) for times in SPREAD])
-    search.raise_bounds(gap)
-    if not any(piece.ties for piece in pieces):
-        search.mix(gap)
+    search, tied = _Search(composer, layers, counts, limit, inverse_b), any(piece.ties for piece in pieces)
+    if near is not None:
+        if not search.ask(near.prices, near):
+            return {}
+        if not tied:
+            search.mix(gap, near)
+    if near is None or not search.straddled(gap):
+        middle = search.places[len(counts) // 2]
+        if not search.ask([search.price(middle, 0.0)]):
+            return {}
+        worth = max(seconds(next(iter(search.pool.values())), inverse_b), 1e-6) / limit
+        search.ask([search.price(middle, worth * times) for times in SPREAD])
+    if search.open_places(gap):
+        search.raise_bounds(gap)
+        if not tied:
+            search.mix(gap)
     return {place.held: found for place, found in search.known().items()}
 
 

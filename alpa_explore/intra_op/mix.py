@@ -46,16 +46,25 @@ class _Options:
 
 
 def mix(
-    composer: Composer, layers: Range, wanted: Sequence[tuple[Price, float, Composed | None]], limit: float
-) -> Iterator[Composed]:
+    composer: Composer, layers: Range, wanted: Sequence[tuple[Price, float, Composed | None]], limit: float,
+    known: PieceTables | None = None,
+) -> Iterator[Composed]:  # fmt: skip
     """For each of (price where the bound is highest, bound, best known that fits) a choice that fits, where one is
-    found that is better."""
-    around = [price._replace(memory_price=price.memory_price * times) for price, _, _ in wanted for times in AROUND]
-    prices = list(dict.fromkeys([*(price for price, _, _ in wanted), *around]))
-    tables = PieceTables(composer.pieces, prices, np.inf).of(composer.pieces.of(*layers))
+    found that is better.
+
+    `known` has tables at other prices around these, and at each of these for a byte, beside as many microbatches or
+    fewer.
+    """
+    if known is None or not {w.memory_price for w, _, _ in wanted} <= {p.memory_price for p in known.prices}:
+        around = [price._replace(memory_price=price.memory_price * times) for price, _, _ in wanted for times in AROUND]
+        prices = dict.fromkeys([*(price for price, _, _ in wanted), *around])
+        known = PieceTables(composer.pieces, list(prices), np.inf)
+    tables = known.of(composer.pieces.of(*layers))
     if tables is None:
         return
-    ways = {price: _Potentials(tables, prices.index(price)) for price, _, _ in wanted}
+    place = {p.memory_price: i for i, p in reversed(list(enumerate(known.prices)))}
+    # Beside fewer microbatches the cheapest rest costs no more, so it bounds as well.
+    ways = {price: _Potentials(tables, place[price.memory_price]) for price, _, _ in wanted}
     slack = {
         price: min(WIDEST * abs(bound), np.inf if best is None else best.cost - bound) for price, bound, best in wanted
     }

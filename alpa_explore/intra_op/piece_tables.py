@@ -58,11 +58,12 @@ class PieceTable:
 
     def filled(self, price: int, state: State) -> Filled:
         """The best choice of the piece in a state; all that are wanted are found at once."""
-        if not self._filled:
-            states = np.array([state for _, state in self._wanted])
-            choices = self._complete(np.array([price for price, _ in self._wanted]), states)
-            self._filled = self._fill(choices)
-        return self._filled[self._wanted[price, state]]
+        place = self._wanted[price, state]
+        if place >= len(self._filled):
+            new = list(self._wanted)[len(self._filled) :]
+            prices, states = np.array([price for price, _ in new]), np.array([state for _, state in new])
+            self._filled += self._fill(self._complete(prices, states))
+        return self._filled[place]
 
     def fill(self, prices: Ints, left: Ints, right: Ints) -> list[Filled]:
         """The best choice of a piece without ties in each of some states."""

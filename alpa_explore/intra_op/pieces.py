@@ -101,6 +101,11 @@ class Piece:
         return self._least_held[microbatches]
 
     @cached_property
+    def least_activation_bytes(self) -> float:
+        """Of a microbatch, that the piece holds at least."""
+        return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.own)
+
+    @cached_property
     def _least_held(self) -> dict[int, float]:
         return {}
 

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
 
 from alpa_explore.graph import Phase, TensorKind
-from alpa_explore.graph.signature import operator_signature
-from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.layered_graph import UPDATE_LAYER, LayeredGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,17 +36,25 @@ class StageGraph:
     structure_key: str
     """Equal for two stages whose sharding problems are equal."""
 
-    @property
-    def received_bytes(self) -> int:
-        """What other stages send for a microbatch: activations from earlier ones, gradients from later ones. Of
-        several views of one storage the largest is sent."""
-        tensors = self.layered.graph.tensors
-        sent: dict[int, int] = {}
-        for tensor in self.sources:
-            if tensors[tensor].producer is not None:
-                base = self.layered.storage[tensor]
-                sent[base] = max(sent.get(base, 0), tensors[tensor].bytes)
-        return sum(sent.values())
+
+def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
+    """What other stages send to layers first..last for a microbatch, as a stage: activations from earlier ones,
+    gradients from later ones. Of several views of one storage the largest is sent."""
+    graph, layers = layered.graph, range(layered.num_layers)
+    first, last = np.arange(layered.num_layers)[:, None], np.arange(layered.num_layers)[None, :]
+    sent: dict[int, NDArray[np.int64]] = {}
+    for tensor, readers in graph.readers.items():
+        producer = graph.tensors[tensor].producer
+        made = UPDATE_LAYER if producer is None else layered.layer_of[producer]
+        read = {layered.layer_of[r] for r in readers} - {UPDATE_LAYER, made}
+        if made == UPDATE_LAYER or not read:
+            continue
+        received = np.logical_or.reduce([(first <= layer) & (layer <= last) for layer in sorted(read)])
+        here = np.where(received & ~((first <= made) & (made <= last)), graph.tensors[tensor].bytes, 0)
+        base = layered.storage[tensor]
+        sent[base] = np.maximum(sent[base], here) if base in sent else here
+    total = sum(sent.values(), np.zeros((layered.num_layers, layered.num_layers), dtype=np.int64))
+    return {(i, j): float(total[i, j]) for i, j in combinations_with_replacement(layers, 2)}
 
 
 def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
@@ -54,15 +65,15 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
         if operator.phase is not Phase.UPDATE:
             by_layer[layered.layer_of[operator.index]].append(operator.index)
     # Interned small numbers stand for long signatures: ranges overlap, and hashing the same text again would dominate.
-    signatures: dict[object, int] = {}
-    signature_of = [
-        signatures.setdefault(
-            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed, layered.uses[o.index]),
-            len(signatures),
-        )
-        for o in graph.operators
-    ]
-    names = [sha256(repr(s).encode()).hexdigest() for s in signatures]
+    numbers: dict[object, int] = {}
+    names: list[str] = []
+    signature_of = []
+    for operator, signature in zip(graph.operators, graph.signatures, strict=True):
+        rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index]
+        number = numbers.setdefault((id(signature), *rest), len(names))
+        if number == len(names):
+            names.append(sha256(repr((signature, *rest)).encode()).hexdigest())
+        signature_of.append(number)
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
     # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).

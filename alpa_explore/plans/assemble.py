@@ -29,9 +29,9 @@ from alpa_explore.sharding.coverage import replicated_warnings
 
 def assemble(
     graph: TrainingGraph, cluster: Cluster, options: PlanOptions, layering: Layering, profile: StageProfile,
-    pipeline: PipelineResult, seconds: Sequence[tuple[str, float]],
+    pipeline: PipelineResult, seconds: Sequence[tuple[str, float]], basis: Plan | None = None,
 ) -> Plan:  # fmt: skip
-    """The complete plan; `seconds` are (pass, seconds)."""
+    """The complete plan; `seconds` are (pass, seconds), `basis` as in StageDetails."""
     empty = Plan(
         model=_summary(graph), cluster=cluster, options=options, layers=_layers(graph, layering), stages=(),
         predicted=Predicted(
@@ -43,7 +43,7 @@ def assemble(
             solves=profile.solves, distinct_solves=profile.distinct_solves, cached_solves=profile.cached_solves,
             variables=profile.variables, constraints=profile.constraints, seconds=tuple(seconds),
         ),
-        details=StageDetails(profile.problem_of, profile.choices),
+        details=StageDetails(profile.problem_of, profile.choices, graph, basis),
     )  # fmt: skip
     return choose_stages(empty, pipeline)
 

@@ -145,6 +145,7 @@ def _costs_document(costs: StageCosts) -> Document:
         "received_bytes": [[first, last, size] for (first, last), size in costs.received_bytes.items()],
         "versions": [list(layers) for layers in costs.versions],
         "tied_weights": [[list(layers), size] for layers, size in costs.tied_weights],
+        "complete": costs.complete,
         "columns": list(COLUMNS),
         "candidates": [
             [first, last, submesh, list(c.logical_mesh.shape), *(getattr(c, name) for name in COLUMNS[4:])]
@@ -177,4 +178,5 @@ def _costs(
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
         versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),
         tied_weights=tuple((tuple(readers), float(size)) for readers, size in body.get("tied_weights", ())),
+        complete=body.get("complete", True),
     )  # fmt: skip

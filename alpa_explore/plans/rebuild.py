@@ -39,12 +39,12 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
     if plan.details is not None:
         return plan
     graph = capture_again(plan.model, allow_import=allow_import) if graph is None else graph
-    slices = [slice_stages(layered) for layered in _layered(plan, graph)]
+    slices = [slice_stages(layered) for layered in layered_graphs(plan, graph)]
 
     def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:
         return build_stage_problem(slices[version](first, last), cost_model(plan.cluster.device, mesh.squeezed()))
 
-    details = StageDetails(problem_of, choices := _Choices())
+    details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
         candidate = stage_candidate(plan, stage)
         found = _choices(plan, stage, details.problem(stage.layers, candidate.logical_mesh, candidate.version))
@@ -74,7 +74,7 @@ class _Choices(dict[str, Choices]):
         )  # fmt: skip
 
 
-def _layered(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
+def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
     """`graph` cut at the plan's layers, for each version of what is rematerialised; its forward operators must be those
     of the file."""
     planned = [(layer.index, name, flops) for layer in plan.layers

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.errors import PlanFileError
+from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage_problem import StageProblem
 from alpa_explore.plans.describe import describe_stage, describe_tensors
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
@@ -24,6 +25,9 @@ class StageDetails:
     """(first layer, last layer, logical mesh) -> problem, and of a version after them where that is not 0."""
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> choice of every node."""
+    graph: TrainingGraph
+    basis: Plan | None = None
+    """Of a plan whose costs are not complete, the one that bounds what was not priced."""
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
 

@@ -11,27 +11,26 @@ within frontier.TOLERANCE of it where memory is short: no other pipeline is bett
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
-from itertools import combinations_with_replacement
 from pathlib import Path
-from typing import NamedTuple
 
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
-from alpa_explore.intra_op.compose import whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.pieces import Range
+from alpa_explore.intra_op.stage_graph import received_bytes
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling.cache import Store
+from alpa_explore.profiling.candidates import Candidates, Choices, Wanted
 from alpa_explore.profiling.executors import Executor
-from alpa_explore.profiling.frontier import Frontier, Point, stronger
+from alpa_explore.profiling.frontier import Frontier
 from alpa_explore.profiling.known import Known
-from alpa_explore.profiling.mesh_tasks import FitTask, MeshTask, chain, compose_mesh, fit_range
+from alpa_explore.profiling.mesh_tasks import FitTask, MeshTask, compose_mesh, fit_range
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.runs import Run
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.stage_tasks import Search, StageTask, cost_model, slicer
 from alpa_explore.profiling.usable import usable_stages
 from alpa_explore.sharding.discoveries import Discoveries, discoveries
@@ -98,16 +97,18 @@ def profile_stages(
     depths = range(1, layered.num_layers + 1)
     counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
     tasks: dict[str, StageTask] = {}
-    wanted: list[_Wanted] = []
+    wanted: list[Wanted] = []
     found_out = discoveries(layered.graph, RULES)
     meshes = [logical_meshes(cluster, piece) for piece in pieces]
     common = {
-        mesh: _prices(mesh, cluster.device, solver, num_microbatches, found_out) for here in meshes for mesh in here
+        mesh: problem_prices(mesh, cluster.device, solver, num_microbatches, found_out)
+        for here in meshes
+        for mesh in here
     }
     for first, last, position in usable_stages(layered.num_layers, pieces, cluster.devices):
         for mesh in meshes[position]:
             key = sha256(f"{stage_of(first, last).structure_key} {common[mesh]}".encode()).hexdigest()
-            wanted.append(_Wanted((first, last, position), mesh, key))
+            wanted.append(Wanted((first, last, position), mesh, key))
             # No less than its place: another B of the same plan may hold that many.
             after = layered.num_layers - last
             held = max(after, held_at(after, first + after))
@@ -141,11 +142,8 @@ def profile_stages(
     # A composed range has the convex part of its frontier already; the exact one is worth a look where it is small.
     unknown = [key for key in tasks if not found[key][0].proven or found[key][0].variables <= SMALL]
     look(Search.LEAN, [(key, tasks[key].held) for key in unknown if known.overflows(key)])
-    received = {
-        (first, last): float(stage_of(first, last).received_bytes)
-        for first, last in combinations_with_replacement(range(layered.num_layers), 2)
-    }
-    candidates_of = _Candidates(wanted, found)
+    received = received_bytes(layered)
+    candidates_of = Candidates(wanted, found)
     cells: dict[RangeKey, list[str]] = {}
     for w in wanted:
         cells.setdefault(w.cell, []).append(w.key)
@@ -172,7 +170,7 @@ def profile_stages(
 
     frontiers = [f for here in found.values() for f in here]
     return StageProfile(
-        costs=costs, choices=_Choices(candidates_of.points, layered, problem_of), problem_of=problem_of,
+        costs=costs, choices=Choices(candidates_of.points, layered, problem_of), problem_of=problem_of,
         solves=sum(f.solves for f in frontiers), distinct_solves=len(frontiers), cached_solves=run.cached,
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
@@ -187,79 +185,9 @@ _SLOW = "A solve stopped at its time limit: its stage may have a better choice."
 _SHORT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
 
-class _Wanted(NamedTuple):
-    """A cell of the cost table, one of its logical meshes, and the key of their problem."""
-
-    cell: RangeKey
-    mesh: LogicalMesh
-    key: str
-
-
-class _Candidates:
-    """Candidates of every cell, and behind each solution key the point and a stage that has it."""
-
-    def __init__(self, wanted: Sequence[_Wanted], found: Mapping[str, Sequence[Frontier]]) -> None:
-        self.wanted, self.found = wanted, found
-        self.points: dict[str, tuple[Point, _Wanted]] = {}
-        self._known: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
-
-    def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
-        """By all that was found until now."""
-        candidates: dict[RangeKey, list[StageCandidate]] = {}
-        for stage in self.wanted:
-            frontiers = self.found[stage.key]
-            known = self._known.get((stage.key, stage.mesh))
-            if known is None or known[0] < len(frontiers):
-                known = self._known[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
-            candidates.setdefault(stage.cell, []).extend(known[1])
-        return {cell: tuple(here) for cell, here in candidates.items()}
-
-    def _of(self, stage: _Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
-        points: dict[object, Point] = {}
-        for point in (p for frontier in frontiers for p in frontier.points):
-            # The points of one frontier are distinct choices, and those are long.
-            choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
-            points[choice] = stronger(points.get(choice, point), point)
-        found = []
-        for number, point in enumerate(points.values()):
-            name = f"{stage.key[:24]}-{number}"
-            self.points[name] = point, stage
-            totals = point.totals
-            found.append(
-                StageCandidate(
-                    logical_mesh=stage.mesh, solution_key=name, found=point.found,
-                    microbatch_seconds=totals.microbatch_seconds, iteration_seconds=totals.iteration_seconds,
-                    weight_bytes=totals.weight_bytes, activation_bytes=totals.activation_bytes,
-                    workspace_bytes=totals.workspace_bytes,
-                )
-            )  # fmt: skip
-        return found
-
-
-class _Choices(Mapping[str, tuple[int, ...]]):
-    """Solution key -> choice of every node; those of composed ranges are put together when they are asked for."""
-
-    def __init__(
-        self, points: Mapping[str, tuple[Point, _Wanted]], layered: LayeredGraph,
-        problem_of: Callable[[int, int, LogicalMesh], StageProblem],
-    ) -> None:  # fmt: skip
-        self._points, self._layered, self._problem_of = points, layered, problem_of
-
-    def __getitem__(self, name: str) -> tuple[int, ...]:
-        point, stage = self._points[name]
-        if not point.pieces:
-            return point.choices
-        first, last, _ = stage.cell
-        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.pieces)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._points)
-
-    def __len__(self) -> int:
-        return len(self._points)
-
-
-def _prices(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries) -> str:
+def problem_prices(
+    mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries
+) -> str:
     """All that a solve depends on beside its stage."""
     body = (mesh.squeezed(), device, sorted(device.peak_flops.items()), solver, num_microbatches, found_out)
     return sha256(repr(body).encode()).hexdigest()

@@ -89,6 +89,9 @@ class StageCosts:
     tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
 
+    complete: bool = True
+    """False where only those stages have candidates that the best pipeline at one B wants (`profiling.on_demand`)."""
+
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
         """The fastest candidate that fits beside `held` microbatches; None when none fits."""
         fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
