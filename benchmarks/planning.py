@@ -1,4 +1,5 @@
-"""How long planning takes: cold, warm, with a new B, and with a new delta; and which part of it takes how long.
+"""How long planning takes: cold, warm, with a new B, and with a new delta (on demand, and with all stage costs); and
+which part of it takes how long.
 
     python benchmarks/planning.py [--model gpt-39b] [--cluster 8x8:v100] [-B 1024] [--layers 16] [--deltas 0.5 0.1]
 
@@ -66,16 +67,21 @@ def in_python(options: argparse.Namespace, cold: float) -> None:
     begun = time.perf_counter()
     ax.replan(plan, num_microbatches=options.num_microbatches // 4)
     show("new B", time.perf_counter() - begun, cold)
+    begun = time.perf_counter()
+    asked = ax.replan(plan, delta=options.deltas[1])
+    show(f"new delta {options.deltas[1]:g}", time.perf_counter() - begun, cold)
+    same = "the same layers" if asked.layers == plan.layers else f"another layering, {len(asked.costs.candidates)} of"
+    print(f"    {same} {len(plan.costs.candidates)} stages priced, T {asked.predicted.iteration_seconds:.5g} s")
+    print("    " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in asked.statistics.seconds))
     passes: dict[str, Progress] = {}
     begun = time.perf_counter()
     other = ax.plan(
         graph, options.cluster, delta=options.deltas[1], progress=lambda p: passes.update({p.pass_name: p}), **common
     )
-    show(f"new delta {options.deltas[1]:g}", time.perf_counter() - begun, cold)
+    show("  all stages", time.perf_counter() - begun, cold)
     for name, last in passes.items():
         print(f"    {name}: {last.total} tasks, {last.elapsed_seconds:.1f} s")
-    same = other.layers == plan.layers
-    print(f"    {'the same layers' if same else 'another layering'}, T {other.predicted.iteration_seconds:.4g} s")
+    print(f"    T {other.predicted.iteration_seconds:.5g} s")
 
 
 def show(name: str, seconds: float, cold: float | None) -> None:
