@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -25,7 +25,7 @@ from alpa_explore.graph import Operator, Phase, TensorKind
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.liveness import workspace_intervals
-from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
+from alpa_explore.intra_op.stage_graph import StageGraph, StageSlicer, slice_stages
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 
 CONSTANT = -1
@@ -56,8 +56,8 @@ class Chain:
     """For each layer its first fragment, and the number of fragments."""
     block_of: tuple[int, ...]
     """For each fragment its block."""
-    stage_of: Callable[[int, int], StageGraph]
-    """(first fragment, last fragment) -> StageGraph."""
+    stage_of: StageSlicer
+    """(first fragment, last fragment) -> StageGraph, whose key says nothing of fragments."""
     constants: frozenset[int]
     """Tensors."""
     breaks: frozenset[tuple[int, int]]
@@ -137,8 +137,9 @@ def chain_of(layered: LayeredGraph) -> Chain:
     )
     touching = _touching(layered, fragment_of)
     return Chain(
-        layered=layered, fragments=fragments, starts=starts, stage_of=slice_stages(fragments), constants=constants,
-        block_of=_joined(fragments, [block for block, _ in order], layer_of_fragment, constants), breaks=breaks,
+        layered=layered, fragments=fragments, starts=starts, constants=constants, breaks=breaks,
+        stage_of=slice_stages(fragments, layers_apart=False),
+        block_of=_joined(fragments, [block for block, _ in order], layer_of_fragment, constants),
         parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
 from alpa_explore.intra_op.contract import Priced
 from alpa_explore.intra_op.factor_graph import Ints
 from alpa_explore.intra_op.problem import FORBIDDEN, Floats
+from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
 
@@ -198,8 +199,8 @@ class Pieces:
         gains by cutting a constant."""
         near = before, run, after
         if near not in self._blocks:
-            stage = self.chain.stage_of((before or run).first, (after or run).last)
-            key = (stage.structure_key, run.first - stage.first, run.last - run.first)
+            stage = self.chain.stage_of.beside((before or run).first, (after or run).last, run.first, run.last)
+            key = (stage.structure_key, self._places(stage, (run.first, run.last + 1)))
             if key not in self._built:
                 whole = build_stage_problem(stage, self.model)
                 owner = self.chain.owners(whole)
@@ -216,7 +217,7 @@ class Pieces:
         """The pieces of all runs of a range: the weights that are read far away, and where their gradients are added
         up, are `Piece.ties`."""
         stage = self.chain.stage_of(runs[0].first, runs[-1].last)
-        key = (stage.structure_key, *(run.first - stage.first for run in runs))
+        key = (stage.structure_key, self._places(stage, [run.first for run in runs]))
         if key not in self._built:
             whole = build_stage_problem(stage, self.model)
             owner = self.chain.owners(whole)
@@ -227,6 +228,11 @@ class Pieces:
                 # Layers far from each other may share a block, or neighbouring ones.
                 self._built[key] = self._cut_tied(whole, owner, ties) if ties else self._of(runs)
         return self._built[key]
+
+    def _places(self, stage: StageGraph, begins: Sequence[int]) -> bytes:
+        """For each operator behind how many of these beginnings (fragments) it is."""
+        fragment_of = self.chain.fragments.layer_of
+        return np.searchsorted(begins, [fragment_of[o] for o in stage.operators], side="right").tobytes()
 
     def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:
         # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.

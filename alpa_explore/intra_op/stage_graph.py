@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import sha256
 from itertools import combinations_with_replacement
 
@@ -57,88 +56,129 @@ def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
     return {(i, j): float(total[i, j]) for i, j in combinations_with_replacement(layers, 2)}
 
 
-def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
-    """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges."""
-    graph = layered.graph
-    by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
-    for operator in graph.operators:
-        if operator.phase is not Phase.UPDATE:
-            by_layer[layered.layer_of[operator.index]].append(operator.index)
-    # Interned small numbers stand for long signatures: ranges overlap, and hashing the same text again would dominate.
-    numbers: dict[object, int] = {}
-    names: list[str] = []
-    signature_of = []
-    for operator, signature in zip(graph.operators, graph.signatures, strict=True):
-        rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index]
-        number = numbers.setdefault((id(signature), *rest), len(names))
-        if number == len(names):
-            names.append(sha256(repr((signature, *rest)).encode()).hexdigest())
-        signature_of.append(number)
-    parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
-    shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
-    # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
-    read_in: dict[int, tuple[int, int]] = {}
-    for tensor, readers in graph.readers.items():
-        layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
-        if layers:
-            read_in[tensor] = min(layers), max(layers)
-    read_in[graph.loss] = 0, layered.num_layers
+def slice_stages(layered: LayeredGraph, *, layers_apart: bool = True) -> StageSlicer:
+    """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges.
 
-    @cache
-    def stage(first: int, last: int) -> StageGraph:
-        operators = tuple(sorted(o for layer in range(first, last + 1) for o in by_layer[layer]))
-        here = set(operators)
+    `layers_apart`: stages that are divided into layers in other ways differ in their keys.
+    """
+    return StageSlicer(layered, layers_apart)
+
+
+class StageSlicer:
+    """What `slice_stages` makes."""
+
+    def __init__(self, layered: LayeredGraph, layers_apart: bool) -> None:
+        self.layered, self.layers_apart, graph = layered, layers_apart, layered.graph
+        self._by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
+        for operator in graph.operators:
+            if operator.phase is not Phase.UPDATE:
+                self._by_layer[layered.layer_of[operator.index]].append(operator.index)
+        # A number and a digest stand for long signatures: ranges overlap, and hashing the same text again would
+        # dominate.
+        numbers: dict[object, int] = {}
+        names: list[str] = []
+        self._name_of: list[str] = []
+        for operator, signature in zip(graph.operators, graph.signatures, strict=True):
+            rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index]
+            number = numbers.setdefault((id(signature), *rest), len(names))
+            if number == len(names):
+                names.append(sha256(repr((signature, *rest)).encode()).hexdigest())
+            self._name_of.append(names[number])
+        self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
+        self._shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
+        # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
+        self._read_in: dict[int, tuple[int, int]] = {}
+        for tensor, readers in graph.readers.items():
+            layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
+            if layers:
+                self._read_in[tensor] = min(layers), max(layers)
+        self._read_in[graph.loss] = 0, layered.num_layers
+        self._stages: dict[tuple[int, ...], StageGraph] = {}
+
+    def __call__(self, first: int, last: int) -> StageGraph:
+        """The stage of these layers."""
+        if (first, last) not in self._stages:
+            self._stages[first, last] = self._stage(first, last, self._operators(first, last))
+        return self._stages[first, last]
+
+    def beside(self, first: int, last: int, begin: int, end: int) -> StageGraph:
+        """Layers begin..end of the stage of first..last, and of its other operators those that touch what they touch,
+        or what is added to the same gradient. What those read of others comes from outside."""
+        if (first, last, begin, end) not in self._stages:
+            graph, own = self.layered.graph, self._operators(begin, end)
+            touched = {t for o in own for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
+            for grads in self._gradients:
+                if not touched.isdisjoint(grads):
+                    touched |= grads
+            near = [
+                o for o in (*self._operators(first, begin - 1), *self._operators(end + 1, last))
+                if not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
+            ]  # fmt: skip
+            self._stages[first, last, begin, end] = self._stage(first, last, tuple(sorted((*own, *near))))
+        return self._stages[first, last, begin, end]
+
+    @cached_property
+    def _gradients(self) -> list[frozenset[int]]:
+        """Tensors of which a gradient is the sum, where they are several."""
+        return [frozenset(grads) for grads in self.layered.contributions if len(grads) > 1]
+
+    def _operators(self, first: int, last: int) -> tuple[int, ...]:
+        return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
+
+    def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
+        layered, graph = self.layered, self.layered.graph
+        here, touched = set(operators), set[int]()
         sources: dict[int, None] = {}
         parameters: dict[int, None] = {}
         sinks = set()
         for index in operators:
             operator = graph.operators[index]
+            touched.update(operator.inputs, operator.outputs)
             for tensor in operator.inputs:
                 if graph.tensors[tensor].producer in here:
                     continue
-                if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
-                    parameters[parameter_at[tensor]] = None
+                if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in self._parameter_at:
+                    parameters[self._parameter_at[tensor]] = None
                 else:
                     sources[tensor] = None
             for tensor in operator.outputs:
-                low, high = read_in.get(tensor, (first, last))
+                low, high = self._read_in.get(tensor, (first, last))
                 if low < first or high > last:
                     sinks.add(tensor)
-        held = tuple(sorted({t for layer in range(first, last + 1) for t in layered.held[layer]}))
-        return StageGraph(
+        held = {t for layer in range(first, last + 1) for t in layered.held[layer]}
+        if len(operators) < sum(len(self._by_layer[layer]) for layer in range(first, last + 1)):
+            held &= touched
+        found = StageGraph(
             layered=layered, first=first, last=last, operators=operators, sources=tuple(sources),
-            parameters=tuple(sorted(parameters)), sinks=frozenset(sinks), held=held,
-            structure_key=key(operators, tuple(sources), tuple(sorted(parameters)), sinks, held, first),
+            parameters=tuple(sorted(parameters)), sinks=frozenset(sinks), held=tuple(sorted(held)), structure_key="",
         )  # fmt: skip
+        return replace(found, structure_key=self._key(found))
 
-    def key(
-        operators: tuple[int, ...], sources: tuple[int, ...], parameters: tuple[int, ...], sinks: set[int],
-        held: tuple[int, ...], first: int,
-    ) -> str:  # fmt: skip
+    def _key(self, stage: StageGraph) -> str:
+        layered, graph = self.layered, self.layered.graph
         # A tensor's number is its place in the order in which tensors are first met.
         number = _Numbers()
-        here = set(operators)
+        here = set(stage.operators)
         digest = sha256()
-        digest.update(repr([(number[t], shapes[t]) for t in sources]).encode())
-        for position in parameters:
+        digest.update(repr([(number[t], self._shapes[t]) for t in stage.sources]).encode())
+        for position in stage.parameters:
             parameter = graph.parameters[position]
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
             digest.update(
-                repr((number[parameter.tensor], shapes[parameter.tensor], [number[t] for t in grads],
-                      parameter.state_bytes_per_element, names[signature_of[parameter.update]])).encode()
+                repr((number[parameter.tensor], self._shapes[parameter.tensor], [number[t] for t in grads],
+                      parameter.state_bytes_per_element, self._name_of[parameter.update])).encode()
             )  # fmt: skip
         rows = []
-        for index in operators:
+        for index in stage.operators:
             operator = graph.operators[index]
             inputs, outputs = [number[t] for t in operator.inputs], [number[t] for t in operator.outputs]
-            rows.append(f"{names[signature_of[index]]}{inputs}{outputs}{layered.layer_of[index] - first}")
+            layer = layered.layer_of[index] - stage.first if self.layers_apart else ""
+            rows.append(f"{self._name_of[index]}{inputs}{outputs}{layer}")
         digest.update("".join(rows).encode())
-        digest.update(repr((sorted(number[t] for t in sinks), sorted(number[t] for t in held))).encode())
+        digest.update(repr((sorted(number[t] for t in stage.sinks), sorted(number[t] for t in stage.held))).encode())
         # Storage decides the workspace.
         digest.update(repr(sorted((number[t], number[layered.storage[t]]) for t in list(number))).encode())
         return digest.hexdigest()
-
-    return stage
 
 
 class _Numbers(dict[int, int]):

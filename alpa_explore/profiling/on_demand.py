@@ -38,9 +38,9 @@ from alpa_explore.sharding.rules import RULES
 
 GAP = 0.8 * TOLERANCE
 """How near the fastest a choice should come that fits."""
-FAR = (3e-3, 1e-2, 3e-2, 1e-1, 1.0, 1e4)
+FAR = (1e-2, 3e-2, 1e-1, 1e4)
 """First prices of a whole device of memory that are asked on a mesh, in times of what a stage takes."""
-NEAR = (0.5, 0.8, 1.0, 1.25, 2.0)
+NEAR = (0.7, 1.0, 1.4, 2.0)
 """Those of which all others are asked, in times of that at which the first one had its best bound."""
 
 _PART = (
