@@ -14,6 +14,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from statistics import median
 
 from alpa_explore.cluster import Cluster, LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
@@ -29,7 +30,7 @@ from alpa_explore.profiling.frontier import TIE_SECONDS, TOLERANCE, Frontier, Po
 from alpa_explore.profiling.least import Least
 from alpa_explore.profiling.mesh_tasks import chain
 from alpa_explore.profiling.profile_stages import Chosen, StageProfile, problem_prices
-from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCosts
+from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.profiling.usable import usable_stages
 from alpa_explore.profiling.versions import tied_weights
@@ -40,8 +41,8 @@ GAP = 0.8 * TOLERANCE
 """How near the fastest a choice should come that fits."""
 FAR = (1e-2, 3e-2, 1e-1, 1e4)
 """First prices of a whole device of memory that are asked on a mesh, in times of what a stage takes."""
-NEAR = (0.7, 1.0, 1.4, 2.0)
-"""Those of which all others are asked, in times of that at which the first one had its best bound."""
+NEAR = (1.0, 1.6, 2.2)
+"""Prices of which all others are asked, in times of what a byte is worth about."""
 
 _PART = (
     "Only {} stages are priced, those that the best plan with B = {} wants: another B may have a better plan than is "
@@ -107,10 +108,10 @@ class _Prices:
         self.counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
         self._num_microbatches, self._found_out = num_microbatches, discoveries(layered.graph, RULES)
         self._composers: dict[LogicalMesh, Composer] = {}
-        self._quick: dict[LogicalMesh, PieceTables] = {}
-        """Tables without a price for memory."""
-        self._near: dict[LogicalMesh, PieceTables] = {}
-        """Tables at the prices for memory that are asked first."""
+        self._worths = _worths(known, num_microbatches)
+        """Of a byte of memory on each mesh, about, where memory is short."""
+        self._tables: dict[LogicalMesh, PieceTables] = {}
+        """At the prices of which all stages on a mesh are asked, the first without a price for memory."""
         self.found: dict[str, list[Frontier]] = {}
         """By the key of the problem, which many stages may share."""
         self._keys: dict[Stage, str] = {}
@@ -191,11 +192,11 @@ class _Prices:
                 by_key[key] = first, last
         if not by_key:
             return True
-        composer = self._composer(mesh)
-        if mesh not in self._quick:
-            self._quick[mesh] = composer.tables([Price(self.inverse_b, TIE_SECONDS / self.memory, 1)])
-        tables = self._quick[mesh]
-        (solved,) = composer.solve(list(by_key.values()), tables.prices, tables=tables)
+        composer, ranges = self._composer(mesh), list(by_key.values())
+        if mesh not in self._tables:
+            self._tables[mesh] = self._priced(mesh, self._worths.get(mesh, 0.0), NEAR if mesh in self._worths else ())
+        tables = self._tables[mesh]
+        solved = composer.solve(ranges, tables.prices, [ranges, *((),) * (len(tables.prices) - 1)], tables)[0]
         for key, layers in by_key.items():
             if layers not in solved:
                 return False
@@ -215,12 +216,14 @@ class _Prices:
         self._fits[key].update((held, math.inf) for held in todo)
         if quick is None or not (possible := [h for h, size in zip(todo, least, strict=True) if size <= self.memory]):
             return
-        first = mesh not in self._near
-        if first:
-            self._near[mesh] = self._tables(composer, line(quick, self.inverse_b) / self.memory, FAR)
+        if first := mesh not in self._worths:
+            near = self._priced(mesh, line(quick, self.inverse_b) / self.memory, FAR)
+        elif len(self._tables[mesh].prices) == 1:
+            near = self._tables[mesh] = self._priced(mesh, self._worths[mesh], NEAR)
+        else:
+            near = self._tables[mesh]
         fits = fit(
-            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=GAP,
-            near=self._near[mesh],
+            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=GAP, near=near
         )  # fmt: skip
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         # What is not nearer than this stays so, and where none was found that fits, none will be: both are asked once.
@@ -230,10 +233,13 @@ class _Prices:
         points = {b.pieces: Point((), b.totals, Found.FITTING, b.pieces) for b in best.values()}
         self.found[key].append(self._frontier(composer, layers, tuple(points.values())))
         if first and best and (worth := fits[min(best)].price) > 0:
-            self._near[mesh] = self._tables(composer, worth, NEAR)
+            self._worths[mesh] = worth
 
-    def _tables(self, composer: Composer, worth: float, times: Sequence[float]) -> PieceTables:
-        return composer.tables([Price(self.inverse_b, worth * t, self.counts[0]) for t in times])
+    def _priced(self, mesh: LogicalMesh, worth: float, times: Sequence[float]) -> PieceTables:
+        """Tables without a price for memory, and at these times `worth` for a byte."""
+        prices = [Price(self.inverse_b, TIE_SECONDS / self.memory, 1)]
+        prices += [Price(self.inverse_b, worth * t, self.counts[0]) for t in times]
+        return self._composer(mesh).tables(prices)
 
     def _composer(self, mesh: LogicalMesh) -> Composer:
         mesh = mesh.squeezed()
@@ -249,3 +255,21 @@ class _Prices:
             points=points, solves=1, variables=variables, constraints=constraints, optimal=True, proven=True,
             bound_seconds=min((line(p, self.inverse_b) for p in points), default=math.inf),
         )  # fmt: skip
+
+
+def _worths(costs: StageCosts, num_microbatches: int) -> dict[LogicalMesh, float]:
+    """For each mesh on which choices were sought that fit: the seconds that they cost for each byte that they spare, in
+    the middle."""
+    found: dict[LogicalMesh, list[float]] = defaultdict(list)
+    for candidates in costs.candidates.values():
+        by_mesh: dict[LogicalMesh, list[StageCandidate]] = defaultdict(list)
+        for candidate in candidates:
+            by_mesh[candidate.logical_mesh].append(candidate)
+        for mesh, here in by_mesh.items():
+            fastest = min(here, key=lambda c: c.latency_seconds(num_microbatches))
+            for candidate in here:
+                spared = fastest.peak_bytes(1) - candidate.peak_bytes(1)
+                if candidate.found is Found.FITTING and spared > 0:
+                    more = candidate.latency_seconds(num_microbatches) - fastest.latency_seconds(num_microbatches)
+                    found[mesh].append(more / spared)
+    return {mesh: median(slopes) for mesh, slopes in found.items() if median(slopes) > 0}
