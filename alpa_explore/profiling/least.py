@@ -58,7 +58,7 @@ class Least:
         }
         """Of weights, and held of a microbatch, by (first, last) layer."""
         ends, other_ends = _ends(layered), _ends(other)
-        found = _fastest(known, num_microbatches)
+        found = known.fastest(num_microbatches)
         shares = {n: self._shares(n) for n in {piece.devices for piece in self.submeshes}}
         leaving = _leaving(layered, other_ends)
         # Of every layer the first whole layer of the other layering from its start on, and the last up to its end.
@@ -71,12 +71,14 @@ class Least:
             whole = share[ends[1:]][None, :] - share[ends[:-1]][:, None]
             apart, twice = (sums[other_ends][None, :] - sums[other_ends][:, None] for sums in (share, once))
             for mesh in here:
-                gain = np.zeros(apart.shape)
                 up, down = (np.array([sum(_completion(t, mesh) for t in here) for here in side]) for side in leaving)
-                for (first, last), seconds in found.get((index, mesh), {}).items():
-                    run = first, last + 1
-                    known_of = seconds * (1 - ENVELOPE) - up[last + 1] - down[first] - apart[run]
-                    gain[run] = known_of if twice[run] == 0 else (known_of - twice[run]) / 2
+                gain = np.zeros(apart.shape)
+                if (index, mesh) in found:
+                    known_here = np.isfinite(found[index, mesh])
+                    seconds = np.where(known_here, found[index, mesh], 0.0)
+                    least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - apart[:-1, 1:]
+                    least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
+                    gain[:-1, 1:] = np.where(known_here, least, 0.0)
                 # The most that any run of whole layers inside adds: over later beginnings and earlier ends.
                 gain = np.maximum.accumulate(np.maximum.accumulate(gain, axis=1)[::-1], axis=0)[::-1]
                 self._seconds[index, mesh] = whole + np.maximum(gain[begin][:, end], 0.0)
@@ -168,17 +170,6 @@ def _completion(tensor: Tensor, mesh: LogicalMesh) -> float:
             left /= axis[0]
         ways.append(seconds)
     return min(ways)
-
-
-def _fastest(costs: StageCosts, num_microbatches: int) -> dict[tuple[int, LogicalMesh], dict[tuple[int, int], float]]:
-    """The least seconds known for every run of layers, by submesh and logical mesh."""
-    found: dict[tuple[int, LogicalMesh], dict[tuple[int, int], float]] = defaultdict(dict)
-    for (first, last, submesh), candidates in costs.candidates.items():
-        for candidate in candidates:
-            here = found[submesh, candidate.logical_mesh]
-            seconds = candidate.latency_seconds(num_microbatches)
-            here[first, last] = min(seconds, here.get((first, last), np.inf))
-    return found
 
 
 def _position(operator: Operator) -> int:

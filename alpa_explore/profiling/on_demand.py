@@ -14,7 +14,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from hashlib import sha256
-from statistics import median
 
 from alpa_explore.cluster import Cluster, LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
@@ -30,7 +29,7 @@ from alpa_explore.profiling.frontier import TIE_SECONDS, TOLERANCE, Frontier, Po
 from alpa_explore.profiling.least import Least
 from alpa_explore.profiling.mesh_tasks import chain
 from alpa_explore.profiling.profile_stages import Chosen, StageProfile, problem_prices
-from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
+from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCosts
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.profiling.usable import usable_stages
 from alpa_explore.profiling.versions import tied_weights
@@ -108,7 +107,7 @@ class _Prices:
         self.counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
         self._num_microbatches, self._found_out = num_microbatches, discoveries(layered.graph, RULES)
         self._composers: dict[LogicalMesh, Composer] = {}
-        self._worths = _worths(known, num_microbatches)
+        self._worths = known.worths(num_microbatches)
         """Of a byte of memory on each mesh, about, where memory is short."""
         self._tables: dict[LogicalMesh, PieceTables] = {}
         """At the prices of which all stages on a mesh are asked, the first without a price for memory."""
@@ -255,21 +254,3 @@ class _Prices:
             points=points, solves=1, variables=variables, constraints=constraints, optimal=True, proven=True,
             bound_seconds=min((line(p, self.inverse_b) for p in points), default=math.inf),
         )  # fmt: skip
-
-
-def _worths(costs: StageCosts, num_microbatches: int) -> dict[LogicalMesh, float]:
-    """For each mesh on which choices were sought that fit: the seconds that they cost for each byte that they spare, in
-    the middle."""
-    found: dict[LogicalMesh, list[float]] = defaultdict(list)
-    for candidates in costs.candidates.values():
-        by_mesh: dict[LogicalMesh, list[StageCandidate]] = defaultdict(list)
-        for candidate in candidates:
-            by_mesh[candidate.logical_mesh].append(candidate)
-        for mesh, here in by_mesh.items():
-            fastest = min(here, key=lambda c: c.latency_seconds(num_microbatches))
-            for candidate in here:
-                spared = fastest.peak_bytes(1) - candidate.peak_bytes(1)
-                if candidate.found is Found.FITTING and spared > 0:
-                    more = candidate.latency_seconds(num_microbatches) - fastest.latency_seconds(num_microbatches)
-                    found[mesh].append(more / spared)
-    return {mesh: median(slopes) for mesh, slopes in found.items() if median(slopes) > 0}

@@ -118,6 +118,42 @@ class StageCosts:
         table[first, last + 1, submesh] = np.stack([of_count[count] for count in places.tolist()], axis=1)
         return table
 
+    def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], NDArray[np.float64]]:
+        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], whatever they hold; inf
+        where nothing is known."""
+        cells, begins, (microbatch, iteration, *_) = self._columns
+        meshes, mesh_of, _ = self._labels
+        seconds = microbatch + iteration / num_microbatches
+        of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)]))
+        found = {}
+        for number, mesh in enumerate(meshes):
+            here = mesh_of == number
+            for submesh in np.unique(cells[of_cell[here], 2]).tolist():
+                own = here & (cells[of_cell, 2] == submesh)
+                table = np.full((self.num_layers, self.num_layers), np.inf)
+                first, last, _ = cells[of_cell[own]].T
+                np.minimum.at(table, (first, last), seconds[own])
+                found[submesh, mesh] = table
+        return found
+
+    def worths(self, num_microbatches: int) -> dict[LogicalMesh, float]:
+        """For each logical mesh on which choices were sought that fit: the seconds that such a choice costs for each
+        byte that it spares, in the middle."""
+        cells, begins, (microbatch, iteration, weight, activation, workspace) = self._columns
+        meshes, mesh_of, is_fitting = self._labels
+        seconds, peak = microbatch + iteration / num_microbatches, weight + activation + workspace
+        problem = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)])) * len(meshes) + mesh_of
+        order = np.lexsort((seconds, problem))
+        place = np.searchsorted(problem[order], problem)
+        quickest = order[place]
+        more, spared = seconds - seconds[quickest], peak[quickest] - peak
+        useful = is_fitting & (spared > 0) & (more > 0)
+        return {
+            mesh: float(np.median(slopes))
+            for number, mesh in enumerate(meshes)
+            if len(slopes := (more / np.where(useful, spared, 1.0))[useful & (mesh_of == number)])
+        }
+
     def _fits(self, held: int) -> NDArray[np.bool_]:
         """Of each candidate whether it fits beside so many microbatches, whatever B: plans ask again and again."""
         if held not in self._fitting:
@@ -144,6 +180,16 @@ class StageCosts:
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1],
             np.array(figures, dtype=np.float64).reshape(-1, 5).T,
         )
+
+    @cached_property
+    def _labels(self) -> tuple[list[LogicalMesh], NDArray[np.int64], NDArray[np.bool_]]:
+        """The logical meshes, and of each candidate, in the order of `_columns`, which it is on, and whether it was
+        sought because it fits."""
+        number: dict[LogicalMesh, int] = {}
+        every = [c for found in self.candidates.values() for c in found]
+        mesh_of = [number.setdefault(c.logical_mesh, len(number)) for c in every]
+        fitting = [c.found is Found.FITTING for c in every]
+        return list(number), np.array(mesh_of, dtype=np.int64), np.array(fitting, dtype=np.bool_)
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
