@@ -19,9 +19,6 @@ ROWS: dict[str, dict[str, Any]] = json.loads((BENCHMARKS / "paper_rows.json").re
 PAPER = json.loads((BENCHMARKS / "alpa_paper.json").read_text(encoding="utf-8"))
 GPT = [name for name in ROWS if name.startswith("gpt")]
 OWN = "of its own"
-NOT_PLANNED = {"moe-70b", "wide-resnet-13b"}
-"""Rows that were not planned to the end: ranges on 2-D meshes are too wide to compose, hundreds (MoE-70B) or thousands
-(Wide-ResNet-13B) are solved one by one."""
 LEAST, MOST = 0.7, 1.35
 """Predicted over measured PFLOPS, as in test_tables."""
 
@@ -38,8 +35,8 @@ def measured(name: str) -> float | None:
     return next((row[column] for row in table["rows"] if row[0] == entry(name).gpus), None)
 
 
-def test_every_row_of_the_papers_tables_was_planned_but_for_those_that_are_named():
-    assert paper_names() - set(ROWS) == NOT_PLANNED
+def test_every_row_of_the_papers_tables_was_planned_but_for_one():
+    assert paper_names() - set(ROWS) == {"moe-70b"}, "with Adam it fits no 64 devices of 16 GiB"
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
