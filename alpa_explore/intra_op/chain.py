@@ -1,14 +1,14 @@
 """A graph in layers as a chain of blocks: which node of a stage is in which block, which ranges of layers are chains.
 
-A range of layers is a chain when its layers touch their neighbours alone. What is read in layers that are not
-neighbours breaks the chain if it is made in the range (a rotary table, a skip over two layers), or if it is a parameter
-(a tied weight); if it comes from outside (a mask) it is a *constant*: a source that may as well be replicated, where no
-reader gains by another spec.
+A range of layers is a chain when its blocks touch their neighbours alone. What is read far away breaks the chain if it
+is made in the range (a rotary table, a skip over many layers), or if it is a parameter (a tied weight); if it comes
+from outside (a mask) it is a *constant*: a source that may as well be replicated, where no reader gains by another
+spec. A short skip over a layer (to the shortcut of a residual block) breaks nothing where one block holds its readers.
 
 The graph is cut into *blocks* wherever one forward tensor alone goes on, as the residual stream does between the halves
 of a transformer's block, and blocks touch their neighbours alone. Layers need not end there: a layer that ends between
 the two products of an MLP divides a block into *fragments*, and a range that ends with that layer holds a part of the
-block, a *run* of its fragments. Where two neighbouring layers have no such place, the chain is cut between them anyway.
+block, a *run* of its fragments. Where more than MOST_ENDS layers would end in a block the chain is cut there anyway.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
 
 CONSTANT = -1
 """In place of the block of a constant."""
+MOST_ENDS = 2
+"""Of layers, inside one block: a residual block may have a whole layer in its middle."""
 SMALLEST_BLOCK = 4
 """Forward operators; smaller blocks would cost more than they save."""
 
@@ -120,28 +122,50 @@ class Chain:
 def chain_of(layered: LayeredGraph) -> Chain:
     """See the module's text."""
     graph = layered.graph
-    constants, breaks = _layer_breaks(layered)
+    short = _short(layered)
+    while True:
+        constants, breaks = _layer_breaks(layered, short)
+        fragments, layer_of, block_of = _divided(layered, constants)
+        if not (apart := short & _apart(fragments, block_of)):
+            break
+        # Skips that no block holds: they break the chain as long ones do.
+        short -= apart
+    touching = _touching(layered, fragments.layer_of)
+    return Chain(
+        layered=layered, fragments=fragments,
+        starts=tuple(bisect_left(layer_of, layer) for layer in range(layered.num_layers + 1)),
+        stage_of=slice_stages(fragments, layers_apart=False), constants=constants, block_of=block_of, breaks=breaks,
+        parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
+    )  # fmt: skip
+
+
+def _divided(
+    layered: LayeredGraph, constants: Collection[int]
+) -> tuple[LayeredGraph, tuple[int, ...], tuple[int, ...]]:
+    """The graph in fragments, and for each fragment its layer and its block."""
     places = _places(layered, constants)
     order = sorted({place for place in places if place is not None})
     number = {place: i for i, place in enumerate(order)}
     fragment_of = tuple(UPDATE_LAYER if place is None else number[place] for place in places)
-    layer_of_fragment = [layer for _, layer in order]
-    starts = tuple(bisect_left(layer_of_fragment, layer) for layer in range(layered.num_layers + 1))
+    layer_of = tuple(layer for _, layer in order)
     held: list[set[int]] = [set() for _ in order]
-    for operator in graph.operators:
+    for operator in layered.graph.operators:
         if operator.phase is not Phase.UPDATE:
             here = {layered.storage[t] for t in (*operator.inputs, *operator.outputs)}
             held[fragment_of[operator.index]] |= here.intersection(layered.held[layered.layer_of[operator.index]])
     fragments = replace(
         layered, num_layers=len(order), layer_of=fragment_of, held=tuple(tuple(sorted(tensors)) for tensors in held)
     )
-    touching = _touching(layered, fragment_of)
-    return Chain(
-        layered=layered, fragments=fragments, starts=starts, constants=constants, breaks=breaks,
-        stage_of=slice_stages(fragments, layers_apart=False),
-        block_of=_joined(fragments, [block for block, _ in order], layer_of_fragment, constants),
-        parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
-    )  # fmt: skip
+    return fragments, layer_of, _joined(fragments, [block for block, _ in order], layer_of, constants)
+
+
+def _apart(fragments: LayeredGraph, block_of: Sequence[int]) -> set[int]:
+    """Tensors that blocks touch which are no neighbours."""
+    return {
+        tensor
+        for tensor, touching in _touched(fragments).items()
+        if max(block_of[f] for f in touching) >= min(block_of[f] for f in touching) + 2
+    }
 
 
 def _touching(layered: LayeredGraph, part_of: Iterable[int]) -> dict[int, set[int]]:
@@ -154,22 +178,37 @@ def _touching(layered: LayeredGraph, part_of: Iterable[int]) -> dict[int, set[in
     return found
 
 
-def _layer_breaks(layered: LayeredGraph) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
-    """Constants, and pairs of layers that are not neighbours and touch the same."""
-    graph = layered.graph
-    touched = _touching(layered, layered.layer_of)
+def _touched(layered: LayeredGraph) -> dict[int, set[int]]:
+    """For each tensor the layers that read, make or hold it."""
+    found = _touching(layered, layered.layer_of)
     # What a layer holds for its backward pass may be stored elsewhere, as the base of a view.
     for layer, tensors in enumerate(layered.held):
         for tensor in tensors:
-            touched[tensor].add(layer)
+            found[tensor].add(layer)
+    return found
+
+
+def _short(layered: LayeredGraph) -> set[int]:
+    """What is made in a layer and read behind the next, but not much farther: a block may hold all of it."""
+    tensors = layered.graph.tensors
+    return {
+        tensor
+        for tensor, layers in _touched(layered).items()
+        if tensors[tensor].producer is not None and 2 <= max(layers) - min(layers) <= MOST_ENDS
+    }
+
+
+def _layer_breaks(layered: LayeredGraph, short: Collection[int]) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
+    """Constants, and pairs of layers that are not neighbours and touch the same; `short` skips are neither."""
+    graph = layered.graph
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     constants: set[int] = set()
     breaks: set[tuple[int, int]] = set()
-    for tensor, layers in touched.items():
+    for tensor, layers in _touched(layered).items():
         producer = graph.tensors[tensor].producer
         if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
             breaks |= _far(layers | _summed_in(layered, parameter_at[tensor], layered.layer_of))
-        elif _far(layers):
+        elif _far(layers) and tensor not in short:
             constants.add(tensor)
             if producer is not None:
                 maker = layered.layer_of[producer]
@@ -231,18 +270,20 @@ def _cuts(crossing: Ints, layer_of: Sequence[int]) -> list[int]:
             # At the end of a layer always: what stages have between them is one tensor.
             if i not in ends and i - start < SMALLEST_BLOCK:
                 continue
-        elif i not in ends or _straddled(i, narrow, ends, len(layer_of)):
+        elif i not in ends or _straddled(i, narrow, ends):
             continue
         found.append(i)
         start = i
     return found
 
 
-def _straddled(end: int, narrow: Sequence[int], ends: Sequence[int], operators: int) -> bool:
-    """Whether the layers before and after this end of a layer can both be cut elsewhere, with one tensor going on."""
-    before, after = [0, *(i for i in ends if i < end)][-1], [*(i for i in ends if i > end), operators][0]
+def _straddled(end: int, narrow: Sequence[int], ends: Sequence[int]) -> bool:
+    """Whether the chain can be cut before and after this end of a layer instead, with one tensor going on, and few
+    layers end between."""
     place = bisect_left(narrow, end)
-    return place > 0 and narrow[place - 1] >= before and place < len(narrow) and narrow[place] <= after
+    if place in (0, len(narrow)):
+        return False
+    return bisect_left(ends, narrow[place]) - bisect_right(ends, narrow[place - 1]) <= MOST_ENDS
 
 
 def _joined(

@@ -9,7 +9,7 @@ begins with an axis for the price, which has length 1 where the price makes no d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,8 +22,14 @@ from alpa_explore.intra_op.elimination_order import EliminationOrder, eliminatio
 from alpa_explore.intra_op.factor_graph import Ints, Scope, without_forbidden
 from alpa_explore.intra_op.problem import Floats
 
-LIMITS = Limits(joined_entries=1e9, largest_table=4e6, table_entries=2e7)
-"""At each price: about a second and 200 MB."""
+LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
+"""At each price: about a second and 240 MB. A residual block with a convolution on its shortcut takes that on 2 x 2."""
+PRICES_ENTRIES = 3e7
+"""Of the tables on the way, all prices that are contracted together (240 MB)."""
+KEPT_ENTRIES = 1.2e7
+"""Of the tables on the way, all prices, up to which they are kept (96 MB)."""
+ROWS_ENTRIES = 1e7
+"""Of the tables on the way back, all rows that are completed together (80 MB)."""
 BROADCAST_ENTRIES = 1 << 13
 """Up to this many entries a join is one broadcast sum; beyond it the kernel is quicker."""
 
@@ -35,6 +41,31 @@ class Priced:
     node_costs: tuple[Floats, ...]
     edges: tuple[tuple[int, int], ...]
     edge_costs: tuple[Floats, ...]
+
+    def at(self, prices: Ints) -> Priced:
+        """At some of the prices."""
+        return Priced(
+            node_costs=tuple(_at(c, prices) for c in self.node_costs), edges=self.edges,
+            edge_costs=tuple(_at(m, prices) for m in self.edge_costs),
+        )  # fmt: skip
+
+    def given(self, keep: Sequence[int], prices: Ints, kept: Ints) -> Priced:
+        """The problem of the other nodes once for each row of `kept`, at prices[row]: a row takes the place of a price.
+
+        The kept nodes have one strategy here, and cost nothing.
+        """
+        at = dict(zip(keep, kept.T, strict=True))
+        costs = [np.zeros((1, 1)) if v in at else _at(c, prices) for v, c in enumerate(self.node_costs)]
+        edges, matrices = [], []
+        for (a, b), matrix in zip(self.edges, self.edge_costs, strict=True):
+            if a not in at and b not in at:
+                edges.append((a, b))
+                matrices.append(_at(matrix, prices))
+            elif a not in at or b not in at:
+                first = prices if len(matrix) > 1 else np.zeros_like(prices)
+                v, paid = (b, matrix[first, at[a], :]) if a in at else (a, matrix[first, :, at[b]])
+                costs[v] = costs[v] + paid
+        return Priced(node_costs=tuple(costs), edges=tuple(edges), edge_costs=tuple(matrices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -48,27 +79,52 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contraction:
-    """The table, and the way back to choices for every node."""
+    """The table, and the way back to choices for every node.
+
+    Where the steps to the table are large they are not kept, but the problem that it is of.
+    """
 
     table: Floats
     """[prices or 1, strategies of the first kept node, …]; inf where no choice is legal."""
     keep: tuple[int, ...]
-    _steps: tuple[_Step, ...]
-    _nodes: int
+    _problem: Priced
+    _steps: list[_Step]
+    """Empty where they are not kept."""
 
     def complete(self, prices: Ints, kept: Ints) -> Ints:
         """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
-        choices = np.zeros((len(kept), self._nodes), dtype=np.int64)
+        if not self._steps:
+            return self._eliminated_again(prices, kept)
+        choices = np.zeros((len(kept), len(self._problem.node_costs)), dtype=np.int64)
         choices[:, list(self.keep)] = kept
-        for step in reversed(self._steps):
-            total = _at(step.costs, prices)
-            for scope, table in step.tables:
-                first = prices if len(table) > 1 else np.zeros_like(prices)
-                at: list[Any] = [first, slice(None), *(choices[:, u] for u in scope[1:])]
-                # Index arrays on both sides of the slice come first in the result: [rows, strategies].
-                total = total + table[tuple(at)]
-            choices[:, step.node] = total.argmin(axis=1)
+        _walk_back(self._steps, prices, choices)
         return choices
+
+    def _eliminated_again(self, prices: Ints, kept: Ints) -> Ints:
+        """`complete`, by what is left when the kept nodes are given: that is narrow, and rows are as good as prices."""
+        sizes = tuple(1 if v in self.keep else c.shape[1] for v, c in enumerate(self._problem.node_costs))
+        order = _order(*_shape_of(self._problem, sizes), frozenset())
+        together = max(1, int(ROWS_ENTRIES / max(order.table_entries, 1)))
+        choices = np.zeros((len(kept), len(sizes)), dtype=np.int64)
+        for start in range(0, len(kept), together):
+            rows = slice(start, start + together)
+            found = choices[rows]
+            _, steps = _eliminated(self._problem.given(self.keep, prices[rows], kept[rows]), (), order)
+            _walk_back(steps, np.arange(len(found)), found)
+        choices[:, list(self.keep)] = kept
+        return choices
+
+
+def _walk_back(steps: Sequence[_Step], prices: Ints, choices: Ints) -> None:
+    """Fill in the node of every step, the last one first."""
+    for step in reversed(steps):
+        total = _at(step.costs, prices)
+        for scope, table in step.tables:
+            first = prices if len(table) > 1 else np.zeros_like(prices)
+            at: list[Any] = [first, slice(None), *(choices[:, u] for u in scope[1:])]
+            # Index arrays on both sides of the slice come first in the result: [rows, strategies].
+            total = total + table[tuple(at)]
+        choices[:, step.node] = total.argmin(axis=1)
 
 
 def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) -> Contraction | None:
@@ -76,12 +132,36 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
     sizes = tuple(c.shape[1] for c in problem.node_costs)
     if math.prod(sizes[v] for v in keep) > limits.largest_table:
         return None
-    # A node with one strategy is no more than a cost of its neighbours.
-    free = tuple(size > 1 or v in keep for v, size in enumerate(sizes))
-    pairs = dict.fromkeys((min(e), max(e)) for e in problem.edges if free[e[0]] and free[e[1]])
-    order = _order(sizes, tuple(pairs), frozenset(keep))
+    order = _order(*_shape_of(problem, sizes, keep), frozenset(keep))
     if not limits.allow(order):
         return None
+    prices = max(len(c) for c in (*problem.node_costs, *problem.edge_costs))
+    together = max(1, int(PRICES_ENTRIES / max(order.table_entries, 1)))
+    some = [np.arange(start, min(start + together, prices)) for start in range(0, prices, together)]
+    way_back = prices * order.table_entries <= KEPT_ENTRIES
+    parts = [_eliminated(problem.at(here) if some[1:] else problem, keep, order, way_back=way_back) for here in some]
+    tables = [np.broadcast_to(t, (len(here), *t.shape[1:])) for here, (t, _) in zip(some, parts, strict=True)]
+    table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    whole = (table.shape[0], *(sizes[v] for v in keep))
+    return Contraction(
+        table=np.broadcast_to(table, whole), keep=keep, _problem=problem, _steps=parts[0][1] if way_back else []
+    )
+
+
+def _shape_of(
+    problem: Priced, sizes: tuple[int, ...], keep: Collection[int] = ()
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
+    """Sizes and edges; a node with one strategy is no more than a cost of its neighbours."""
+    free = [size > 1 or v in keep for v, size in enumerate(sizes)]
+    return sizes, tuple(dict.fromkeys((min(e), max(e)) for e in problem.edges if free[e[0]] and free[e[1]]))
+
+
+def _eliminated(
+    problem: Priced, keep: tuple[int, ...], order: EliminationOrder, *, way_back: bool = True
+) -> tuple[Floats, list[_Step]]:
+    """The table over `keep`, and where the way back is wanted the steps to it."""
+    sizes = tuple(c.shape[1] for c in problem.node_costs)
+    free = tuple(size > 1 or v in keep for v, size in enumerate(sizes))
     fixed = tuple(v for v, is_free in enumerate(free) if not is_free)
     numbered = (*(v for v in order.nodes if free[v]), *keep)
     place = {v: i for i, v in enumerate(numbered)}
@@ -116,13 +196,9 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
     for i, v in enumerate(numbered[: len(numbered) - len(keep)]):
         # Numbered in the order in which they go, the node is the first of every scope that it is in.
         here = tuple(tables[i].items())
-        steps.append(
-            _Step(
-                node=v,
-                costs=costs[i],
-                tables=tuple((tuple(numbered[u] for u in scope), table) for scope, table in here),
-            )
-        )
+        if way_back:
+            scopes = tuple((tuple(numbered[u] for u in scope), table) for scope, table in here)
+            steps.append(_Step(node=v, costs=costs[i], tables=scopes))
         for scope, _ in here:
             for u in scope:
                 del tables[u][scope]
@@ -136,11 +212,10 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
         for inner, part in tables[i].items():
             if inner[0] == i:
                 table = table + _spread(part, inner, scope)
-    whole = (table.shape[0], *(sizes[v] for v in keep))
-    return Contraction(table=np.broadcast_to(table, whole), keep=keep, _steps=tuple(steps), _nodes=len(sizes))
+    return table, steps
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _order(sizes: tuple[int, ...], edges: tuple[tuple[int, int], ...], keep: frozenset[int]) -> EliminationOrder:
     """Layers of one model have the same sizes on many meshes."""
     return elimination_order(sizes, edges, keep)

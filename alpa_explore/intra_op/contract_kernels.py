@@ -114,6 +114,21 @@ def advance(reached: Floats, table: Floats, found: Floats, arrows: Ints) -> None
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
+def retreat(reached: Floats, table: Floats, found: Floats, arrows: Ints) -> None:
+    """The same the other way: found[p, i] = min over j of table[p, i, j] + reached[p, j]."""
+    prices, states, others = table.shape
+    for p in range(prices):
+        for i in range(states):
+            best, arrow = np.inf, 0
+            for j in range(others):
+                total = reached[p, j] + table[p, i, j]
+                if total < best:
+                    best, arrow = total, j
+            found[p, i] = best
+            arrows[p, i] = arrow
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
 def multiply(one: Floats, other: Floats, found: Floats) -> None:
     """found[p, i, j] = min over k of one[p, i, k] + other[p, k, j]."""
     for p in range(len(found)):

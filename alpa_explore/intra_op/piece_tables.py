@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 
@@ -28,16 +27,10 @@ class PieceTable:
         sides = (piece.ties, piece.left, piece.right)
         self._states = [_states(piece, nodes) for nodes in sides]
         shape = tuple(states.shape[1] for states in self._states)
-        at: dict[int, Ints] = {}
-        agree = np.ones(shape, dtype=np.bool_)
-        for axis, (nodes, states) in enumerate(zip(sides, self._states, strict=True)):
-            along = tuple(-1 if axis == i else 1 for i in range(len(shape)))
-            for v, strategy in zip(nodes, states, strict=True):
-                # A node may be in the separators on both sides.
-                agree &= strategy.reshape(along) == at.setdefault(v, strategy.reshape(along))
-        every = np.arange(len(contraction.table)).reshape(-1, 1, 1, 1)
-        table = np.where(agree, contraction.table[(every, *(at[v] for v in contraction.keep))], np.inf)
-        self.tied: Floats = np.ascontiguousarray(np.broadcast_to(table, (prices, *shape)))
+        table = contraction.table
+        if len(contraction.keep) < sum(map(len, sides)):
+            table = _repeated(table, contraction.keep, sides, self._states)
+        self.tied: Floats = np.ascontiguousarray(np.broadcast_to(table.reshape(-1, *shape), (prices, *shape)))
         self._wanted: dict[tuple[int, State], int] = {}
         self._filled: list[Filled] = []
 
@@ -46,11 +39,6 @@ class PieceTable:
         """[prices, left, right] of a piece without ties."""
         assert self.tied.shape[1] == 1
         return self.tied[:, 0]
-
-    @cached_property
-    def turned(self) -> Floats:
-        """[prices, right, left]"""
-        return np.ascontiguousarray(self.table.transpose(0, 2, 1))
 
     def want(self, price: int, state: State) -> None:
         """Say that `filled` will be asked for this."""
@@ -118,3 +106,15 @@ def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
     """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
     sizes = [len(piece.problem.nodes[v].microbatch_seconds) for v in nodes]
     return np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), dtype=np.int64)[: len(nodes)]
+
+
+def _repeated(table: Floats, keep: Sequence[int], sides: Sequence[Sequence[int]], states: Sequence[Ints]) -> Floats:
+    """A table over `keep` where a node is on several sides: inf where the states of the sides do not agree on it."""
+    at: dict[int, Ints] = {}
+    agree = np.ones(tuple(s.shape[1] for s in states), dtype=np.bool_)
+    for axis, (nodes, strategies) in enumerate(zip(sides, states, strict=True)):
+        along = tuple(-1 if axis == i else 1 for i in range(len(states)))
+        for v, strategy in zip(nodes, strategies, strict=True):
+            agree &= strategy.reshape(along) == at.setdefault(v, strategy.reshape(along))
+    every = np.arange(len(table)).reshape(-1, 1, 1, 1)
+    return np.where(agree, table[(every, *(at[v] for v in keep))], np.inf)

@@ -48,10 +48,11 @@ class Way:
     def to(self, part: PieceTable) -> Way:
         """One piece more."""
         longer = Way(len(self.reached), self.step)
-        table = part.table if self.step > 0 else part.turned
-        longer.reached = np.empty((len(table), table.shape[2]))
+        table = part.table
+        longer.reached = np.empty((len(table), table.shape[2 if self.step > 0 else 1]))
         arrows = np.empty(longer.reached.shape, dtype=np.int64)
-        contract_kernels.advance(self.reached, table, longer.reached, arrows)
+        kernel = contract_kernels.advance if self.step > 0 else contract_kernels.retreat
+        kernel(self.reached, table, longer.reached, arrows)
         longer.parts, longer.arrows = (*self.parts, part), (*self.arrows, arrows)
         return longer
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from alpa_explore.errors import SolverError
-from alpa_explore.intra_op.limited import solve_limited
+from alpa_explore.intra_op.limited import EASY_ILP, solve_limited
 from alpa_explore.intra_op.pareto import Caps, ParetoPoint, pareto_frontier
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.solution import ShardingSolution, Status
@@ -33,6 +33,9 @@ TOLERANCE = 2.5e-3
 to be worth its solves."""
 FITTING_SECONDS = 10.0
 """What a choice near the fastest within the memory of a device may take to find."""
+LEAN_GAP = 1e-4
+"""How near the least bytes the leanest choice of a large stage comes: among thousands of choices with nearly the same
+bytes a proof may take an ILP hours."""
 PROVEN = 1e-12
 """Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
@@ -122,13 +125,14 @@ class _Explorer:
         return self.at(inverse_b, TIE_SECONDS / self.memory, gap, Found.NEAR if gap else Found.FASTEST)
 
     def ends(self, inverse_b: float) -> tuple[Point, Point] | None:
-        """The fastest choice and the leanest one; None when there is no choice."""
+        """The fastest choice and the leanest one, or near it; None when there is no choice."""
         quickest = self.fastest(inverse_b, TOLERANCE)
         if quickest is None:
             return None
         # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
         dear = 1e3 * max(line(quickest.point, inverse_b), 1e-6) / self.memory
-        lean = self.at(inverse_b, dear, 0.0, Found.CONVEX)
+        priced = self.problem.at(inverse_b=inverse_b, memory_price=dear, microbatches_held=self.held)
+        lean = self.at(inverse_b, dear, 0.0 if priced.variables <= EASY_ILP else LEAN_GAP, Found.CONVEX)
         return None if lean is None else (quickest.point, lean.point)
 
     def walk(

@@ -67,6 +67,13 @@ def cut_anywhere(name: str, seed: int) -> Chain:
     return chain_of(assign_layers(graph, manual_layers(graph, places).layer_of_forward))
 
 
+@cache
+def inside_a_residual_block() -> Chain:
+    """Layer 1 makes what the shortcut of a block reads in layer 3; layer 2 is the middle of that block."""
+    graph: TrainingGraph = resolve("wide-resnet-tiny", 4)
+    return chain_of(assign_layers(graph, manual_layers(graph, [15, 19, 24]).layer_of_forward))
+
+
 def on(mesh: tuple[int, int]) -> CostModel:
     cluster = Cluster.parse("1x4:v100")
     return CostModel(cluster.device, logical_mesh(cluster, Submesh(1, mesh[0] * mesh[1]), mesh).squeezed())
@@ -79,6 +86,7 @@ CHAINS = {
     "skips": skips,
     "a skip over a layer": lambda: skips(far=True),
     "a shared table": lambda: skips(table=True),
+    "a layer inside a residual block": inside_a_residual_block,
     **{
         f"{name}, cut anywhere {seed}": lambda name=name, seed=seed: cut_anywhere(name, seed)
         for name in ("gpt-tiny", "wide-resnet-tiny") for seed in range(2)
@@ -130,6 +138,15 @@ def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_
             len(chain.runs(layer, layer + 1))
             == len(chain.runs(layer, layer)) + len(chain.runs(layer + 1, layer + 1)) - 1
         ), "and is one where both layers are there"
+
+
+def test_a_residual_block_with_a_whole_layer_in_its_middle_is_one_block_and_breaks_nothing() -> None:
+    chain = inside_a_residual_block()
+    assert not chain.breaks
+    before, within, after = (chain.runs(layer, layer) for layer in (1, 2, 3))
+    assert [run.block for run in within] == [before[-1].block] == [after[0].block]
+    (found,) = Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    assert found[0, 3] is not None, "and its ranges are composed"
 
 
 def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:

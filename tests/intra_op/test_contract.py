@@ -44,12 +44,14 @@ def evaluate(problem: Priced, price: int, choices: tuple[int, ...]) -> float:
     )
 
 
-@pytest.mark.parametrize("broadcast", [0, module.BROADCAST_ENTRIES], ids=["kernel", "numpy"])
+@pytest.mark.parametrize("together", [False, True], ids=["one by one, by the kernel", "together, by numpy"])
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, broadcast: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "BROADCAST_ENTRIES", broadcast)
+    if not together:
+        for entries in ("BROADCAST_ENTRIES", "PRICES_ENTRIES", "ROWS_ENTRIES"):
+            monkeypatch.setattr(module, entries, 0)
     problem, keep = draw(seed)
     contraction = contract(problem, keep)
     assert contraction is not None
@@ -79,7 +81,7 @@ def test_what_is_too_wide_is_not_contracted() -> None:
         edge_costs=tuple(rng.random((1, 6, 6)) for _ in pairs),
     )  # fmt: skip
     assert contract(problem, (0, 1), replace(LIMITS, joined_entries=1e5)) is None
-    assert contract(problem, tuple(range(9))) is None, "the table alone would have ten million entries"
+    assert contract(problem, tuple(range(9)), replace(LIMITS, largest_table=1e7)) is None, "the table alone has 6^9"
     assert contract(problem, (0, 1)) is not None
 
 

@@ -81,6 +81,20 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
     assert best <= min(line(p, INVERSE_B) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
 
 
+def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
+    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    least, gaps = min(map(size, exact)), []
+    monkeypatch.setattr(frontier, "EASY_ILP", 0)
+
+    def within(one, gap):
+        gaps.append(gap)
+        return solve(one, gap=gap)
+
+    found = whole_frontier(problem, within, int(least), HELD, INVERSE_B, 24, NOTHING)
+    assert min(gaps) == frontier.LEAN_GAP
+    assert min(map(size, found.points)) <= least * (1 + 2 * frontier.LEAN_GAP)
+
+
 @pytest.fixture(scope="module")
 def plan():
     # So little memory that the fastest choices of some ranges overflow: those get a frontier.
