@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 
@@ -45,6 +45,12 @@ class StageGraph:
                 sent[base] = max(sent.get(base, 0), tensors[tensor].bytes)
         return sum(sent.values())
 
+    def without_wishes(self, operators: Collection[int] | None = None) -> StageGraph:
+        """The same stage with nothing wished of these operators, or of any."""
+        left = {} if operators is None else {o: w for o, w in self.layered.wishes.items() if o not in operators}
+        key = f"{self.structure_key} with the wishes of {sorted(left)} alone"
+        return replace(self, layered=replace(self.layered, wishes=left), structure_key=key)
+
 
 def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges."""
@@ -57,7 +63,13 @@ def slice_stages(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
     signatures: dict[object, int] = {}
     signature_of = [
         signatures.setdefault(
-            (operator_signature(o, graph.tensors), o.phase, o.index in layered.recomputed, layered.uses[o.index]),
+            (
+                operator_signature(o, graph.tensors),
+                o.phase,
+                o.index in layered.recomputed,
+                layered.uses[o.index],
+                tuple((wish.kind, wish.spec) for wish in layered.wishes.get(o.index, ())),
+            ),
             len(signatures),
         )
         for o in graph.operators
