@@ -90,6 +90,16 @@ def fault_of(wishes: Iterable[SpecWish]) -> str | None:
     return None
 
 
+def wished(wishes: Iterable[SpecWish], new: SpecWish) -> tuple[SpecWish, ...]:
+    """Wishes with a new one, which takes the place of those that it contradicts."""
+
+    def stays(old: SpecWish) -> bool:
+        both_pinned = old.kind is new.kind is WishKind.PIN
+        return old.operator != new.operator or (old.spec != new.spec and not both_pinned)
+
+    return tuple(sorted((*(old for old in wishes if stays(old)), new)))
+
+
 def mappings(wishes: Iterable[SpecWish]) -> dict[str, dict[str, str] | dict[str, list[str]]]:
     """The `pin` and `forbid` that `wishes_of` takes; neither where it would be empty."""
     pin: dict[str, str] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from typing import Any
 
 import ipywidgets as W
 
@@ -57,7 +58,7 @@ _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
     "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
     "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute", "solver": "solver",
-    "submesh_space": "submeshes",
+    "submesh_space": "submeshes", "wishes": "wished",
 }  # fmt: skip
 _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
             "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
@@ -73,9 +74,11 @@ def differences(planned: Settings, wanted: Settings) -> list[str]:
     ]
 
 
-def _spell(name: str, value: object) -> str:
+def _spell(name: str, value: Any) -> str:
     if value is None:
         return "usual" if name in _FORMATS or name == "rematerialization" else "auto"
+    if name == "wishes":
+        return "; ".join(map(str, value)) or "nothing"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
