@@ -28,6 +28,9 @@ Wish = str | Mapping[str, object]
 """'S0R': the spec of the (first) output, or of a stored parameter. Or a mapping with any of: output, inputs (a list of
 specs, None for any), strategy (its name), and for parameters spec and max_share (of the weight's memory)."""
 
+ROUNDING = 1e-12
+"""Share of a stage's latency that is no cost but the order of additions."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
@@ -113,6 +116,7 @@ def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
     found = regrets_of(here.at(here.without_wishes(node)), [node])[0]
+    found[found <= ROUNDING * here.stage.latency_seconds] = 0.0
     listed = [
         Regret(
             strategy=strategy.name, inputs=here.input_specs(node, k), output=here.output_spec(node, k),

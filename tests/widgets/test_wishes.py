@@ -59,7 +59,7 @@ def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned
     assert state.settings.wishes == wishes_of({operator.name: other})
     assert state.plan is planned, "it waits for Plan"
     assert state.out_of_date
-    assert f"wished nothing → {operator.name} is {other}" in shown.run.progress.value
+    assert f"wished: {operator.name} is {other}" in shown.run.progress.value
     assert [b.description for b in shown.wishes.widget.children[1:]] == [f"✕ {operator.name} is {other}"]
     assert (here.pin.disabled, here.forbid.disabled, here.clear.disabled) == (True, False, False)
     shown.session.pin()
@@ -131,4 +131,6 @@ def test_a_plan_that_is_opened_brings_its_wishes(planned: Plan) -> None:
         pin={product(planned).name: product(planned).output},
     )  # fmt: skip
     assert settings_of(held).wishes == held.options.wishes
-    assert differences(settings_of(planned), settings_of(held)) == [f"wished nothing → {held.options.wishes[0]}"]
+    (wish,) = held.options.wishes
+    assert differences(settings_of(planned), settings_of(held)) == [f"wished: {wish}"]
+    assert differences(settings_of(held), settings_of(planned)) == [f"no longer wished: {wish}"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import ipywidgets as W
 
@@ -58,7 +57,7 @@ _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
     "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
     "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute", "solver": "solver",
-    "submesh_space": "submeshes", "wishes": "wished",
+    "submesh_space": "submeshes",
 }  # fmt: skip
 _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
             "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
@@ -67,18 +66,19 @@ _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
 def differences(planned: Settings, wanted: Settings) -> list[str]:
     """'δ 0.5 → 0.3' for each setting that waits for Plan (B never does)."""
     pairs = ((name, getattr(planned, name), getattr(wanted, name)) for name in _WORDS)
-    return [
+    apart = [
         f"{_WORDS[name]} {escape(_spell(name, old))} → {escape(_spell(name, new))}"
         for name, old, new in pairs
         if old != new
     ]
+    before, after = planned.wishes, wanted.wishes
+    apart += [f"wished: {escape(str(wish))}" for wish in after if wish not in before]
+    return apart + [f"no longer wished: {escape(str(wish))}" for wish in before if wish not in after]
 
 
-def _spell(name: str, value: Any) -> str:
+def _spell(name: str, value: object) -> str:
     if value is None:
         return "usual" if name in _FORMATS or name == "rematerialization" else "auto"
-    if name == "wishes":
-        return "; ".join(map(str, value)) or "nothing"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):

@@ -44,7 +44,6 @@ class WishControls:
         self.more.on_click(lambda _: session.ask_regrets())
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
-        self.widget.add_class("alpa-panel-head")
         self.widget.add_class("alpa-wish-controls")
         self.widget.layout.display = "none"
 
