@@ -6,7 +6,8 @@
 A wish speaks of the plan, with the spec as the plan writes it: axes are those of the logical mesh of the operator's
 stage that have more than one device, so S0R cuts over 16 devices on a mesh of 16 and over 2 on one of 2 × 8. It holds
 whatever the mesh: where an operator has no strategy that is as wished (S0R on one device, RS1 on a single axis) its
-stage cannot have that mesh, and the planner looks for another.
+stage cannot have that mesh, and the planner looks for another. There the same pieces may have another name (S01R on
+2 × 8 is S0R on 16): to forbid them is to forbid both.
 """
 
 from __future__ import annotations
