@@ -19,7 +19,8 @@ SLOW = {"peak_flops": {"float32": 1e10, "float16": 1e10}, "half_efficiency_flops
 
 def planned(layers=2, devices=4, **wished):
     cluster = ax.Cluster.parse(f"1x{devices}:v100", **SLOW)
-    return ax.plan("mlp-tiny", cluster, num_microbatches=4, num_layers=layers, delta=1.0, scheduler="serial", **wished)
+    wished.setdefault("num_microbatches", 4)
+    return ax.plan("mlp-tiny", cluster, num_layers=layers, delta=1.0, scheduler="serial", **wished)
 
 
 def spec_of(plan, name):
@@ -100,12 +101,22 @@ def test_what_no_mesh_grants_is_refused_with_what_there_is(name):
     with pytest.raises(OptionError, match="no_such") as unknown:
         planned(pin={"no_such": "S0R"})
     assert "Did you mean" in unknown.value.remedy
-    with pytest.raises(OptionError, match=f"{name} is RS1") as absent:
+    with pytest.raises(InfeasiblePlanError, match=f"{name} is RS1") as absent:
         planned(devices=2, pin={name: "RS1"})
     assert "on 1 device; RS0, S0R" in absent.value.remedy
     for wished in ({"pin": {name: "S0 R"}}, {"pin": {name: "S0R"}, "forbid": {name: ["RR", "S0R"]}}):
         with pytest.raises(OptionError, match="These wishes cannot be"):
             planned(**wished)
+
+
+def test_the_best_b_is_one_at_which_the_wishes_can_be_had(name):
+    found = planned(layers=1, pin={name: "S0R"}, num_microbatches="auto", global_batch=8)
+    assert spec_of(found, name) == "S0R"
+    (whole,) = [t for t in found.microbatches if t.samples == 1]
+    assert whole.iteration_seconds is None, "one sample cannot be cut"
+    assert found.model.samples > 1
+    with pytest.raises(InfeasiblePlanError, match="wished of an operator for any number of microbatches"):
+        planned(layers=1, pin={name: "S7R"}, num_microbatches="auto", global_batch=8)
 
 
 def test_wishes_that_exclude_each_other_in_one_stage_are_told(free):

@@ -67,7 +67,7 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> Infeasible
     """The error where no B has a plan: the B that is closest, with its stage and bytes."""
     b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
     return InfeasiblePlanError(
-        "No plan fits in memory for any number of microbatches",
+        f"{error.what} for any number of microbatches",
         found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
         remedy=error.remedy, over_bytes=error.over_bytes,
     )  # fmt: skip

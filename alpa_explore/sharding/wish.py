@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from alpa_explore.errors import OptionError, nearest_names
+from alpa_explore.errors import InfeasiblePlanError, OptionError, nearest_names
 from alpa_explore.graph import Operator, TrainingGraph
 from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import render
@@ -119,8 +119,8 @@ def granted(wishes: Sequence[SpecWish], strategies: Iterable[Strategy], rank: in
 
 
 def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]) -> None:
-    """OptionError for an operator that the graph has not, and for wishes that no strategy of an operator grants on any
-    of the (squeezed) meshes."""
+    """OptionError for an operator that the graph has not; InfeasiblePlanError, which may be for one size of the microbatch
+    and not for another, for wishes that no strategy of an operator grants on any of the (squeezed) meshes."""
     of: dict[str, list[SpecWish]] = {}
     for wish in wishes:
         of.setdefault(wish.operator, []).append(wish)
@@ -135,7 +135,7 @@ def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Itera
         specs = {shape: _specs(operators[name], graph, shape) for shape in shapes}
         if not any(all(wish.grants(spec) for wish in own) for there in specs.values() for spec in there):
             there = "; ".join(f"{', '.join(s)} on {'×'.join(map(str, m)) or '1 device'}" for m, s in specs.items())
-            raise OptionError(
+            raise InfeasiblePlanError(
                 "No logical mesh of the cluster grants what is wished of an operator",
                 found="; ".join(map(str, own)), remedy=f"Pin or forbid other specs: it can be {there}.",
             )  # fmt: skip
