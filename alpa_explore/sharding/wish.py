@@ -119,8 +119,8 @@ def granted(wishes: Sequence[SpecWish], strategies: Iterable[Strategy], rank: in
 
 
 def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]) -> None:
-    """OptionError for an operator that the graph has not; InfeasiblePlanError, which may be for one size of the microbatch
-    and not for another, for wishes that no strategy of an operator grants on any of the (squeezed) meshes."""
+    """OptionError for an operator that the graph has not, InfeasiblePlanError for wishes that none of the (squeezed)
+    meshes grants: at another size of the microbatch it may."""
     of: dict[str, list[SpecWish]] = {}
     for wish in wishes:
         of.setdefault(wish.operator, []).append(wish)
