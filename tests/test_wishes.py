@@ -103,7 +103,7 @@ def test_what_no_mesh_grants_is_refused_with_what_there_is(name):
     assert "Did you mean" in unknown.value.remedy
     with pytest.raises(InfeasiblePlanError, match=f"{name} is RS1") as absent:
         planned(devices=2, pin={name: "RS1"})
-    assert "on 1 device; RS0, S0R" in absent.value.remedy
+    assert "RR on one device; RS0, S0R, RR+P0 on a mesh of one axis." in absent.value.remedy
     for wished in ({"pin": {name: "S0 R"}}, {"pin": {name: "S0R"}, "forbid": {name: ["RR", "S0R"]}}):
         with pytest.raises(OptionError, match="These wishes cannot be"):
             planned(**wished)

@@ -23,6 +23,7 @@ from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
 
+_AXES = {0: "one device", 1: "a mesh of one axis", 2: "one of two axes"}
 _SPEC = re.compile(r"(·|(R|S[0-9]+)+)(\+P[0-9]+)?")
 
 
@@ -132,9 +133,12 @@ def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Itera
                 "The model has no operator of this name to pin or forbid", found=repr(name),
                 remedy=nearest_names(name, operators),
             )  # fmt: skip
-        specs = {shape: _specs(operators[name], graph, shape) for shape in shapes}
+        # By the number of axes: a large cluster has many meshes of each.
+        specs: dict[int, dict[str, None]] = {}
+        for shape in shapes:
+            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(operators[name], graph, shape)))
         if not any(all(wish.grants(spec) for wish in own) for there in specs.values() for spec in there):
-            there = "; ".join(f"{', '.join(s)} on {'×'.join(map(str, m)) or '1 device'}" for m, s in specs.items())
+            there = "; ".join(f"{', '.join(found)} on {_AXES.get(n, f'{n} axes')}" for n, found in specs.items())
             raise InfeasiblePlanError(
                 "No logical mesh of the cluster grants what is wished of an operator",
                 found="; ".join(map(str, own)), remedy=f"Pin or forbid other specs: it can be {there}.",
