@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from alpa_explore.cluster import Cluster
+from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
@@ -30,6 +30,7 @@ from alpa_explore.profiling.profile_stages import Chosen, code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
+from alpa_explore.sharding.wish import SpecWish, check_wishes, mappings, wishes_of
 from alpa_explore.tracing.catalogue import catalogue_batches, catalogue_graph
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def plan(
     boundaries: Sequence[str] = (), rematerialization: bool | str | None = None, precision: str | None = None,
     scheduler: Any = None, cache: bool = True, progress: ProgressCallback | None = None,
     cancel: threading.Event | None = None, pipeline: PipelineOptions | None = None,
+    pin: Mapping[str, str] | None = None, forbid: Mapping[str, str | Sequence[str]] | None = None,
 ) -> Plan:  # fmt: skip
     """Run the whole planner.
 
@@ -53,16 +55,19 @@ def plan(
     microbatches of the size that `model` has. `scheduler`: None decides by the size of the work; 'serial', 'tcp://…' or
     a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
     'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
-    `pipeline`: constraints, schedule and more, the paper's unless given.
+    `pipeline`: constraints, schedule and more, the paper's unless given. `pin` names operators and the spec that the
+    output of each must have ({"addmm": "S0R"}), `forbid` specs that it must not have (`sharding/wish.py`).
 
-    Raises InfeasiblePlanError when nothing fits in memory; OptionError, UnknownNameError, ClusterError, LayeringError
-    and CaptureError for input at fault; CancelledError when `cancel` is set.
+    Raises InfeasiblePlanError when nothing fits in memory, or grants all that is pinned and forbidden; OptionError,
+    UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
+    set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     _check(num_microbatches=num_microbatches, delta=delta)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
+    wishes = wishes_of(pin, forbid)
     versions_of(rematerialization, 1)
     whole = rematerialization if isinstance(rematerialization, bool) else None
     if num_microbatches == "auto" and isinstance(model, str) and global_batch is None:
@@ -90,7 +95,7 @@ def plan(
             return _planned(
                 captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
                 boundaries=tuple(boundaries), executor=executor, store=store, progress=progress, cancel=cancel,
-                pipeline=pipeline, rematerialization=rematerialization,
+                pipeline=pipeline, rematerialization=rematerialization, wishes=wishes,
             )  # fmt: skip
 
         if num_microbatches != "auto":
@@ -104,7 +109,7 @@ def _planned(
     captured: Callable[[], TrainingGraph], cluster: Cluster, *, num_microbatches: int, delta: float,
     num_layers: int | None, solver: str, boundaries: tuple[str, ...], executor: Executor, store: SolveCache | None,
     progress: ProgressCallback | None, cancel: threading.Event | None, pipeline: PipelineOptions,
-    rematerialization: bool | str | None,
+    rematerialization: bool | str | None, wishes: tuple[SpecWish, ...],
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
     clock = _Clock()
@@ -118,10 +123,12 @@ def _planned(
         else:
             layering = default_layering(graph, delta)
         layered = [
-            assign_layers(graph, layering.layer_of_forward, layers)
+            assign_layers(graph, layering.layer_of_forward, layers, wishes)
             for layers in versions_of(rematerialization, len(layering.layers))
         ]
         check_options(pipeline, cluster, len(layering.layers))
+        pieces = submeshes(cluster, pipeline.submesh_space)
+        check_wishes(wishes, graph, [m.squeezed().shape for piece in pieces for m in logical_meshes(cluster, piece)])
 
     with clock("sharding"):
         profile = profile_versions(
@@ -133,11 +140,11 @@ def _planned(
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
-        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline)
+        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline, wishes=wishes)
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
         boundaries=boundaries, pipeline=pipeline,
-        rematerialization=rematerialization if isinstance(rematerialization, str) else "",
+        rematerialization=rematerialization if isinstance(rematerialization, str) else "", wishes=wishes,
     )  # fmt: skip
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
@@ -176,7 +183,7 @@ def replan(
     if not best.feasible:
         if not plan.costs.complete and plan.details is not None:  # others than those priced may fit
             return _other_layers(plan, replace(options, num_microbatches=asked), cancel)
-        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline)
+        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
@@ -193,7 +200,7 @@ def _other_layers(before: Plan, options: PlanOptions, cancel: threading.Event | 
     clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
     with clock("layering"):
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
-        own = assign_layers(details.graph, layering.layer_of_forward)
+        own = assign_layers(details.graph, layering.layer_of_forward, wishes=options.wishes)
         known = layered_graphs(basis, details.graph)
     if own.layer_of == known[0].layer_of:
         return replan(replace(basis, options=options, microbatches=()))
@@ -214,7 +221,7 @@ def _other_layers(before: Plan, options: PlanOptions, cancel: threading.Event | 
     return plan(
         details.graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.num_layers,
         solver=options.solver, rematerialization=options.rematerialization or None, pipeline=options.pipeline,
-        cancel=cancel,
+        cancel=cancel, **mappings(options.wishes),  # type: ignore[arg-type]
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
@@ -84,6 +84,11 @@ def add(commands: Any) -> None:
         "--gradient-overlap", type=float, metavar="X",
         help="the same of the sums of gradients behind the backward pass",
     )  # fmt: skip
+    beyond(
+        "--pin", action="append", default=[], metavar="NAME=SPEC",
+        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`)",
+    )  # fmt: skip
+    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     beyond(
         "--remat", choices=("all", "none", "auto"),
@@ -111,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         if path is not None:
             check_target(path, what)
-    pipeline = _pipeline_options(options)
+    pipeline, pin, forbid = _pipeline_options(options), _pins(options.pin), _forbidden(options.forbid)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = known.global_batch if options.global_batch is None else options.global_batch
@@ -130,6 +135,7 @@ def run(options: argparse.Namespace) -> int:
                 num_layers=options.layers, solver=options.solver, precision=options.precision,
                 scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
                 pipeline=pipeline, rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
+                pin=pin, forbid=forbid,
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
@@ -154,6 +160,34 @@ def _count(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
+
+
+def _pins(texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, spec in map(_named_spec, texts):
+        if found.setdefault(name, spec) != spec:
+            raise OptionError(
+                "An operator is pinned to one spec", found=f"{name} to {found[name]} and {spec}",
+                remedy="Leave one of them out.",
+            )  # fmt: skip
+    return found
+
+
+def _forbidden(texts: Sequence[str]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, spec in map(_named_spec, texts):
+        found.setdefault(name, []).append(spec)
+    return found
+
+
+def _named_spec(text: str) -> tuple[str, str]:
+    name, equals, spec = text.rpartition("=")
+    if not equals:
+        raise OptionError(
+            "A wish is written NAME=SPEC", found=repr(text),
+            remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
+        )  # fmt: skip
+    return name, spec
 
 
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:

@@ -167,6 +167,7 @@ def _head_html(plan: Plan) -> str:
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "
         f"{options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + "".join(f"; wished: {wish}" for wish in options.wishes)
         + "."
     )
     tiles = "".join(

@@ -31,6 +31,8 @@ _ROWS = 48
 """Operators on one page."""
 _INPUTS = 4
 """Inputs with a column of their own; the hover text has all."""
+_WISHES = 3
+"""Told in the title."""
 _LINES = 6
 """Collectives named in a hover text."""
 
@@ -62,7 +64,7 @@ def sharding_figure(
     height = 170 + 19 * max(6, len(names))
     most = math.prod(pieces)
     ticks = [1 << k for k in range(max(1, most).bit_length())]
-    figure = dress(figure, _words(page, shown), theme=theme, height=height, barmode="stack")
+    figure = dress(figure, _words(page, shown) + _wished(plan, shown), theme=theme, height=height, barmode="stack")
     figure.update_yaxes(tickfont_size=11)
     return figure.update_layout(
         bargap=0.3,
@@ -86,7 +88,8 @@ def sharding_sentence(
 ) -> str:  # fmt: skip
     """What the figure shows for this plan and stage."""
     shown = stage_named(plan, stage)
-    return _words(operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count)), shown)
+    page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
+    return _words(page, shown) + _wished(plan, shown)
 
 
 def _words(page: OperatorPage, stage: PlanStage) -> str:
@@ -96,6 +99,14 @@ def _words(page: OperatorPage, stage: PlanStage) -> str:
         return f"{page.words}; on one device nothing is divided."
     cuts = ", ".join(f"S{axis} means cut over {size} devices" for axis, size in enumerate(_sizes(stage)))
     return f"{page.words}; {cuts}."
+
+
+def _wished(plan: Plan, stage: PlanStage) -> str:
+    """What the user wished of its operators."""
+    names = {o.name for o in stage.operators} if plan.options.wishes else ()
+    here = [short(str(wish), 60) for wish in plan.options.wishes if wish.operator in names]
+    more = f"; and {len(here) - _WISHES} more" if len(here) > _WISHES else ""
+    return f" As wished, {'; '.join(here[:_WISHES])}{more}." if here else ""
 
 
 def _sizes(stage: PlanStage) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,8 @@ def compare_solvers(
     check_formulations(asked)
     if not question.mesh.shape:
         raise OptionError("One device divides nothing", found=f"mesh {question.mesh}", remedy="Give 2 or more.")
+    # Those that are not exact know nothing that is forbidden: nothing is wished of the operators.
+    question = replace(question, stage=question.stage.without_wishes())
     _warm_up(question)
     with _quiet_heap():
         return _compare(question, asked, solvers is None, time_limit_seconds, say)

@@ -138,7 +138,7 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
     prices = max(len(c) for c in (*problem.node_costs, *problem.edge_costs))
     together = max(1, int(PRICES_ENTRIES / max(order.table_entries, 1)))
     some = [np.arange(start, min(start + together, prices)) for start in range(0, prices, together)]
-    way_back = prices * order.table_entries <= KEPT_ENTRIES
+    way_back = len(some) == 1 and prices * order.table_entries <= KEPT_ENTRIES
     parts = [_eliminated(problem.at(here) if some[1:] else problem, keep, order, way_back=way_back) for here in some]
     tables = [np.broadcast_to(t, (len(here), *t.shape[1:])) for here, (t, _) in zip(some, parts, strict=True)]
     table = tables[0] if len(tables) == 1 else np.concatenate(tables)

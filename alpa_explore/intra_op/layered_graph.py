@@ -6,10 +6,11 @@ operators again. Of another every forward tensor that a backward operator reads 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.sharding.wish import SpecWish
 
 UPDATE_LAYER = -1
 
@@ -34,11 +35,14 @@ class LayeredGraph:
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
+    wishes: Mapping[int, tuple[SpecWish, ...]] = field(default_factory=dict)
+    """Operator -> what is wished of it; most have none."""
 
 
 def assign_layers(
-    graph: TrainingGraph, layer_of_forward: tuple[int, ...], rematerialized: Collection[int] | None = None
-) -> LayeredGraph:
+    graph: TrainingGraph, layer_of_forward: tuple[int, ...], rematerialized: Collection[int] | None = None,
+    wishes: Collection[SpecWish] = (),
+) -> LayeredGraph:  # fmt: skip
     """Carry layering over from forward operators to the whole graph.
 
     `rematerialized` names layers; where it is left out the graph says whether all of them are, or none.
@@ -77,7 +81,13 @@ def assign_layers(
         graph=graph, num_layers=num_layers, layer_of=tuple(layer_of), storage=storage, recomputed=recomputed,
         uses=_uses(graph), held=tuple(tuple(sorted(h)) for h in held), rematerialized=tuple(sorted(leaning)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
+        wishes=_by_operator(graph, wishes),
     )  # fmt: skip
+
+
+def _by_operator(graph: TrainingGraph, wishes: Collection[SpecWish]) -> dict[int, tuple[SpecWish, ...]]:
+    named = {wish.operator for wish in wishes}
+    return {o.index: tuple(w for w in wishes if w.operator == o.name) for o in graph.operators if o.name in named}
 
 
 def _uses(graph: TrainingGraph) -> tuple[int, ...]:

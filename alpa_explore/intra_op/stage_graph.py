@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -34,6 +35,12 @@ class StageGraph:
     """Storage tensors held for the backward pass."""
     structure_key: str
     """Equal for two stages whose sharding problems are equal."""
+
+    def without_wishes(self, operators: Collection[int] | None = None) -> StageGraph:
+        """The same stage with nothing wished of these operators, or of any."""
+        left = {} if operators is None else {o: w for o, w in self.layered.wishes.items() if o not in operators}
+        key = f"{self.structure_key} with the wishes of {sorted(left)} alone"
+        return replace(self, layered=replace(self.layered, wishes=left), structure_key=key)
 
 
 def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
@@ -79,7 +86,8 @@ class StageSlicer:
         names: list[str] = []
         self._name_of: list[str] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
-            rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index]
+            wished = tuple((wish.kind, wish.spec) for wish in layered.wishes.get(operator.index, ()))
+            rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index], wished
             number = numbers.setdefault((id(signature), *rest), len(names))
             if number == len(names):
                 names.append(sha256(repr((signature, *rest)).encode()).hexdigest())

@@ -10,7 +10,7 @@ Nodes, in this order:
 Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
 runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
 that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
-accumulator, weight.
+accumulator, weight. A strategy that is not as the user wishes (`sharding/wish.py`) is forbidden.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.cost.resharding import ReshardTable
-from alpa_explore.graph import Phase
+from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.sharding.spec import PARTIAL, Spec
+from alpa_explore.sharding.wish import granted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -259,6 +260,14 @@ class _Builder:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
+    def unwished(self, operator: Operator, priced: PricedOperator) -> Floats:
+        """FORBIDDEN for each strategy that is not as wished, 0 for the others."""
+        wishes = self.stage.layered.wishes.get(operator.index)
+        if wishes is None:
+            return np.zeros(len(priced.strategies))
+        rank = len(self.graph.tensors[operator.outputs[0]].shape)
+        return np.where(granted(wishes, priced.strategies, rank), 0.0, FORBIDDEN)
+
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
         node = self.add_node(
@@ -280,7 +289,7 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = priced.seconds * times
+        seconds = priced.seconds * times + self.unwished(operator, priced)
         activation = np.zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
@@ -317,7 +326,7 @@ class _Builder:
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
         node = self.add_node(
-            NodeKind.UPDATE, position, np.zeros(len(priced.seconds)), iteration=priced.seconds,
+            NodeKind.UPDATE, position, self.unwished(operator, priced), iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element, priced=priced,
         )  # fmt: skip
         self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]

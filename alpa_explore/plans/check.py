@@ -12,6 +12,7 @@ from typing import Any
 
 from alpa_explore.plans.text import printable
 from alpa_explore.profiling.stage_costs import Found
+from alpa_explore.sharding.wish import SpecWish, fault_of, read_wishes
 
 SCHEMA_FILE = "plan.schema.json"
 _FOUND = frozenset(str(f) for f in Found)
@@ -97,6 +98,7 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
     yield from _interleaved(d.get("interleaved", []), d["stages"], len(d["layers"]))
+    yield from _wishes(d["options"].get("wishes", []), [*d["stages"], *d.get("interleaved", [])])
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
 
@@ -174,6 +176,19 @@ def _runs(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
                     yield f"{at}.operators[{place}]: {spec} names an axis that logical mesh {mesh} has not"
     if expected != num_layers:
         yield f"{name}: they end with layer {expected - 1}, but there are {num_layers} layers"
+
+
+def _wishes(wishes: list[Any], stages: list[Any]) -> Iterator[str]:
+    asked = read_wishes(wishes)
+    if fault := fault_of(asked):
+        yield f"options.wishes: {fault}"
+    of: dict[str, list[SpecWish]] = {}
+    for wish in asked:
+        of.setdefault(wish.operator, []).append(wish)
+    for operator in (o for stage in stages if of for o in stage["operators"]):
+        for wish in of.get(operator["name"], ()):
+            if not wish.grants(operator["output"]):
+                yield f"options.wishes: {wish}, but the plan has it as {operator['output']}"
 
 
 def _sweep(sweep: list[Any]) -> Iterator[str]:

@@ -41,5 +41,6 @@ def settings_in_words(plan: Plan) -> dict[str, str]:
         "network between nodes": units.bytes_per_second(cluster.between_nodes.bandwidth),
         "δ": f"{o.delta:g}", "layers": str(o.num_layers), "solver": o.solver,
         "boundaries": ", ".join(o.boundaries) or "clustered", "baseline": o.baseline or "none",
+        "wishes": "; ".join(map(str, o.wishes)) or "none",
         **phrases(o.pipeline),
     }  # fmt: skip

@@ -22,6 +22,7 @@ from alpa_explore.plans.plan import (
     TriedMicrobatches,
 )
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
+from alpa_explore.sharding.wish import read_wishes
 
 FORMAT = "alpa_explore.plan"
 VERSION = 1
@@ -68,7 +69,7 @@ def from_document(document: Mapping[str, Any]) -> Plan:
     return Plan(
         model=_made(ModelSummary, document["model"]),
         cluster=cluster,
-        options=_made(PlanOptions, document["options"], pipeline=_pipeline(document["options"].get("pipeline", {}))),
+        options=_options(document["options"]),
         layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
         stages=tuple(_stage(stage, costs) for stage in document["stages"]),
         interleaved=tuple(_stage(stage, costs) for stage in document.get("interleaved", ())),
@@ -120,6 +121,12 @@ def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
 def _frozen(value: Any) -> Any:
     """Lists as tuples, at every depth."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
+
+
+def _options(body: Mapping[str, Any]) -> PlanOptions:
+    pipeline, wishes = _pipeline(body.get("pipeline", {})), read_wishes(body.get("wishes", ()))
+    made: PlanOptions = _made(PlanOptions, body, pipeline=pipeline, wishes=wishes)
+    return made
 
 
 def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +16,13 @@ from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
 from alpa_explore.profiling.stage_costs import StageCosts
+from alpa_explore.sharding.wish import SpecWish
 
 
 def nothing_fits(
-    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, options: PipelineOptions | None = None
-) -> InfeasiblePlanError:
+    costs: StageCosts, cluster: Cluster, num_microbatches: int, *, options: PipelineOptions | None = None,
+    wishes: Sequence[SpecWish] = (),
+) -> InfeasiblePlanError:  # fmt: skip
     """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit."""
     options = options or PipelineOptions()
     free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
@@ -28,6 +30,11 @@ def nothing_fits(
         return _too_constrained(costs, cluster, num_microbatches, options)
     asked, options = options, free
     needed = _needed(costs, cluster, num_microbatches, options)
+    if needed is None and wishes:
+        return InfeasiblePlanError(
+            "No plan grants all that is wished of operators", found="; ".join(map(str, wishes)),
+            remedy="Each can be had alone, but not together on one logical mesh for each stage: take one of them back.",
+        )  # fmt: skip
     if needed is None:
         return InfeasiblePlanError(
             "No plan exists", found=f"no choice of strategies for some layer on {cluster}",
@@ -46,6 +53,8 @@ def nothing_fits(
     fewer = _largest_b_that_fits(costs, cluster, num_microbatches, options)
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
+    if wishes:
+        advice.append("specs that are pinned or forbidden may rule out what holds less")
     advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
     least, _ = (_needed(costs, cluster, num_microbatches, asked) if asked.constrained else None) or needed
     return InfeasiblePlanError(
@@ -58,7 +67,7 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> Infeasible
     """The error where no B has a plan: the B that is closest, with its stage and bytes."""
     b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
     return InfeasiblePlanError(
-        "No plan fits in memory for any number of microbatches",
+        f"{error.what} for any number of microbatches",
         found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
         remedy=error.remedy, over_bytes=error.over_bytes,
     )  # fmt: skip

@@ -92,7 +92,9 @@ def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
         ends.append(ends[-1] + len(planned_layer.operators))
     layers = make_layers(graph, ends[1:])
     layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
-    return [assign_layers(graph, layering.layer_of_forward, layers) for layers in plan.costs.versions]
+    return [
+        assign_layers(graph, layering.layer_of_forward, layers, plan.options.wishes) for layers in plan.costs.versions
+    ]
 
 
 def _choices(plan: Plan, stage: PlanStage, problem: StageProblem) -> Choices:

@@ -169,7 +169,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
             "num_microbatches": options.num_microbatches, "delta": options.delta, "num_layers": options.num_layers,
             "solver": options.solver, "boundaries": options.boundaries,
             "rematerialization": options.rematerialization, "pipeline": asdict(options.pipeline),
-            "baseline": options.baseline,
+            "wishes": [asdict(wish) for wish in options.wishes], "baseline": options.baseline,
         },
         "predicted": {
             "iteration_seconds": p.iteration_seconds, "t_max_seconds": p.t_max_seconds,

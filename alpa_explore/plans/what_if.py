@@ -13,11 +13,12 @@ import numpy as np
 
 from alpa_explore.errors import OptionError, nearest_names
 from alpa_explore.graph import Operator
+from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.regrets import regrets as regrets_of
 from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem
+from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.plans.describe import describe_stage
 from alpa_explore.plans.plan import Plan, PlanOperator
 from alpa_explore.plans.stage_details import stage_candidate
@@ -26,6 +27,9 @@ from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 Wish = str | Mapping[str, object]
 """'S0R': the spec of the (first) output, or of a stored parameter. Or a mapping with any of: output, inputs (a list of
 specs, None for any), strategy (its name), and for parameters spec and max_share (of the weight's memory)."""
+
+ROUNDING = 1e-12
+"""Share of a stage's latency that is no cost but the order of additions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +75,7 @@ class Regret:
     inputs: tuple[str, ...]
     output: str
     extra_seconds: float
-    """Of the stage's latency; inf when it cannot be had."""
+    """Of the stage's latency, above the best with nothing wished of this operator; inf when it cannot be had."""
     chosen: bool
 
 
@@ -102,13 +106,17 @@ def what_if(
 
 
 def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
-    """What every strategy of the operator `name` would cost in stage `stage` of `plan`, the cheapest first."""
+    """What every strategy of the operator `name` would cost in stage `stage` of `plan`, the cheapest first.
+
+    Those that the plan's wishes rule out are listed with the others: what else is wished of the stage still holds.
+    """
     here = _Opened(plan, stage)
     node = here.node(name)
     priced = here.problem.nodes[node].priced
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
-    found = regrets_of(here.sharding_problem, [node])[0]
+    found = regrets_of(here.at(here.without_wishes(node)), [node])[0]
+    found[found <= ROUNDING * here.stage.latency_seconds] = 0.0
     listed = [
         Regret(
             strategy=strategy.name, inputs=here.input_specs(node, k), output=here.output_spec(node, k),
@@ -137,9 +145,7 @@ class _Opened:
         self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
         self.choices = plan.details.choices[candidate.solution_key]
         self.inverse_b = 1.0 / plan.options.num_microbatches
-        self.sharding_problem = self.problem.at(
-            inverse_b=self.inverse_b, memory_price=0.0, microbatches_held=self.stage.microbatches_held
-        )
+        self.sharding_problem = self.at(self.problem)
         self.graph = self.problem.stage.layered.graph
         self.names: dict[str, int] = {}
         for v, node in enumerate(self.problem.nodes):
@@ -149,6 +155,19 @@ class _Opened:
                 self.names[self.graph.parameters[node.subject].name] = v
             elif node.kind is NodeKind.UPDATE:
                 self.names[self.graph.operators[self.graph.parameters[node.subject].update].name] = v
+
+    def at(self, problem: StageProblem) -> ShardingProblem:
+        """The seconds of the stage at the plan's B."""
+        return problem.at(
+            inverse_b=self.inverse_b, memory_price=0.0, microbatches_held=self.stage.microbatches_held
+        )  # fmt: skip
+
+    def without_wishes(self, node: int) -> StageProblem:
+        """The problem with nothing wished of an operator."""
+        index = self._operator(node).index
+        if index not in self.problem.stage.layered.wishes:
+            return self.problem
+        return build_stage_problem(self.problem.stage.without_wishes([index]), self.problem.model)
 
     def node(self, name: str) -> int:
         """The node of an operator or parameter."""

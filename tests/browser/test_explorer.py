@@ -262,6 +262,28 @@ def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: Lab
     explorer.get_by_role("button", name="Tables").press("Enter")
 
 
+def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    tab(explorer, "Sharding").press("Enter")
+    explorer.get_by_role("button", name="Tables").press("Enter")
+    row = explorer.locator(".alpa-panel:visible tr[data-alpa-key*=operator]").first
+    row.press("Enter")
+    forbid, clear = (explorer.get_by_role("button", name=name, exact=True) for name in ("Forbid spec", "Clear"))
+    assert explorer.get_by_role("combobox", name="Output of").input_value()
+    assert clear.is_disabled()
+    forbid.press("Enter")
+    explorer.get_by_text("Out of date").wait_for()
+    cross = explorer.get_by_role("button", name="✕")
+    assert " is not " in cross.inner_text()
+    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-run").inner_text()
+    assert clear.is_enabled()
+    cross.press("Enter")
+    explorer.get_by_text("Planned in").wait_for()
+    assert cross.count() == 0
+    row.press("Escape")
+    explorer.get_by_role("button", name="Tables").press("Enter")
+
+
 def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path) -> None:
     lab.open(lab.server.write_notebook("share.ipynb", SMALL))
     lab.run_all()

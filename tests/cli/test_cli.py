@@ -77,7 +77,7 @@ class TestPlan:
     def test_options_reach_the_planner(self, asked: dict[str, Any]) -> None:
         more = "-B 16 --delta 0.25 --layers 3 --solver cbc --scheduler serial --precision float32 --no-remat --no-cache"
         more += " --cut 1 --cut 2 --stages 3 --stage-submesh=-1=1x2 --schedule gpipe --communication"
-        more += " --submeshes power-of-two --imbalance 0.5"
+        more += " --submeshes power-of-two --imbalance 0.5 --pin mm=S0R --forbid mm_1=RR --forbid mm_1=RS1"
         assert cli.main([*PLAN, *more.split()]) == 0
         asked.pop("cancel")
         pipeline = PipelineOptions(
@@ -88,6 +88,7 @@ class TestPlan:
             "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "global_batch": 64,
             "delta": 0.25, "num_layers": 3, "solver": "cbc", "scheduler": "serial",
             "precision": "float32", "rematerialization": False, "cache": False, "pipeline": pipeline,
+            "pin": {"mm": "S0R"}, "forbid": {"mm_1": ["RR", "RS1"]},
         }  # fmt: skip
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from alpa_explore.figures.timeline import timeline_figure
 from alpa_explore.figures.why import why_figure
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
+from alpa_explore.sharding.wish import wishes_of
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
@@ -222,6 +223,15 @@ def test_sharding_selects_a_layer_and_a_phase(plan: Plan) -> None:
     figure = sharding_figure(plan, 2, layer=3, phase="backward", start=0, count=500)
     expected = [o for o in plan.stages[2].operators if o.layer == 3 and o.phase == "backward"]
     assert len(traces(figure, "specs")[0].y) == len(expected) > 0
+
+
+def test_sharding_tells_what_was_wished_of_the_operators_of_its_stage(plan: Plan) -> None:
+    first, other = plan.stages[2].operators[0], plan.stages[0].operators[0]
+    wishes = wishes_of({first.name: first.output, other.name: other.output})
+    told = title_of(sharding_figure(replace(plan, options=replace(plan.options, wishes=wishes)), 2))
+    assert f"As wished, {first.name} is {first.output}." in told
+    assert other.name not in told
+    assert "wished" not in title_of(sharding_figure(plan, 2))
 
 
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:

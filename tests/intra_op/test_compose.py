@@ -23,6 +23,7 @@ from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner import resolve
+from alpa_explore.sharding.wish import wishes_of
 from alpa_explore.tracing.capture import capture
 
 MESHES = ((1, 2), (2, 2))
@@ -60,6 +61,16 @@ def catalogue(name: str, layers: int) -> Chain:
 
 
 @cache
+def forbidding(name: str, layers: int) -> Chain:
+    """Every product of the forward pass kept from cutting its rows by all axes."""
+    graph: TrainingGraph = resolve(name, 4)
+    wishes = wishes_of(None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind})
+    return chain_of(
+        assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward, None, wishes)
+    )  # fmt: skip
+
+
+@cache
 def cut_anywhere(name: str, seed: int) -> Chain:
     """Four layers that end wherever chance has it: inside a product of two layers, between the branches of a skip."""
     graph: TrainingGraph = resolve(name, 4)
@@ -82,6 +93,7 @@ def on(mesh: tuple[int, int]) -> CostModel:
 CHAINS = {
     "gpt-tiny": lambda: catalogue("gpt-tiny", 4),
     "mlp": lambda: catalogue("mlp-tiny", 3),
+    "mlp, specs forbidden": lambda: forbidding("mlp-tiny", 3),
     "wide-resnet-tiny": lambda: catalogue("wide-resnet-tiny", 4),
     "skips": skips,
     "a skip over a layer": lambda: skips(far=True),

@@ -19,7 +19,8 @@ COUNTS = (1, 2, 4)
 
 
 CASES = (
-    ("mlp", 0.3, 99), ("wide-resnet-tiny", 0.02, 2), ("wide-resnet-tiny", 0.7, 3), ("gpt-tiny", 0.3, 1),
+    ("mlp", 0.3, 99), ("mlp, specs forbidden", 0.3, 99),
+    ("wide-resnet-tiny", 0.02, 2), ("wide-resnet-tiny", 0.7, 3), ("gpt-tiny", 0.3, 1),
     ("gpt-tiny, cut anywhere 1", 0.3, 1),
 )  # fmt: skip
 

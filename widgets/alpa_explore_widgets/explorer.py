@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
@@ -15,6 +15,7 @@ from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.plans.files import plan_text
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.torch_code import torch_code
+from alpa_explore.sharding.wish import wishes_of
 from alpa_explore_widgets.fields import PageBridge, TabBar
 from alpa_explore_widgets.neighbours import neighbours
 from alpa_explore_widgets.panels.cluster import ClusterPanel
@@ -37,6 +38,7 @@ from alpa_explore_widgets.panels.t_max import TMaxPanel
 from alpa_explore_widgets.panels.timeline import TimelinePanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.panels.why import WhyPanel
+from alpa_explore_widgets.panels.wishes import WishList
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.saved import plan_table
 from alpa_explore_widgets.session import Session
@@ -51,8 +53,8 @@ if TYPE_CHECKING:
 
 GONE_SECONDS = 3.0
 """An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
-_MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING)
-"""Settings that have a default: options of `explore` of the same names."""
+_MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING and field.name != "wishes")
+"""Settings that have a default: options of `explore` of the same names; wishes are `pin` and `forbid`."""
 
 
 class Explorer(W.VBox):
@@ -66,14 +68,15 @@ class Explorer(W.VBox):
         self.toolbar = ToolbarPanel(self._pressed)
         self.panels: list[FigurePanel] = [
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
-            ShardingPanel(session.select), StageCostsPanel(), FrontierPanel(session.select),
+            ShardingPanel(session), StageCostsPanel(), FrontierPanel(session.select),
             WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
             ComparePanel(), SolversPanel(session.compare), LaunchPanel(session.runs),
         ]  # fmt: skip
         self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
         self._as_table = False
         self._start = session.store.state.settings
-        left = W.VBox([self.controls.widget, self.run.widget])
+        self.wishes = WishList(session)
+        left = W.VBox([self.controls.widget, self.wishes.widget, self.run.widget])
         left.add_class("alpa-controls")
         right = W.VBox([
             self.toolbar.widget, self.messages.widget, self.summary.widget, self.selected.widget, self.tabs,
@@ -125,6 +128,7 @@ class Explorer(W.VBox):
 
     def _show(self, state: State) -> None:
         """Bring everything but the controls to `state`; of the figures only the one that can be seen."""
+        self.wishes.show(state)
         self.run.show(state)
         self.messages.show(state)
         self.summary.show(state, self.bridge.theme)
@@ -186,7 +190,7 @@ class Explorer(W.VBox):
             self._show(state)
         elif name == "reset":
             session.runs.stop()
-            session.set(**asdict(self._start))
+            session.set(**{field.name: getattr(self._start, field.name) for field in fields(Settings)})
         elif name == "open":
             plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))
             session.bring(plan)
@@ -244,7 +248,8 @@ def explore(
     """Show the plan of `model` on `cluster` and let its settings be moved. Returns at once; planning goes on beside.
 
     `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
-    of `ax.capture`. `options` may also be fields of `Settings` (solver, schedule, memory_bytes, …). A finished Plan is
+    of `ax.capture`. `options` may also be fields of `Settings` (solver, schedule, memory_bytes, …), and `pin` and
+    `forbid` as `ax.plan` takes them. A finished Plan is
     shown as it is, with its own settings. `num_microbatches` is B (the paper's for its own models, else 32);
     `num_layers` None lets the planner choose. `planner` replaces the planner's functions (tests). Raises
     UnknownNameError, ClusterError or OptionError for input at fault; what goes wrong while planning is shown in the
@@ -257,6 +262,7 @@ def explore(
         return Explorer(session)
     given = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     asked = {name: options.pop(name) for name in _MORE if name in options}
+    asked["wishes"] = wishes_of(options.pop("pin", None), options.pop("forbid", None))
     own = None if isinstance(model, str) else own_model(model, example_inputs, options)
     if isinstance(model, str) and options:
         raise OptionError(

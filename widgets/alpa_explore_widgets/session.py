@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore.figures.keys import read_key, valid_key
+from alpa_explore.sharding.wish import SpecWish, mappings, wished
 from alpa_explore_widgets.background import NewestWins
 from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
@@ -64,6 +65,16 @@ class Session:
             self.store.change(settings=settings)
             if any(getattr(settings, n) != getattr(old, n) for n in REPLANNED) and self.store.state.plan is not None:
                 self._replans.submit(settings)
+
+    def wish(self, new: SpecWish) -> None:
+        """Pin an operator to a spec, or keep it from one, in place of what contradicts that."""
+        with self.store.lock:
+            self.set(wishes=wished(self.store.state.settings.wishes, new))
+
+    def take_back(self, *gone: SpecWish) -> None:
+        """Without these wishes."""
+        with self.store.lock:
+            self.set(wishes=tuple(wish for wish in self.store.state.settings.wishes if wish not in gone))
 
     def bring(self, plan: Plan) -> None:
         """Show a plan that was opened, with its own settings. OptionError for a model that cannot be chosen here."""
@@ -178,9 +189,13 @@ class Session:
         return all(work.wait(timeout) for work in (self._plans, self._replans, self._questions))
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
-        """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation."""
+        """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation, its
+        operators."""
         microbatch, count = self.sources.start(model, None)
-        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None}
+        return {
+            "microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None,
+            "wishes": (),
+        }  # fmt: skip
 
     def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
         change, start = self.store.change, time.monotonic()
@@ -232,6 +247,7 @@ class Session:
         extra: dict[str, Any] = {
             "solver": settings.solver if settings.solver != "auto" else None,
             "rematerialization": settings.rematerialization, "pipeline": settings.pipeline or None,
+            **mappings(settings.wishes),
         }  # fmt: skip
         plan = self._planner.plan(
             graph, cluster, num_microbatches=settings.num_microbatches, delta=settings.delta,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.files import load_plan
+from alpa_explore.sharding.wish import mappings
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -36,6 +37,7 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
         options.append(f"pipeline=ax.PipelineOptions({fields})")
+    options += [f"{name}={value!r}" for name, value in mappings(s.wishes).items()]
     return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
 
 
@@ -47,6 +49,7 @@ def explore_code(settings: Settings) -> str:
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
+    options += "".join(f", {name}={value!r}" for name, value in mappings(s.wishes).items())
     return (
         f'explore("{s.model}", cluster="{_cluster(s)}", num_microbatches={s.num_microbatches}, '
         f"delta={s.delta!r}{options})"

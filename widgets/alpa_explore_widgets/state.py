@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.sharding.wish import SpecWish
 from alpa_explore_widgets.history import History
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Settings:
     schedule: str = "1f1b"
     communication: bool = False
     submesh_space: str = "all"
+    wishes: tuple[SpecWish, ...] = ()
+    """Specs that operators are pinned to, or kept from."""
 
     def needs_only_replan(self, other: Settings) -> bool:
         """True when `other` differs at most in what the costs already known answer."""
@@ -74,7 +77,7 @@ def settings_of(plan: Plan) -> Settings:
         num_microbatches=plan.options.num_microbatches, delta=plan.options.delta, num_layers=plan.options.num_layers,
         rematerialization=plan.options.rematerialization or plan.model.rematerialization, solver=plan.options.solver,
         schedule=plan.options.pipeline.schedule, communication=plan.options.pipeline.communication,
-        submesh_space=plan.options.pipeline.submesh_space,
+        submesh_space=plan.options.pipeline.submesh_space, wishes=plan.options.wishes,
     )  # fmt: skip
 
 

@@ -66,11 +66,14 @@ _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
 def differences(planned: Settings, wanted: Settings) -> list[str]:
     """'δ 0.5 → 0.3' for each setting that waits for Plan (B never does)."""
     pairs = ((name, getattr(planned, name), getattr(wanted, name)) for name in _WORDS)
-    return [
+    apart = [
         f"{_WORDS[name]} {escape(_spell(name, old))} → {escape(_spell(name, new))}"
         for name, old, new in pairs
         if old != new
     ]
+    before, after = planned.wishes, wanted.wishes
+    apart += [f"wished: {escape(str(wish))}" for wish in after if wish not in before]
+    return apart + [f"no longer wished: {escape(str(wish))}" for wish in before if wish not in after]
 
 
 def _spell(name: str, value: object) -> str:

@@ -1,11 +1,15 @@
-"""The Sharding tab, with its choice of a stage."""
+"""The Sharding tab, with its choice of a stage and what can be wished of the selected operator."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import ipywidgets as W
+
 from alpa_explore.figures.keys import read_key
 from alpa_explore_widgets.panels.stage_panel import StagePanel
+from alpa_explore_widgets.panels.wishes import WishControls
+from alpa_explore_widgets.session import Session
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,6 +26,19 @@ class ShardingPanel(StagePanel):
 
     title, name = "Sharding", "sharding"
     question = "How is each operator of a stage divided over the mesh, and what does it cost to bring its inputs there?"
+
+    def __init__(self, session: Session) -> None:
+        self.wishes = WishControls(session)
+        super().__init__(session.select)
+
+    def below(self) -> list[W.Widget]:
+        """What can be wished of the selected operator."""
+        return [self.wishes.widget]
+
+    def follow(self, state: State) -> None:
+        """See the module."""
+        super().follow(state)
+        self.wishes.show(state)
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the selected operator where a figure of the whole stage would not show it."""

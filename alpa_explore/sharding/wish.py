@@ -1,0 +1,153 @@
+"""What a user wishes of one operator of a plan: that its (first) output has a spec, or that it has not.
+
+    pin S0R       every strategy whose output is not S0R is forbidden
+    forbid S0R    every strategy whose output is S0R is forbidden
+
+A wish speaks of the plan, with the spec as the plan writes it: axes are those of the logical mesh of the operator's
+stage that have more than one device, so S0R cuts over 16 devices on a mesh of 16 and over 2 on one of 2 × 8. It holds
+whatever the mesh: where an operator has no strategy that is as wished (S0R on one device, RS1 on a single axis) its
+stage cannot have that mesh, and the planner looks for another. There the same pieces may have another name (S01R on
+2 × 8 is S0R on 16): to forbid them is to forbid both.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from alpa_explore.errors import InfeasiblePlanError, OptionError, nearest_names
+from alpa_explore.graph import Operator, TrainingGraph
+from alpa_explore.sharding.rules import splits_for
+from alpa_explore.sharding.spec import render
+from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
+
+_AXES = {0: "one device", 1: "a mesh of one axis", 2: "one of two axes"}
+_SPEC = re.compile(r"(·|(R|S[0-9]+)+)(\+P[0-9]+)?")
+
+
+class WishKind(enum.StrEnum):
+    """What is wished of a spec."""
+
+    PIN = "pin"
+    FORBID = "forbid"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class SpecWish:
+    """One wish; see the module's text."""
+
+    operator: str
+    """Its name in the graph."""
+    kind: WishKind
+    spec: str
+
+    def __str__(self) -> str:
+        return f"{self.operator} {'is' if self.kind is WishKind.PIN else 'is not'} {self.spec}"
+
+    def grants(self, spec: str) -> bool:
+        """Whether an output of this spec is as wished."""
+        return (spec == self.spec) is (self.kind is WishKind.PIN)
+
+
+def wishes_of(
+    pin: Mapping[str, str] | None = None, forbid: Mapping[str, str | Sequence[str]] | None = None
+) -> tuple[SpecWish, ...]:
+    """Wishes by the names of operators, in an order of their own. OptionError for what is no spec, and for an operator
+    that is pinned to a spec that it must not have."""
+    pinned = {SpecWish(operator=name, kind=WishKind.PIN, spec=spec) for name, spec in (pin or {}).items()}
+    several = {name: [one] if isinstance(one, str) else one for name, one in (forbid or {}).items()}
+    forbidden = {
+        SpecWish(operator=name, kind=WishKind.FORBID, spec=spec) for name, specs in several.items() for spec in specs
+    }
+    found = tuple(sorted(pinned | forbidden))
+    if fault := fault_of(found):
+        raise OptionError(
+            "These wishes cannot be", found=fault,
+            remedy="Pin an operator to one spec, written as in the Sharding figure: S0R, RS1, RS01, RR+P0.",
+        )  # fmt: skip
+    return found
+
+
+def read_wishes(body: Iterable[Mapping[str, str]]) -> tuple[SpecWish, ...]:
+    """Wishes from a plan file that satisfies the schema."""
+    return tuple(
+        sorted(SpecWish(operator=one["operator"], kind=WishKind(one["kind"]), spec=one["spec"]) for one in body)
+    )
+
+
+def fault_of(wishes: Iterable[SpecWish]) -> str | None:
+    """What is wrong with wishes whatever the model; None where nothing is."""
+    pinned: dict[str, str] = {}
+    wishes = tuple(wishes)
+    for wish in wishes:
+        if not _SPEC.fullmatch(wish.spec):
+            return f"{wish.spec!r} of {wish.operator} is no spec"
+        if wish.kind is WishKind.PIN and pinned.setdefault(wish.operator, wish.spec) != wish.spec:
+            return f"{wish.operator} is pinned to {pinned[wish.operator]} and to {wish.spec}"
+    for wish in wishes:
+        if wish.kind is WishKind.FORBID and pinned.get(wish.operator) == wish.spec:
+            return f"{wish.operator} is pinned to {wish.spec}, which is forbidden"
+    return None
+
+
+def wished(wishes: Iterable[SpecWish], new: SpecWish) -> tuple[SpecWish, ...]:
+    """Wishes with a new one, which takes the place of those that it contradicts."""
+
+    def stays(old: SpecWish) -> bool:
+        both_pinned = old.kind is new.kind is WishKind.PIN
+        return old.operator != new.operator or (old.spec != new.spec and not both_pinned)
+
+    return tuple(sorted((*(old for old in wishes if stays(old)), new)))
+
+
+def mappings(wishes: Iterable[SpecWish]) -> dict[str, dict[str, str] | dict[str, list[str]]]:
+    """The `pin` and `forbid` that `wishes_of` takes; neither where it would be empty."""
+    pin: dict[str, str] = {}
+    forbid: dict[str, list[str]] = {}
+    for wish in wishes:
+        if wish.kind is WishKind.PIN:
+            pin[wish.operator] = wish.spec
+        else:
+            forbid.setdefault(wish.operator, []).append(wish.spec)
+    return {**({"pin": pin} if pin else {}), **({"forbid": forbid} if forbid else {})}
+
+
+def granted(wishes: Sequence[SpecWish], strategies: Iterable[Strategy], rank: int) -> list[bool]:
+    """For each strategy of an operator, whose first output has `rank` dims, whether it is as wished."""
+    return [all(wish.grants(render(s.outputs[0], rank)) for wish in wishes) for s in strategies]
+
+
+def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]) -> None:
+    """OptionError for an operator that the graph has not, InfeasiblePlanError for wishes that none of the (squeezed)
+    meshes grants: at another size of the microbatch it may."""
+    of: dict[str, list[SpecWish]] = {}
+    for wish in wishes:
+        of.setdefault(wish.operator, []).append(wish)
+    operators = {o.name: o for o in graph.operators if o.outputs}
+    shapes = sorted(set(meshes), key=lambda shape: (len(shape), shape))
+    for name, own in of.items():
+        if name not in operators:
+            raise OptionError(
+                "The model has no operator of this name to pin or forbid", found=repr(name),
+                remedy=nearest_names(name, operators),
+            )  # fmt: skip
+        # By the number of axes: a large cluster has many meshes of each.
+        specs: dict[int, dict[str, None]] = {}
+        for shape in shapes:
+            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(operators[name], graph, shape)))
+        if not any(all(wish.grants(spec) for wish in own) for there in specs.values() for spec in there):
+            there = "; ".join(f"{', '.join(found)} on {_AXES.get(n, f'{n} axes')}" for n, found in specs.items())
+            raise InfeasiblePlanError(
+                "No logical mesh of the cluster grants what is wished of an operator",
+                found="; ".join(map(str, own)), remedy=f"Pin or forbid other specs: it can be {there}.",
+            )  # fmt: skip
+
+
+def _specs(operator: Operator, graph: TrainingGraph, mesh_shape: tuple[int, ...]) -> list[str]:
+    """What the first output of an operator can be on a mesh."""
+    read, made = ([graph.tensors[t].shape for t in side] for side in (operator.inputs, operator.outputs))
+    how = splits_for(operator, graph.tensors)
+    strategies = enumerate_strategies(how.splits, read, made, mesh_shape, replicable=not how.heavy)
+    return list(dict.fromkeys(render(s.outputs[0], len(made[0])) for s in strategies))
