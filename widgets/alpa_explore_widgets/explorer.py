@@ -90,6 +90,7 @@ class Explorer(W.VBox):
         self.bridge.observe(self._selected, "selection")
         self.bridge.observe(self._left, "views")
         for panel in self.panels:
+            panel.lock = session.store.lock
             panel.figure.observe(self._selected, "selection")
         with session.store.lock:  # planning may be under way already
             session.store.listen(self._state_changed)
@@ -192,7 +193,7 @@ class Explorer(W.VBox):
             session.bring(plan)
         elif state.plan is not None:
             plan = state.plan
-            session.ask(lambda: self._export(name, state, plan), "writing a file…")
+            session.write(lambda: self._export(name, state, plan))
 
     def _export(self, name: str, state: State, plan: Plan) -> dict[str, Any]:
         save = self.toolbar.widget.save
