@@ -17,6 +17,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.torch_code import torch_code
 from alpa_explore_widgets.fields import PageBridge, TabBar
 from alpa_explore_widgets.neighbours import neighbours
+from alpa_explore_widgets.order import Order
 from alpa_explore_widgets.panels.cluster import ClusterPanel
 from alpa_explore_widgets.panels.compare import ComparePanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 GONE_SECONDS = 3.0
 """An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
+LOADING_SECONDS = 60.0
+"""The same when the page itself went: loaded again it takes a while until it shows the explorer."""
 _MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING)
 """Settings that have a default: options of `explore` of the same names."""
 
@@ -85,6 +88,7 @@ class Explorer(W.VBox):
         super().__init__([self.bridge, body])
         self.add_class("alpa-explorer")
         self._saved = None
+        self.order = Order(self)
         self.tabs.observe(self._again, "selected")
         self.bridge.observe(self._again, "theme")
         self.bridge.observe(self._selected, "selection")
@@ -159,7 +163,7 @@ class Explorer(W.VBox):
                 self.session.runs.stop()
 
         if change["new"] == 0:
-            timer = threading.Timer(GONE_SECONDS, look)
+            timer = threading.Timer(LOADING_SECONDS if self.bridge.loading else GONE_SECONDS, look)
             timer.daemon = True
             timer.start()
 

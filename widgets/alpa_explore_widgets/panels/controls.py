@@ -59,7 +59,7 @@ class ControlsPanel:
         ])  # fmt: skip
         self.widget.add_class("alpa-controls")
         for control in self.fields.values():
-            control.widget.observe(self._changed, "value")
+            control.widget.observe(self._changed, ["value", "edits"])
 
     def __getitem__(self, name: str) -> Any:
         """The widget of a setting."""
@@ -90,7 +90,9 @@ class ControlsPanel:
             if self._showing:
                 return
             name = next(n for n, control in self.fields.items() if control.widget is change["owner"])
-            self._session.set(**{name: self.fields[name].meant(change["new"])})
+            # What was typed is there when its count is (see `order`), whichever of the two is heard first.
+            value = change["new"] if change["name"] == "value" else change["owner"].value
+            self._session.set(**{name: self.fields[name].meant(value)})
 
     def _fields(self, settings: Settings) -> dict[str, _Control]:
         sources = self._session.sources

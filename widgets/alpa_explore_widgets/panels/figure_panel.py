@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.tables import table_html
 
@@ -60,11 +61,10 @@ class FigurePanel(ABC):
         """Widgets between the question and the figure."""
         return []
 
-    def button(self, text: str, hint: str, press: Callable[[], None]) -> W.Button:
+    def button(self, text: str, hint: str, press: Callable[[], None]) -> Button:
         """A button of the panel."""
-        found = W.Button(description=text, tooltip=hint)
+        found = Button(press, description=text, hint=hint)
         found.add_class("alpa-plain")
-        found.on_click(lambda _: press())
         return found
 
     def plan_of(self, state: State) -> Plan:

@@ -7,6 +7,7 @@ from html import escape
 import ipywidgets as W
 
 from alpa_explore import units
+from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.state import Settings, State
 
@@ -15,10 +16,10 @@ class RunPanel:
     """Starts and stops planning; shows counts, elapsed time and time left."""
 
     def __init__(self, session: Session) -> None:
-        self.plan = W.Button(description="Plan", tooltip="Run the planner for the settings above")
-        self.cancel = W.Button(description="Cancel", tooltip="Stop planning and keep the last plan", disabled=True)
-        self.plan.on_click(lambda _: session.plan())
-        self.cancel.on_click(lambda _: session.cancel())
+        self.plan = Button(session.plan, description="Plan", hint="Run the planner for the settings above")
+        self.cancel = Button(
+            session.cancel, description="Cancel", hint="Stop planning and keep the last plan", disabled=True
+        )
         buttons = W.HBox([self.plan, self.cancel])
         buttons.add_class("alpa-buttons")
         self.progress = W.HTML()

@@ -75,12 +75,25 @@ function render({ model, el }) {
     show();
     report();
   });
-  model.send({ kind: "shown" });
+  // A page that is left says so as well as an output that is cleared, but a page that is loaded again is away longer.
+  let here = false;
+  const tell = (kind) => {
+    if (here === (kind === "shown")) return;
+    here = !here;
+    model.send({ kind });
+  };
+  const leaves = () => tell("left");
+  const returns = () => tell("shown");
+  addEventListener("pagehide", leaves);
+  addEventListener("pageshow", returns);
+  tell("shown");
   model.on("change:selection", show);
   const watcher = new MutationObserver(report);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
-    model.send({ kind: "gone" });
+    tell("gone");
+    removeEventListener("pagehide", leaves);
+    removeEventListener("pageshow", returns);
     cancelAnimationFrame(frame);
     watcher.disconnect();
     rewritten.disconnect();
