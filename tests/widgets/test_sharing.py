@@ -24,8 +24,8 @@ from tests.plans.example import example_plan
 from tests.widgets.conftest import SETTINGS
 
 CHANGED = replace(
-    SETTINGS, num_layers=3, solver="ilp", schedule="gpipe", communication=True, rematerialization=False,
-    memory_bytes=3.0e10, peak_flops=2e14, inside_bandwidth=1e11, between_bandwidth=5e9,
+    SETTINGS, num_layers=3, solver="ilp", precision="float32", schedule="gpipe", communication=True,
+    rematerialization=False, memory_bytes=3.0e10, peak_flops=2e14, inside_bandwidth=1e11, between_bandwidth=5e9,
 )  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def test_the_code_of_the_settings_asks_for_exactly_them(settings: Any, monkeypat
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
     assert asked == {
         name: getattr(settings, name)
-        for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "solver")
+        for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
         if getattr(settings, name) not in (None, "auto")
     }
 

@@ -190,9 +190,11 @@ class Session:
         return (self._plans, self._replans, self._questions, self._files)
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
-        """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation."""
+        """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation, its
+        precision."""
         microbatch, count = self.sources.start(model, None)
-        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None}
+        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None,
+                "precision": None}  # fmt: skip
 
     def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
         change, start = self.store.change, time.monotonic()

@@ -52,7 +52,7 @@ class ControlsPanel:
                    *(self[n] for n in ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")),
                    expanded=False),
             *_fold("Training", "What an iteration is.", self["num_microbatches"], self["microbatch"],
-                   _pair(self["schedule"], self["rematerialization"])),
+                   self["precision"], _pair(self["schedule"], self["rematerialization"])),
             *_fold("Planner", "What the planner may do.", self["delta"], self["num_layers"]),
             *_fold("More options", "Solver, submeshes, communication.", self["solver"], self["submesh_space"],
                    self["communication"], expanded=False),
@@ -74,6 +74,10 @@ class ControlsPanel:
             if choices != self["microbatch"].choices:
                 self["microbatch"].choices = choices
             self["microbatch"].disabled = len(choices) == 1
+            precisions = sources.precisions(s.model)
+            if precisions != self["precision"].choices:
+                self["precision"].choices = precisions
+            self["precision"].disabled = len(precisions) == 2
             for name, control in self.fields.items():
                 control.widget.value = control.shown(getattr(s, name))
             self["model"].note = sources.describe(s.model)
@@ -131,6 +135,10 @@ class ControlsPanel:
             "microbatch": _choice(
                 "Samples in a microbatch", "Sequences or images in one microbatch.",
                 [[str(settings.microbatch), str(settings.microbatch), ""]], str(settings.microbatch), str, int,
+            ),
+            "precision": _choice(
+                "Precision", "The dtype in which weights are read. The model is captured again: press Plan.",
+                sources.precisions(settings.model), "", lambda value: value or "", lambda value: value or None,
             ),
             "schedule": _choice(
                 "Schedule", "The order of the tasks: how much is held, how long stages wait. The plan follows at once.",

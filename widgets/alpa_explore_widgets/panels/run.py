@@ -57,8 +57,8 @@ def progress_html(state: State) -> str:
 _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
     "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
-    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute", "solver": "solver",
-    "submesh_space": "submeshes",
+    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute",
+    "precision": "precision", "solver": "solver", "submesh_space": "submeshes",
 }  # fmt: skip
 _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
             "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
@@ -76,7 +76,7 @@ def differences(planned: Settings, wanted: Settings) -> list[str]:
 
 def _spell(name: str, value: object) -> str:
     if value is None:
-        return "usual" if name in _FORMATS or name == "rematerialization" else "auto"
+        return "usual" if name in _FORMATS or name in ("rematerialization", "precision") else "auto"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
