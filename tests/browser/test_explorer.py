@@ -268,6 +268,21 @@ def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: Lab
     explorer.get_by_role("button", name="Tables").press("Enter")
 
 
+def test_teaching_explains_each_tab_with_the_numbers_of_the_plan(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    usual = explorer.get_by_role("tab").all_inner_texts()
+    explorer.get_by_role("button", name="Teach").press("Enter")
+    lesson = explorer.locator(".alpa-lesson:visible")
+    lesson.get_by_text("Step 1 of 13: Layers").wait_for()
+    explorer.get_by_role("button", name="Next: Cluster").press("Enter")
+    lesson.get_by_text("= 4 = 1 · 4").wait_for()
+    shown.figure(explorer.locator(".alpa-panel:visible"))
+    assert sorted(explorer.get_by_role("tab").all_inner_texts()) == sorted(usual)
+    explorer.get_by_role("button", name="Teach").press("Enter")
+    shown.wait_until(lambda: lesson.count() == 0, "no lesson any more")
+    assert explorer.get_by_role("tab").all_inner_texts() == usual
+
+
 def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path) -> None:
     lab.open(lab.server.write_notebook("share.ipynb", SMALL))
     lab.run_all()

@@ -28,7 +28,7 @@ _RUN_ALL = """async (limit) => {
 }"""
 _ASK = """(asked) => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
   .requestExecute({ code: '', silent: true, user_expressions: { asked } }).done
-  .then(({ content }) => content.user_expressions.asked.data?.['text/plain'] ?? content.user_expressions.asked.evalue)"""
+  .then(({ content: { user_expressions: { asked: found } } }) => found.data?.['text/plain'] ?? found.evalue)"""
 _SHUT_DOWN = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.shutdown()"
 _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells
   .flatMap((cell) => cell.outputs ?? [])"""
