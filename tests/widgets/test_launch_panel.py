@@ -205,6 +205,23 @@ def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_
     assert tab.handle.ended.wait(10)
 
 
+def test_the_next_page_of_a_tab_takes_the_place_of_the_one_before_whether_that_said_so_or_not(tab: Tab) -> None:
+    bridge = tab.explorer.bridge
+
+    def tell(kind: str, of_tab: str, page: str) -> int:
+        bridge._handle_custom_msg({"kind": kind, "tab": of_tab, "page": page}, [])
+        return bridge.views
+
+    assert tell("shown", "a", "1") == 1
+    assert tell("shown", "a", "1") == 2, "a second view of the same page"
+    assert tell("shown", "b", "1") == 3, "another tab"
+    assert tell("shown", "a", "2") == 2, "loaded again"
+    assert tell("gone", "a", "1") == 2, "the page before comes late"
+    assert tell("gone", "a", "2") == 1
+    assert tell("left", "b", "1") == 0
+    assert tell("shown", "b", "2") == 1
+
+
 def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
     tab.handle.end("written")
     tab.panel.where.value = "slurm"

@@ -171,9 +171,16 @@ class PageBridge(anywidget.AnyWidget):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self._places: dict[str, tuple[str, int]] = {}
+        """Tab of a browser -> the page that it shows, and on how many places of it the explorer is."""
         self.on_msg(self._told)
 
     def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        kind = content.get("kind", "")
+        kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
+        shown, places = self._places.get(tab, (page, 0))
+        if kind == "shown":
+            self._places[tab] = (page, places + 1 if page == shown else 1)
+        elif kind in ("gone", "left") and page == shown:
+            self._places[tab] = (page, max(0, places - 1))
         self.loading = kind == "left"
-        self.views += {"shown": 1, "gone": -1, "left": -1}.get(kind, 0)
+        self.views = sum(places for _, places in self._places.values())
