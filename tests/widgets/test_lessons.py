@@ -92,6 +92,10 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.lesson.next.click()
     assert "Step 5 of 13: t_max" in explorer.lesson.text.value
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
+    explorer.bridge.selection = ""
+    explorer.tabs.selected = list(LESSONS).index("Sharding")
+    assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
+    explorer.tabs.selected = list(LESSONS).index("t_max")
 
     explorer._pressed("teach", {}, [])
     assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual

@@ -142,11 +142,11 @@ class Explorer(W.VBox):
         code = plan_code(state.settings, own=own is not None and own.name == state.settings.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
-        self.lesson.show(state, panel.title)
         for other in self.panels:  # hidden, not removed: a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
+        self.lesson.show(state, panel)
         panel.figure.busy = panel.busy(state)
 
     def _go_to(self, title: str) -> None:

@@ -51,8 +51,8 @@ class ControlsPanel:
             *_fold("Figures of a device", "Empty: as the device has them. Press Plan after a change.",
                    *(self[n] for n in ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")),
                    expanded=False),
-            *_fold("Training", "What an iteration is.", self["num_microbatches"], self["microbatch"],
-                   self["precision"], _pair(self["schedule"], self["rematerialization"])),
+            *_fold("Training", "What an iteration is.", self["num_microbatches"],
+                   _pair(self["microbatch"], self["precision"]), _pair(self["schedule"], self["rematerialization"])),
             *_fold("Planner", "What the planner may do.", self["delta"], self["num_layers"]),
             *_fold("More options", "Solver, submeshes, communication.", self["solver"], self["submesh_space"],
                    self["communication"], expanded=False),
@@ -133,7 +133,7 @@ class ControlsPanel:
                 B_STOPS, 1, 65536,
             ),
             "microbatch": _choice(
-                "Samples in a microbatch", "Sequences or images in one microbatch.",
+                "Microbatch", "Samples (sequences or images) in one microbatch.",
                 [[str(settings.microbatch), str(settings.microbatch), ""]], str(settings.microbatch), str, int,
             ),
             "precision": _choice(

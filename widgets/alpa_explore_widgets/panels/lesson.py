@@ -13,6 +13,7 @@ from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.lessons import LESSONS, lesson_html
 
 if TYPE_CHECKING:
+    from alpa_explore_widgets.panels.figure_panel import FigurePanel
     from alpa_explore_widgets.state import State
 
 
@@ -28,15 +29,18 @@ class LessonPanel:
         self.widget = W.VBox([self.text, self.next])
         self.widget.add_class("alpa-lesson-panel")
 
-    def show(self, state: State, title: str) -> None:
-        """Bring the lesson to a tab and the plan on screen; it is about the selected stage, else the slowest."""
-        self._title = title
+    def show(self, state: State, panel: FigurePanel) -> None:
+        """Bring the lesson to a tab and the plan on screen; it is about the stage of the tab, else the one that is
+        selected, else the slowest."""
+        self._title = panel.title
         plan = state.plan
         self.widget.layout.display = "" if self.on and plan is not None else "none"
         if self.on and plan is not None:
-            self.next.description = f"Next: {next_tab(title)}"
-            stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
-            self.text.value = lesson_html(title, plan, stage)
+            self.next.description = f"Next: {next_tab(panel.title)}"
+            stage = panel.stage_of_rows()
+            if stage is None:
+                stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
+            self.text.value = lesson_html(panel.title, plan, stage)
 
 
 def next_tab(title: str) -> str:
