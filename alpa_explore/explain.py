@@ -132,8 +132,7 @@ def limits(plan: Plan) -> tuple[Limit, ...]:
         left = [t - f for t, f in zip(latencies, free, strict=True)]
         found.append((name, _iteration(plan, left), "T of the same stages, were this free"))
     if len(latencies) > 1:
-        mean = sum(latencies) / len(latencies)
-        even = total - plan.terms.rounds * (max(latencies) - mean)
+        even = _iteration(plan, [sum(latencies) / len(latencies)] * len(latencies))
         found.append(("imbalance of the stages", even, "T, had all stages the mean latency"))
         filled = b * max(latencies) + plan.tied_seconds
         found.append(("filling and draining the pipeline", filled, "B · t_max: T, were the pipeline always full"))
@@ -158,8 +157,7 @@ def _resource(part: str) -> str:
 
 def _iteration(plan: Plan, latencies: Sequence[float]) -> float:
     """T with other latencies: Eq. 2, with the terms of the schedule that was planned for."""
-    terms = plan.terms
-    return sum(latencies) / terms.bubble_divisor + terms.rounds * max(latencies) + plan.tied_seconds
+    return plan.terms.iteration_seconds(latencies) + plan.tied_seconds
 
 
 def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:

@@ -30,7 +30,7 @@ import alpa_explore as ax
 from alpa_explore.models.configs import GPTConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from tests.browser.harness.alone import page_alone
-from tests.browser.harness.page import LabPage
+from tests.browser.harness.page import PLOT, LabPage
 
 TABS = ("Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search")
 _WATCH = """(root) => {
@@ -86,7 +86,8 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     for tab in TABS:  # each has its figure before a key is pressed
         start = time.perf_counter()
         explorer.get_by_role("tab", name=tab, exact=True).click()
-        lab.figure(explorer.locator(".alpa-panel:visible"), seconds=120)
+        panel = explorer.locator(".alpa-panel:visible", has=lab.page.locator(f"{PLOT}[aria-label^='{tab} of ']"))
+        lab.figure(panel, seconds=120)  # of this tab: the one before is seen until the kernel has answered
         found[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")

@@ -37,6 +37,7 @@ def add(commands: Any) -> None:
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument("--delta", type=float, default=0.5, metavar="X", help="tolerance of a layer's FLOPs (default: 0.5)")
     argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be given again")
     for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
         argument(f"--{name}", type=int, metavar="N", help=f"{what}-parallel devices of megatron")
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.baselines.baseline import baseline
     from alpa_explore.errors import AlpaExploreError
 
-    graph = planner.resolve(known.name, b)
+    graph = planner.resolve(known.name, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
         line.say(f"planning {known.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = planner.plan(graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers,

@@ -27,6 +27,7 @@ COMMUNICATION_PATTERN = "x"
 CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "responsive": True, "scrollZoom": False}
 """How every figure is drawn: no button that sends it anywhere."""
 _TITLE_CHARACTERS = 118
+_TRACES = ("bar", "heatmap", "scatter")
 
 
 def stage_color(index: int, theme: str = "light") -> str:
@@ -98,11 +99,12 @@ def lines(*parts: str) -> str:
 
 @cache
 def _template(theme: str) -> go.layout.Template:
-    """Plotly's own, with the letters of axes: axes one by one take long in a figure of many panels."""
+    """Plotly's own for the traces that are drawn here (it goes along with every figure), with the letters of axes."""
     import plotly.graph_objects as go
     import plotly.io as pio
 
-    template = go.layout.Template(pio.templates["plotly_dark" if theme == "dark" else "plotly_white"])
+    whole = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"]
+    template = go.layout.Template(layout=whole.layout, data={kind: whole.data[kind] for kind in _TRACES})
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
     return template.update(layout={"xaxis": axis, "yaxis": axis})
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from alpa_explore.units import DTYPE_BYTES
 
+PRECISIONS = ("float16", "bfloat16", "float32")
+"""The dtypes in which a model can be captured."""
+
 
 class TensorKind(enum.Enum):
     """What a tensor is to the training step."""

@@ -20,6 +20,7 @@ forward pass run again before i, in some layers or all, a quarter, a half and a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore.errors import OptionError
@@ -55,6 +56,10 @@ class ScheduleTerms:
         """B − 1/q: how often t_max is paid."""
         q, b = self.bubble_divisor, self.num_microbatches
         return b - 1 if q == 1 else b - 1 / q
+
+    def iteration_seconds(self, latencies: Sequence[float]) -> float:
+        """T of stages with these latencies, whatever is paid once an iteration aside."""
+        return sum(latencies) / self.bubble_divisor + self.rounds * max(latencies)
 
     @property
     def rounds_text(self) -> str:

@@ -62,9 +62,8 @@ def reprice(
         )  # fmt: skip
 
     stages = tuple(again(stage, 1) for stage in plan.stages)
-    latencies, terms, b = [s.latency_seconds for s in stages], plan.terms, plan.options.num_microbatches
-    tied_seconds = sum(s.tied_seconds for s in stages)
-    total = sum(latencies) / terms.bubble_divisor + terms.rounds * max(latencies) + tied_seconds
+    latencies, b = [s.latency_seconds for s in stages], plan.options.num_microbatches
+    total = plan.terms.iteration_seconds(latencies) + sum(s.tied_seconds for s in stages)
     return replace(
         made, stages=stages,
         interleaved=tuple(again(stage, len(plan.interleaved) // len(stages)) for stage in plan.interleaved),

@@ -30,10 +30,17 @@ if [ -e "$FOLDER/measured.json" ]; then
   echo "This run is over: launch the plan again for another one." >&2
   exit 2
 fi
-if [ "$NODES" -gt 1 ] && [ "$NODE_RANK" -eq 0 ] && ! "$PYTHON" -c 'import socket, sys
-socket.create_server(("", int(sys.argv[1]))).close()' "${{MASTER_PORT:-29400}}" 2>/dev/null; then
-  echo "Port ${{MASTER_PORT:-29400}} of this machine is in use: set MASTER_PORT to a free one, on all machines." >&2
-  exit 2
+if [ "$NODES" -gt 1 ] && [ "$NODE_RANK" -eq 0 ]; then
+  "$PYTHON" -c '
+import errno, socket, sys
+port = sys.argv[1]
+try:
+    socket.create_server(("", int(port))).close()
+except (OSError, OverflowError, ValueError) as error:
+    in_use = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+    why = "is in use" if in_use else f"cannot be had ({{error}})"
+    sys.exit(f"Port {{port}} of this machine {{why}}: set MASTER_PORT to a free one, on all machines.")
+' "${{MASTER_PORT:-29400}}" || exit 2
 fi
 if [ "$NODES" -eq 1 ]; then
   # One machine finds a free port by itself; its name may lead nowhere, the loopback does not.

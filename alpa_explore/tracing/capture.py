@@ -23,7 +23,7 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from alpa_explore.errors import CaptureError, OptionError, nearest_names
-from alpa_explore.graph import TrainingGraph, verify
+from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
 from alpa_explore.tracing.assemble import assemble
 from alpa_explore.tracing.diagnose import diagnose
 from alpa_explore.tracing.drafts import draft
@@ -35,8 +35,6 @@ from alpa_explore.tracing.losses import Loss, scalar_loss
 from alpa_explore.tracing.onnx_file import load_onnx
 from alpa_explore.tracing.optimizers import find_optimizer
 from alpa_explore.tracing.phases import assign_phases
-
-PRECISIONS = {"float16": torch.float16, "bfloat16": torch.bfloat16, "float32": torch.float32}
 
 
 def capture(
@@ -111,7 +109,8 @@ def _dtype(precision: str | None) -> torch.dtype | None:
         return None
     if precision not in PRECISIONS:
         raise OptionError("Unknown precision", found=repr(precision), remedy=nearest_names(str(precision), PRECISIONS))
-    return PRECISIONS[precision]
+    dtype: torch.dtype = getattr(torch, precision)
+    return dtype
 
 
 def _trace(

@@ -113,11 +113,16 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     explorer.get_by_text("Out of date").wait_for()
     assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
+    explorer.get_by_label("Precision", exact=True).select_option("float32")
+    explorer.get_by_text("precision usual → float32").wait_for()
 
+    # The last value is typed and the press follows at once: it comes after it, whatever is heard first.
+    slider(explorer, "FLOP tolerance").press("ArrowRight")
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
 
     lab.wait_until(lambda: explorer.locator(".alpa-stale").count() == 0, "the plan is up to date", PLAN_SECONDS)
     assert explorer.get_by_text("Out of date").count() == 0
+    assert explorer.locator(".alpa-tile[title*='in float32']").count() == 1
 
 
 def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
@@ -201,6 +206,7 @@ def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives
     lab.open(name)
     first_explorer(lab)  # a page that is loaded again finds the explorer in the kernel that still runs
     explorer.get_by_text("12 × 8").wait_for()
+    lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left said so")
     lab.guard.check()
     lab.shut_down()
     lab.page.goto("about:blank")
@@ -282,6 +288,21 @@ def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
     assert cross.count() == 0
     row.press("Escape")
     explorer.get_by_role("button", name="Tables").press("Enter")
+
+
+def test_teaching_explains_each_tab_with_the_numbers_of_the_plan(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    usual = explorer.get_by_role("tab").all_inner_texts()
+    explorer.get_by_role("button", name="Teach").press("Enter")
+    lesson = explorer.locator(".alpa-lesson:visible")
+    lesson.get_by_text("Step 1 of 13: Layers").wait_for()
+    explorer.get_by_role("button", name="Next: Cluster").press("Enter")
+    lesson.get_by_text("= 4 = 1 · 4").wait_for()
+    shown.figure(explorer.locator(".alpa-panel:visible"))
+    assert sorted(explorer.get_by_role("tab").all_inner_texts()) == sorted(usual)
+    explorer.get_by_role("button", name="Teach").press("Enter")
+    shown.wait_until(lambda: lesson.count() == 0, "no lesson any more")
+    assert explorer.get_by_role("tab").all_inner_texts() == usual
 
 
 def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from alpa_explore.figures.frontier import frontier_figure
 from alpa_explore.figures.layers import layers_figure
 from alpa_explore.figures.microbatches import microbatches_figure
 from alpa_explore.figures.sharding import sharding_figure
-from alpa_explore.figures.stage_costs import stage_costs_figure
+from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
 from alpa_explore.figures.t_max import t_max_figure
 from alpa_explore.figures.timeline import timeline_figure
@@ -169,33 +169,72 @@ def test_t_max_shows_what_became_of_every_candidate(plan: Plan) -> None:
     assert all(shown.values())
 
 
+def panels_of(figure: go.Figure) -> list[str]:
+    (headings,) = traces(figure, "submeshes")
+    return [text.removeprefix("<b>").removesuffix("</b>") for text in headings.text]
+
+
+def cell_of(figure: go.Figure, panel: int, first: int, last: int) -> tuple[int, int]:
+    """Where a run of layers is in a panel, by what the axes say: (down, across)."""
+    (headings,) = traces(figure, "submeshes")
+    y, x = math.ceil(headings.y[panel]), math.ceil(headings.x[panel])
+
+    def find(axis: go.layout.XAxis, layer: int, start: int) -> int:
+        ticks = zip(axis.tickvals, axis.ticktext, strict=True)
+        return layer + next(at for at, text in ticks if at >= start and text == "0")
+
+    return find(figure.layout.yaxis, first, y), find(figure.layout.xaxis, last, x)
+
+
 def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Plan) -> None:
     figure = stage_costs_figure(plan)
-    fits, over = traces(figure, "fits"), traces(figure, "does not fit")
-    assert len(fits) == len(over) == len(plan.costs.submeshes)
+    (fits,), (over,) = traces(figure, "fits"), traces(figure, "does not fit")
+    assert len(panels_of(figure)) == len(plan.costs.submeshes)
     stage = plan.stages[2]
-    panel = plan.costs.submeshes.index(next(m for m in plan.costs.submeshes if (m.nodes, m.devices_per_node) == (1, 4)))
-    assert 10 ** fits[panel].z[2][4] == pytest.approx(stage.latency_seconds)
-    assert over[0].z[0][5] == 1.0
-    assert over[0].texttemplate == "✕"
-    assert "does not fit" in over[0].hovertext[0][5]
-    assert fits[0].hovertext[0][5] == ""
-    assert fits[0].z[0][5] is None
+    y, x = cell_of(figure, panels_of(figure).index("1 × 4 devices"), 2, 4)
+    assert 10 ** fits.z[y][x] == pytest.approx(stage.latency_seconds)
+    assert "layers 2–4" in fits.hovertext[y][x]
+    (frame,) = traces(figure, "stage 2")
+    assert (min(frame.x) + max(frame.x), min(frame.y) + max(frame.y)) == pytest.approx((2 * x, 2 * y))
+    y, x = cell_of(figure, 0, 0, 5)
+    assert over.z[y][x] == 1.0
+    assert "does not fit" in over.hovertext[y][x]
+    assert over.texttemplate == "✕"
+    assert fits.hovertext[y][x] == ""
+    assert math.isnan(fits.z[y][x])
     assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
+
+
+@pytest.mark.parametrize(("cluster", "layers"), [("1x1:a100", 3), ("2x4:v100", 6), ("2x4:v100", 12)])
+def test_every_pair_of_a_run_and_a_submesh_has_a_cell_of_its_own_that_names_it(cluster: str, layers: int) -> None:
+    plan = example_plan(cluster, num_layers=layers)
+    figure = stage_costs_figure(plan, submeshes=range(len(plan.costs.submeshes)))
+    named = {
+        (y, x): text
+        for trace in (*traces(figure, "fits"), *traces(figure, "does not fit"))
+        for y, row in enumerate(trace.hovertext) for x, text in enumerate(row) if text
+    }  # fmt: skip
+    rows = stage_costs_table(plan)
+    pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    places = {cell_of(figure, pieces.index(row["submesh"]), *row["layers"]): row for row in rows}
+    assert len(places) == len(rows) == len(named)
+    assert all(f"on submesh {row['submesh']}" in named[at] for at, row in places.items())
 
 
 def test_stage_costs_of_many_layers_draws_some_submeshes_those_of_the_plan_among_them() -> None:
     plan = example_plan("8x8:v100", num_layers=12)
     figure = stage_costs_figure(plan)
-    drawn = len(traces(figure, "fits"))
-    assert drawn == 6 < len(plan.costs.submeshes)
+    assert len(panels_of(figure)) == 6 < len(plan.costs.submeshes)
     assert "6 of the 11 submeshes are drawn" in title_of(figure)
+    assert "Small and grey: does not fit." in title_of(figure)
+    (over,) = traces(figure, "does not fit")
+    assert over.xgap > 5 > traces(figure, "fits")[0].xgap, "colour is not the only sign"
     assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
-    assert len(traces(stage_costs_figure(plan, submeshes=range(11)), "fits")) == 11
+    assert len(panels_of(stage_costs_figure(plan, submeshes=range(11)))) == 11
 
 
 def test_stage_costs_shows_the_panels_that_are_asked_for(plan: Plan) -> None:
-    assert len(traces(stage_costs_figure(plan, submeshes=[1]), "fits")) == 1
+    assert panels_of(stage_costs_figure(plan, submeshes=[1])) == ["1 × 2 devices"]
 
 
 def test_sharding_colours_a_spec_by_the_pieces_that_it_makes(plan: Plan) -> None:

@@ -72,6 +72,28 @@ def test_a_script_whose_port_is_in_use_says_so_before_a_rank_is_started(tmp_path
     assert not list((tmp_path / "run").glob("rank-*"))
 
 
+@pytest.mark.distributed
+def test_a_port_that_cannot_be_had_for_another_reason_is_not_said_to_be_in_use(tmp_path) -> None:
+    written = script(two_machines(), "torchrun", tmp_path / "run")
+    given = {**os.environ, "MASTER_ADDR": "localhost", "NODE_RANK": "0"}
+
+    def stderr_of(**more: str) -> str:
+        done = subprocess.run(
+            ["bash", written], capture_output=True, text=True, timeout=60, check=False, env=given | more
+        )
+        assert done.returncode == 2
+        assert "in use" not in done.stderr
+        return done.stderr
+
+    assert "Port 99999 of this machine cannot be had (" in stderr_of(MASTER_PORT="99999")
+    assert "Port http of this machine cannot be had (" in stderr_of(MASTER_PORT="http")
+    # What is wrong with Python itself is shown as it is.
+    (tmp_path / "socket.py").write_text("raise RuntimeError('a module that is broken')")
+    text = written.read_text().replace("PYTHONSAFEPATH=1", f"PYTHONPATH={tmp_path}")
+    written.write_text(text)
+    assert "a module that is broken" in stderr_of()
+
+
 SRUN = """#!/usr/bin/env bash
 # Two machines that are this one.
 shift

@@ -77,7 +77,7 @@ def make_plan(
 class HeldPlanner:
     """Plans when it is let; keeps what it was asked."""
 
-    captures: list[tuple[str, int]] = field(default_factory=list)
+    captures: list[tuple[Any, ...]] = field(default_factory=list)
     plans: list[dict[str, Any]] = field(default_factory=list)
     replans: list[Any] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
@@ -94,8 +94,8 @@ class HeldPlanner:
     def functions(self) -> Planner:
         return Planner(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
 
-    def capture(self, name: str, microbatch: int) -> Any:
-        self.captures.append((name, microbatch))
+    def capture(self, name: str, microbatch: int, **precision: str) -> Any:
+        self.captures.append((name, microbatch, *precision.values()))
         return f"graph of {name}"
 
     def plan(

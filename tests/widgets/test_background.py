@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from alpa_explore_widgets.background import NewestWins
+from alpa_explore_widgets.background import EachInTurn, NewestWins
 
 
 def test_of_jobs_that_wait_only_the_newest_runs() -> None:
@@ -101,3 +101,21 @@ def test_a_job_that_fails_is_reported_and_the_next_one_runs(monkeypatch: pytest.
         assert worker.wait(5)
     assert reported == ["job 1 failed"]
     assert ran == [1, 2]
+
+
+def test_of_files_that_are_asked_for_each_is_made_in_turn_and_none_is_asked_to_stop() -> None:
+    ran: list[tuple[int, bool]] = []
+    release, started = threading.Event(), threading.Event()
+
+    def work(job: int, cancel: threading.Event) -> None:
+        started.set()
+        assert release.wait(5)
+        ran.append((job, cancel.is_set()))
+
+    worker: EachInTurn[int] = EachInTurn(work, "test")
+    for job in (1, 2, 3, 4):
+        worker.submit(job)
+        assert started.wait(5)
+    release.set()
+    assert worker.wait(5)
+    assert ran == [(job, False) for job in (1, 2, 3, 4)]

@@ -185,6 +185,43 @@ def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_
     assert tab.handle.ended.wait(10)
 
 
+def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_away_ends(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.1)
+    monkeypatch.setattr("alpa_explore_widgets.explorer.LOADING_SECONDS", 0.8)
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+
+    def tell(kind: str) -> None:
+        tab.explorer.bridge._handle_custom_msg({"kind": kind}, [])
+
+    tell("shown")
+    tell("left")
+    assert not tab.handle.ended.wait(0.4), "it may be loading"
+    tell("shown")
+    assert not tab.handle.ended.wait(0.8), "it came back"
+    tell("left")
+    assert tab.handle.ended.wait(10)
+
+
+def test_the_next_page_of_a_tab_takes_the_place_of_the_one_before_whether_that_said_so_or_not(tab: Tab) -> None:
+    bridge = tab.explorer.bridge
+
+    def tell(kind: str, of_tab: str, page: str) -> int:
+        bridge._handle_custom_msg({"kind": kind, "tab": of_tab, "page": page}, [])
+        return bridge.views
+
+    assert tell("shown", "a", "1") == 1
+    assert tell("shown", "a", "1") == 2, "a second view of the same page"
+    assert tell("shown", "b", "1") == 3, "another tab"
+    assert tell("shown", "a", "2") == 2, "loaded again"
+    assert tell("gone", "a", "1") == 2, "the page before comes late"
+    assert tell("gone", "a", "2") == 1
+    assert tell("left", "b", "1") == 0
+    assert tell("shown", "b", "2") == 1
+
+
 def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
     tab.handle.end("written")
     tab.panel.where.value = "slurm"

@@ -37,3 +37,12 @@ def test_the_height_and_the_name_of_a_figure_come_with_it() -> None:
     figure = PlotlyFigure()
     figure.draw(go.Figure(layout={"height": 333}), "nothing much")
     assert (figure.height, figure.label) == (333, "nothing much")
+
+
+def test_what_a_figure_repeats_costs_little_on_the_wire_and_an_equal_figure_is_no_change() -> None:
+    figure, sent = PlotlyFigure(), []
+    figure.observe(sent.append, "packed")
+    for _ in range(2):
+        figure.draw(go.Figure(go.Bar(y=[1, 2], hovertext=["the same words " * 1000] * 2)), "two bars")
+    assert len(figure.figure_json) > 30_000 > 10 * len(figure.packed)
+    assert len(sent) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +24,8 @@ from tests.plans.example import example_plan
 from tests.widgets.conftest import SETTINGS
 
 CHANGED = replace(
-    SETTINGS, num_layers=3, solver="ilp", schedule="gpipe", communication=True, rematerialization=False,
-    memory_bytes=3.0e10, peak_flops=2e14, inside_bandwidth=1e11, between_bandwidth=5e9,
+    SETTINGS, num_layers=3, solver="ilp", precision="float32", schedule="gpipe", communication=True,
+    rematerialization=False, memory_bytes=3.0e10, peak_flops=2e14, inside_bandwidth=1e11, between_bandwidth=5e9,
 )  # fmt: skip
 
 
@@ -46,7 +47,7 @@ def test_the_code_of_the_settings_asks_for_exactly_them(settings: Any, monkeypat
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
     assert asked == {
         name: getattr(settings, name)
-        for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "solver")
+        for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
         if getattr(settings, name) not in (None, "auto")
     }
 
@@ -121,3 +122,24 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
         assert explorer.session.wait(20)
     assert [kind for _, kind in saved] == ["application/json", "text/csv", "text/html"]
     assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"
+
+
+def test_files_asked_for_during_a_comparison_are_all_saved_and_it_is_not_given_up(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[str] = []
+    release = threading.Event()
+
+    def save(_toolbar: object, _name: str, _text: str, kind: str) -> None:
+        assert release.wait(10)
+        saved.append(kind)
+
+    monkeypatch.setattr(type(explorer.toolbar.widget), "save", save)
+    explorer.session.start_from(example_plan())
+    explorer.session.ask(lambda: {"comparison": "made" if release.wait(10) else None}, "comparing…")
+    for name in ("plan", "csv", "plan"):
+        explorer._pressed(name, {}, [])
+    release.set()
+    assert explorer.session.wait(20)
+    assert saved == ["application/json", "text/csv", "application/json"]
+    assert explorer.session.store.state.comparison == "made"

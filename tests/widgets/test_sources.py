@@ -8,8 +8,10 @@ import pytest
 from alpa_explore_widgets.sources import KEPT_GRAPHS, OwnModel, Sources, own_model
 from alpa_explore_widgets.state import Settings
 
+import alpa_explore as ax
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import OptionError, UnknownNameError
+from alpa_explore.models.catalog import build
 
 
 class Module:
@@ -83,3 +85,33 @@ def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings
         sources.graph(with_settings(microbatch=microbatch))
     assert KEPT_GRAPHS == 3
     assert captured == [1, 2, 4, 8, 1]
+
+
+def test_another_precision_is_another_capture_and_the_usual_one_is_the_models_own(
+    with_settings: Callable[..., Settings],
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+    sources = Sources(lambda *given, **more: asked.append((*given, more)) or len(asked))  # type: ignore[arg-type, func-returns-value]
+    first = sources.graph(with_settings())
+    assert sources.graph(with_settings(precision="float32")) != first == sources.graph(with_settings())
+    assert asked == [("gpt-tiny", 8, {}), ("gpt-tiny", 8, {"precision": "float32"})]
+    names = [name for name, _, _ in sources.precisions("gpt-tiny")]
+    assert names == ["", "float16", "bfloat16", "float32"]
+    assert sources.precisions("wide-resnet-2b")[0][1] == "float32, as usual"
+
+
+def test_the_precision_of_a_graph_is_fixed_and_says_so_and_a_module_is_captured_in_any(
+    with_settings: Callable[..., Settings],
+) -> None:
+    graph = ax.capture(*build("mlp-tiny", 8, device="meta", seed=0), precision="float32", name="mine")
+    sources = Sources(lambda *_: None, own_model(graph, None, {}))  # type: ignore[arg-type, return-value]
+    assert [name for name, _, _ in sources.precisions("mine")] == ["", "float32"]
+    for precision in (None, "float32"):
+        assert sources.graph(with_settings(model="mine", precision=precision)) is graph
+    with pytest.raises(OptionError, match="fixed"):
+        sources.graph(with_settings(model="mine", precision="float16"))
+    module, inputs = build("mlp-tiny", 8, device="meta", seed=0)
+    sources = Sources(lambda *_: None, own_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]
+    assert len(sources.precisions("mine")) == 4
+    for precision in ("bfloat16", "float32"):
+        assert sources.graph(with_settings(model="mine", precision=precision)).precision == precision

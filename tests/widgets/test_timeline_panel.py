@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
+from alpa_explore_widgets import explore
 from alpa_explore_widgets.panels.timeline import TimelinePanel
 from alpa_explore_widgets.state import State
 
@@ -46,3 +49,22 @@ def test_a_choice_draws_again(eight_layers: Plan) -> None:
     before = panel.figure.figure_json
     panel.window.value = "end"
     assert panel.figure.figure_json != before
+
+
+def test_a_choice_is_drawn_under_the_lock_of_the_state() -> None:
+    explorer = explore(example_plan(num_layers=8, num_microbatches=16))
+    panel = next(p for p in explorer.panels if isinstance(p, TimelinePanel))
+    explorer.tabs.selected = explorer.panels.index(panel)
+    free: list[bool] = []
+
+    def is_free() -> None:  # asked on a thread of its own: a lock can be taken again by who has it
+        free.append(explorer.session.store.lock.acquire(blocking=False))
+
+    def drawn(_change: object) -> None:
+        thread = threading.Thread(target=is_free)
+        thread.start()
+        thread.join()
+
+    panel.figure.observe(drawn, "packed")
+    panel.window.value = "end"
+    assert free == [False]

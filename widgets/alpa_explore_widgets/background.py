@@ -1,4 +1,4 @@
-"""Work beside the notebook's thread: one job at a time, and the newest job wins."""
+"""Work beside the notebook's thread: one job at a time, and the newest job wins, or each has its turn."""
 
 from __future__ import annotations
 
@@ -54,9 +54,22 @@ class NewestWins(Generic[Job]):
                     self._cancel = None
                     self._changed.notify_all()
                     return
-                job = self._waiting.pop()
+                job = self._waiting.pop(0)
                 cancel = self._cancel = threading.Event()
             try:
                 self._work(job, cancel)
             except Exception:  # reported as any thread's, but the jobs that wait must still run
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
+
+
+class EachInTurn(NewestWins[Job]):
+    """The same, but no job is given up for another one: all run, in the order in which they came."""
+
+    def submit(self, job: Job) -> None:
+        """Run `job` when those before it are done."""
+        with self._changed:
+            self._waiting.append(job)
+            if self._cancel is not None:
+                return
+            self._cancel = threading.Event()
+        threading.Thread(target=self._run, name=self._name, daemon=True).start()

@@ -17,7 +17,9 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.torch_code import torch_code
 from alpa_explore.sharding.wish import wishes_of
 from alpa_explore_widgets.fields import PageBridge, TabBar
+from alpa_explore_widgets.lessons import LESSONS
 from alpa_explore_widgets.neighbours import neighbours
+from alpa_explore_widgets.order import Order
 from alpa_explore_widgets.panels.cluster import ClusterPanel
 from alpa_explore_widgets.panels.compare import ComparePanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
@@ -25,6 +27,7 @@ from alpa_explore_widgets.panels.figure_panel import FigurePanel
 from alpa_explore_widgets.panels.frontier import FrontierPanel
 from alpa_explore_widgets.panels.launch import LaunchPanel
 from alpa_explore_widgets.panels.layers import LayersPanel
+from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
 from alpa_explore_widgets.panels.run import RunPanel
@@ -53,6 +56,8 @@ if TYPE_CHECKING:
 
 GONE_SECONDS = 3.0
 """An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
+LOADING_SECONDS = 60.0
+"""The same when the page itself went: loaded again it takes a while until it shows the explorer."""
 _MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING and field.name != "wishes")
 """Settings that have a default: options of `explore` of the same names; wishes are `pin` and `forbid`."""
 
@@ -65,14 +70,15 @@ class Explorer(W.VBox):
         self.bridge = PageBridge()
         self.controls, self.run = ControlsPanel(session), RunPanel(session)
         self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
-        self.toolbar = ToolbarPanel(self._pressed)
+        self.toolbar, self.lesson = ToolbarPanel(self._pressed), LessonPanel(self._go_to)
         self.panels: list[FigurePanel] = [
             LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
             ShardingPanel(session), StageCostsPanel(), FrontierPanel(session.select),
             WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
             ComparePanel(), SolversPanel(session.compare), LaunchPanel(session.runs),
         ]  # fmt: skip
-        self.tabs = TabBar(label="Figures", tabs=[[p.title, p.question] for p in self.panels])
+        self._usual_panels = tuple(self.panels)
+        self.tabs = TabBar(label="Figures", tabs=_tabs(self.panels))
         self._as_table = False
         self._start = session.store.state.settings
         self.wishes = WishList(session)
@@ -80,7 +86,7 @@ class Explorer(W.VBox):
         left.add_class("alpa-controls")
         right = W.VBox([
             self.toolbar.widget, self.messages.widget, self.summary.widget, self.selected.widget, self.tabs,
-            *(p.widget for p in self.panels),
+            self.lesson.widget, *(p.widget for p in self.panels),
         ])  # fmt: skip
         right.add_class("alpa-main")
         body = W.Box([left, right])
@@ -88,11 +94,13 @@ class Explorer(W.VBox):
         super().__init__([self.bridge, body])
         self.add_class("alpa-explorer")
         self._saved = None
+        self.order = Order(self)
         self.tabs.observe(self._again, "selected")
         self.bridge.observe(self._again, "theme")
         self.bridge.observe(self._selected, "selection")
         self.bridge.observe(self._left, "views")
         for panel in self.panels:
+            panel.lock = session.store.lock
             panel.figure.observe(self._selected, "selection")
         with session.store.lock:  # planning may be under way already
             session.store.listen(self._state_changed)
@@ -136,13 +144,27 @@ class Explorer(W.VBox):
         self.bridge.selection = state.selection
         own = self.session.sources.own
         code = plan_code(state.settings, own=own is not None and own.name == state.settings.model)
-        self.toolbar.show(state, code, as_table=self._as_table)
+        self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
         for other in self.panels:  # hidden, not removed: a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
+        self.lesson.show(state, panel)
         panel.figure.busy = panel.busy(state)
+
+    def _go_to(self, title: str) -> None:
+        self.tabs.selected = [panel.title for panel in self.panels].index(title)
+
+    def _teach(self) -> None:
+        """Lessons on or off; while they are on, tabs stand in the order of the algorithm."""
+        panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
+        titles = list(LESSONS) if self.lesson.on else [p.title for p in self._usual_panels]
+        self.panels.sort(key=lambda p: titles.index(p.title))
+        with self.tabs.hold_sync():
+            self.tabs.tabs = _tabs(self.panels)
+            self._go_to(panel.title)
+        self._show(self.session.store.state)
 
     def _again(self, _change: dict[str, Any]) -> None:
         with self.session.store.lock:
@@ -162,7 +184,7 @@ class Explorer(W.VBox):
                 self.session.runs.stop()
 
         if change["new"] == 0:
-            timer = threading.Timer(GONE_SECONDS, look)
+            timer = threading.Timer(LOADING_SECONDS if self.bridge.loading else GONE_SECONDS, look)
             timer.daemon = True
             timer.start()
 
@@ -188,6 +210,8 @@ class Explorer(W.VBox):
         elif name == "table":
             self._as_table = not self._as_table
             self._show(state)
+        elif name == "teach":
+            self._teach()
         elif name == "reset":
             session.runs.stop()
             session.set(**{field.name: getattr(self._start, field.name) for field in fields(Settings)})
@@ -196,7 +220,7 @@ class Explorer(W.VBox):
             session.bring(plan)
         elif state.plan is not None:
             plan = state.plan
-            session.ask(lambda: self._export(name, state, plan), "writing a file…")
+            session.write(lambda: self._export(name, state, plan))
 
     def _export(self, name: str, state: State, plan: Plan) -> dict[str, Any]:
         save = self.toolbar.widget.save
@@ -238,6 +262,10 @@ class Explorer(W.VBox):
         if self._saved is not None:
             html = plan_table(state.plan, state.settings)
             update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
+
+
+def _tabs(panels: list[FigurePanel]) -> list[list[str]]:
+    return [[p.title, p.question] for p in panels]
 
 
 def explore(

@@ -1,7 +1,9 @@
-"""The controls of the explorer: a number (slider and typed), a choice, a text, a row of tabs, and the page's bridge."""
+"""The controls of the explorer: a number (slider and typed), a choice, a text, a button, a row of tabs, and the page's
+bridge."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import anywidget
@@ -10,15 +12,22 @@ import traitlets
 from alpa_explore_widgets.plotly_figure import STATIC
 
 
-class NumberField(anywidget.AnyWidget):
-    """A number on a slider over sensible stops, with a box in which any value in the range can be typed."""
-
-    _esm = STATIC / "number_field.js"
+class Field(anywidget.AnyWidget):
+    """What a value can be typed into or chosen in."""
 
     label = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
     hint = traitlets.Unicode().tag(sync=True)
-    """Tooltip: what the number means."""
+    """Tooltip: what the value means."""
+    edits = traitlets.Int(0).tag(sync=True)
+    """How often it was changed on the page; comes with each value (see `order`)."""
+
+
+class NumberField(Field):
+    """A number on a slider over sensible stops, with a box in which any value in the range can be typed."""
+
+    _esm = STATIC / "number_field.js"
+
     unit = traitlets.Unicode().tag(sync=True)
     """Shown behind the number; '' for none."""
     value = traitlets.Float(None, allow_none=True).tag(sync=True)
@@ -41,15 +50,11 @@ class NumberField(anywidget.AnyWidget):
     """True while it cannot be changed."""
 
 
-class ChoiceField(anywidget.AnyWidget):
+class ChoiceField(Field):
     """One of a list of names."""
 
     _esm = STATIC / "choice_field.js"
 
-    label = traitlets.Unicode().tag(sync=True)
-    """Visible and accessible name."""
-    hint = traitlets.Unicode().tag(sync=True)
-    """Tooltip: what the choice means."""
     value = traitlets.Unicode().tag(sync=True)
     """The chosen option."""
     choices = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
@@ -60,19 +65,43 @@ class ChoiceField(anywidget.AnyWidget):
     """True while it cannot be changed."""
 
 
-class TextField(anywidget.AnyWidget):
+class TextField(Field):
     """A line of text."""
 
     _esm = STATIC / "text_field.js"
 
-    label = traitlets.Unicode().tag(sync=True)
-    """Visible and accessible name."""
-    hint = traitlets.Unicode().tag(sync=True)
-    """Tooltip: what the text means."""
     value = traitlets.Unicode().tag(sync=True)
     """What was typed, without spaces at its ends."""
     example = traitlets.Unicode().tag(sync=True)
     """Shown while nothing is typed."""
+
+
+class Button(anywidget.AnyWidget):
+    """A button; a press comes after what was typed before it."""
+
+    _esm = STATIC / "button.js"
+
+    description = traitlets.Unicode().tag(sync=True)
+    """Visible and accessible name."""
+    hint = traitlets.Unicode().tag(sync=True)
+    """Tooltip: what a press does."""
+    disabled = traitlets.Bool(False).tag(sync=True)
+    """True while it cannot be pressed."""
+
+    def __init__(self, press: Callable[[], None], **traits: Any) -> None:
+        super().__init__(**traits)
+        self._press = press
+        self.take: Callable[[int, Callable[[], None]], None] = lambda _edits, act: act()
+        """(values that were typed before, what to do) -> done when they are there."""
+        self.on_msg(self._told)
+
+    def click(self) -> None:
+        """Press it from Python."""
+        self._press()
+
+    def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        if content.get("kind") == "press":
+            self.take(int(content.get("edits", 0)), self._press)
 
 
 class TabBar(anywidget.AnyWidget):
@@ -135,12 +164,23 @@ class PageBridge(anywidget.AnyWidget):
     """Accessible name of the whole explorer."""
     views = traitlets.Int(0)
     """On how many places of the page the explorer is now; 0 before it is shown, and when its output is gone."""
+    loading = traitlets.Bool(False)
+    """Whether it went with its page, which may be loaded again, and not from it."""
     selection = traitlets.Unicode("").tag(sync=True)
     """Key of what is selected; any element with `data-alpa-key` selects, Escape clears."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self._places: dict[str, tuple[str, int]] = {}
+        """Tab of a browser -> the page that it shows, and on how many places of it the explorer is."""
         self.on_msg(self._told)
 
     def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
-        self.views += {"shown": 1, "gone": -1}.get(content.get("kind", ""), 0)
+        kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
+        shown, places = self._places.get(tab, (page, 0))
+        if kind == "shown":
+            self._places[tab] = (page, places + 1 if page == shown else 1)
+        elif kind in ("gone", "left") and page == shown:
+            self._places[tab] = (page, max(0, places - 1))
+        self.loading = kind == "left"
+        self.views = sum(places for _, places in self._places.values())

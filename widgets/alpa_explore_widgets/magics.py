@@ -61,6 +61,7 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--delta", type=float, default=0.5)
     parser.add_argument("--layers", type=int)
     parser.add_argument("--solver", default="auto")
+    parser.add_argument("--precision")
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--communication", action="store_true")
     try:
@@ -75,7 +76,7 @@ def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None)
     common = {
         "cluster": options.cluster, "num_microbatches": options.num_microbatches, "delta": options.delta,
         "num_layers": options.layers, "solver": options.solver, "schedule": options.schedule,
-        "communication": options.communication,
+        "communication": options.communication, "precision": options.precision,
     }  # fmt: skip
     if made is None:
         if options.model.endswith(".json"):

@@ -19,11 +19,11 @@ COMPARE_SECONDS = 20.0
 """For each formulation."""
 
 
-def _capture(name: str, microbatch: int) -> TrainingGraph:
+def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
     from alpa_explore.models.catalog import entry
     from alpa_explore.planner import resolve
 
-    return resolve(name, entry(name).global_batch // microbatch)
+    return resolve(name, entry(name).global_batch // microbatch, precision=precision)
 
 
 def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
@@ -96,8 +96,8 @@ def _launch(plan: Plan, **asked: Any) -> Run:
 class Planner:
     """What captures, plans and runs; tests bring their own."""
 
-    capture: Callable[[str, int], TrainingGraph] = _capture
-    """(catalogue name, samples of a microbatch) -> the graph."""
+    capture: Callable[..., TrainingGraph] = _capture
+    """(catalogue name, samples of a microbatch, precision=… where it is not the model's) -> the graph."""
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
     baseline: Callable[..., Plan] = _baseline

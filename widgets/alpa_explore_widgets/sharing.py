@@ -28,11 +28,16 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
         lines = ["from dataclasses import replace", "", *lines, "device = cluster.device"]
         lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_figure(s, name)})" for name in changed]
     model = "graph" if own else repr(s.model)
+    asked = "" if s.precision is None else f", precision={s.precision!r}"
     if own:
-        lines += ["", f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples)  # {s.model!r}"]
+        lines += [
+            "",
+            f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{asked})  # {s.model!r}",
+        ]
     options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
     options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
     options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
+    options += [f"precision={s.precision!r}"] if s.precision is not None and not own else []
     options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
@@ -46,6 +51,7 @@ def explore_code(settings: Settings) -> str:
     s = settings
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
     options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
+    options += "" if s.precision is None else f", precision={s.precision!r}"
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)

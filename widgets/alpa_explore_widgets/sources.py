@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, OptionError
-from alpa_explore.graph import TrainingGraph
+from alpa_explore.graph import PRECISIONS, TrainingGraph
 from alpa_explore.models import catalog
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ class OwnModel:
     name: str
     samples: int
     """In one microbatch."""
-    capture: Callable[[], TrainingGraph]
+    capture: Callable[..., TrainingGraph]
+    """Takes precision=…, unless that is fixed."""
+    precision: str = ""
+    """In which it was captured; '' where it can be captured in any."""
     run_with: Mapping[str, Any] | None = None
     """What `ax.launch` takes to train it: the module, its example inputs and its loss. None where they are not here."""
 
@@ -39,17 +42,25 @@ class Sources:
     """Turns the names in the settings into a graph and a cluster."""
 
     def __init__(
-        self, capture: Callable[[str, int], TrainingGraph], own: OwnModel | None = None, cluster: Cluster | None = None
+        self, capture: Callable[..., TrainingGraph], own: OwnModel | None = None, cluster: Cluster | None = None
     ) -> None:
         self.own, self._given, self._capture = own, cluster, capture
-        self._graphs: dict[tuple[str, int], TrainingGraph] = {}
+        self._graphs: dict[tuple[str, int, str | None], TrainingGraph] = {}
 
     def graph(self, settings: Settings) -> TrainingGraph:
         """The captured model; slow the first time (seconds), then at hand."""
-        key = (settings.model, settings.microbatch)
+        key = (settings.model, settings.microbatch, settings.precision)
         if key not in self._graphs:
-            own = self.own is not None and settings.model == self.own.name
-            graph = self.own.capture() if own and self.own else self._capture(*key)
+            asked = {} if settings.precision is None else {"precision": settings.precision}
+            own = self.own if self.own is not None and settings.model == self.own.name else None
+            if own is not None and own.precision and settings.precision not in (None, own.precision):
+                raise OptionError(
+                    "The precision of a captured graph is fixed",
+                    found=f"{settings.precision} for {own.name} in {own.precision}",
+                    remedy="Give explore the module with example_inputs, or capture it with precision=… again.",
+                )  # fmt: skip
+            fixed = own is not None and own.precision
+            graph = self._capture(*key[:2], **asked) if own is None else own.capture(**({} if fixed else asked))
             self._graphs = dict(list(self._graphs.items())[-(KEPT_GRAPHS - 1) :]) | {key: graph}
         return self._graphs[key]
 
@@ -82,6 +93,16 @@ class Sources:
         from alpa_explore.intra_op.solve import SOLVERS  # late: it loads HiGHS
 
         return tuple(SOLVERS)
+
+    def precisions(self, model: str) -> list[list[str]]:
+        """[dtype, text, group] of those that `model` can have; '' stands for its own."""
+        if self.own is None or model != self.own.name:
+            own, others = f"{catalog.entry(model).precision}, as usual", PRECISIONS
+        elif self.own.precision:
+            own, others = f"{self.own.precision}, as captured", (self.own.precision,)
+        else:
+            own, others = "as the model has it", PRECISIONS
+        return [["", own, ""], *([name, name, ""] for name in others)]
 
     def usual_figures(self, settings: Settings) -> dict[str, float | None]:
         """Field of the settings -> what the device has by itself."""
@@ -173,13 +194,13 @@ def planned_model(plan: Plan) -> OwnModel | None:
             remedy="Moving B works. To plan anew, give explore the model or its graph instead of the plan.",
         )  # fmt: skip
 
-    return OwnModel(name=name, samples=plan.model.samples, capture=capture)
+    return OwnModel(name=name, samples=plan.model.samples, capture=capture, precision=plan.model.precision)
 
 
 def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnModel:
     """What `explore` was given. OptionError where it is neither a graph nor a module with inputs."""
     if isinstance(model, TrainingGraph):
-        return OwnModel(name=model.name, samples=model.samples, capture=lambda: model)
+        return OwnModel(name=model.name, samples=model.samples, capture=lambda: model, precision=model.precision)
     if not callable(getattr(model, "named_parameters", None)):
         raise OptionError(
             "explore takes a catalogue name, a captured graph or an nn.Module",
@@ -193,10 +214,10 @@ def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnMo
         )  # fmt: skip
     name = options.pop("name", None) or type(model).__name__
 
-    def capture() -> TrainingGraph:
+    def capture(precision: str | None = None) -> TrainingGraph:
         from alpa_explore.tracing.capture import capture as run  # late: torch
 
-        return run(model, example_inputs, name=name, **options)
+        return run(model, example_inputs, name=name, precision=precision, **options)
 
     given = example_inputs.values() if isinstance(example_inputs, Mapping) else example_inputs
     first = next(iter(given), None) if isinstance(given, Iterable) and not hasattr(given, "shape") else given

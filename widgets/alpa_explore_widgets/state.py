@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.models import catalog
 from alpa_explore.sharding.wish import SpecWish
 from alpa_explore_widgets.history import History
 
@@ -47,6 +48,8 @@ class Settings:
     """Bytes per second of the network of a node."""
     rematerialization: bool | str | None = None
     """None: as the model has it; 'auto': where a stage needs it."""
+    precision: str | None = None
+    """The dtype in which weights are read; None: as the model has it."""
     solver: str = "auto"
     schedule: str = "1f1b"
     communication: bool = False
@@ -71,8 +74,10 @@ REPLANNED = ("num_microbatches", "schedule", "communication")
 
 def settings_of(plan: Plan) -> Settings:
     """The settings that `plan` answers."""
+    model, precision = plan.model.recipe or plan.model.name, plan.model.precision
+    usual = model in catalog.names() and catalog.entry(model).precision == precision
     return Settings(
-        model=plan.model.recipe or plan.model.name, microbatch=plan.model.samples, nodes=plan.cluster.nodes,
+        model=model, precision=None if usual else precision, microbatch=plan.model.samples, nodes=plan.cluster.nodes,
         devices_per_node=plan.cluster.devices_per_node, device=plan.cluster.device.name,
         num_microbatches=plan.options.num_microbatches, delta=plan.options.delta, num_layers=plan.options.num_layers,
         rematerialization=plan.options.rematerialization or plan.model.rematerialization, solver=plan.options.solver,

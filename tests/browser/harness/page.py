@@ -26,6 +26,9 @@ _RUN_ALL = """async (limit) => {
   const late = new Promise((_, refuse) => setTimeout(refuse, limit, new Error(`cells still run after ${limit} ms`)));
   await Promise.race([window.jupyterapp.commands.execute('notebook:run-all-cells'), late]);
 }"""
+_ASK = """(asked) => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel
+  .requestExecute({ code: '', silent: true, user_expressions: { asked } }).done
+  .then(({ content: { user_expressions: { asked: found } } }) => found.data?.['text/plain'] ?? found.evalue)"""
 _SHUT_DOWN = "() => window.jupyterapp?.shell?.currentWidget?.sessionContext?.shutdown()"
 _OUTPUTS = """() => window.jupyterapp.shell.currentWidget.content.model.toJSON().cells
   .flatMap((cell) => cell.outputs ?? [])"""
@@ -105,6 +108,10 @@ class LabPage(GuardedPage):
     def errors(self) -> list[str]:
         """`ename: evalue` of each failed cell."""
         return [f"{o['ename']}: {o['evalue']}" for o in self.outputs() if o["output_type"] == "error"]
+
+    def ask(self, expression: str) -> str:
+        """What an expression is in the kernel, as `repr` writes it."""
+        return str(self.page.evaluate(_ASK, expression))
 
     def text(self) -> str:
         """What the cells printed, stdout and stderr together."""

@@ -51,15 +51,15 @@ class ControlsPanel:
             *_fold("Figures of a device", "Empty: as the device has them. Press Plan after a change.",
                    *(self[n] for n in ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")),
                    expanded=False),
-            *_fold("Training", "What an iteration is.", self["num_microbatches"], self["microbatch"],
-                   _pair(self["schedule"], self["rematerialization"])),
+            *_fold("Training", "What an iteration is.", self["num_microbatches"],
+                   _pair(self["microbatch"], self["precision"]), _pair(self["schedule"], self["rematerialization"])),
             *_fold("Planner", "What the planner may do.", self["delta"], self["num_layers"]),
             *_fold("More options", "Solver, submeshes, communication.", self["solver"], self["submesh_space"],
                    self["communication"], expanded=False),
         ])  # fmt: skip
         self.widget.add_class("alpa-controls")
         for control in self.fields.values():
-            control.widget.observe(self._changed, "value")
+            control.widget.observe(self._changed, ["value", "edits"])
 
     def __getitem__(self, name: str) -> Any:
         """The widget of a setting."""
@@ -74,6 +74,10 @@ class ControlsPanel:
             if choices != self["microbatch"].choices:
                 self["microbatch"].choices = choices
             self["microbatch"].disabled = len(choices) == 1
+            precisions = sources.precisions(s.model)
+            if precisions != self["precision"].choices:
+                self["precision"].choices = precisions
+            self["precision"].disabled = len(precisions) == 2
             for name, control in self.fields.items():
                 control.widget.value = control.shown(getattr(s, name))
             self["model"].note = sources.describe(s.model)
@@ -90,7 +94,9 @@ class ControlsPanel:
             if self._showing:
                 return
             name = next(n for n, control in self.fields.items() if control.widget is change["owner"])
-            self._session.set(**{name: self.fields[name].meant(change["new"])})
+            # What was typed is there when its count is (see `order`), whichever of the two is heard first.
+            value = change["new"] if change["name"] == "value" else change["owner"].value
+            self._session.set(**{name: self.fields[name].meant(value)})
 
     def _fields(self, settings: Settings) -> dict[str, _Control]:
         sources = self._session.sources
@@ -127,8 +133,12 @@ class ControlsPanel:
                 B_STOPS, 1, 65536,
             ),
             "microbatch": _choice(
-                "Samples in a microbatch", "Sequences or images in one microbatch.",
+                "Microbatch", "Samples (sequences or images) in one microbatch.",
                 [[str(settings.microbatch), str(settings.microbatch), ""]], str(settings.microbatch), str, int,
+            ),
+            "precision": _choice(
+                "Precision", "The dtype in which weights are read. The model is captured again: press Plan.",
+                sources.precisions(settings.model), "", lambda value: value or "", lambda value: value or None,
             ),
             "schedule": _choice(
                 "Schedule", "The order of the tasks: how much is held, how long stages wait. The plan follows at once.",

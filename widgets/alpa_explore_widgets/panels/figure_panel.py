@@ -5,12 +5,15 @@ from __future__ import annotations
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from html import escape, unescape
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.tables import table_html
 
@@ -45,6 +48,8 @@ class FigurePanel(ABC):
         head.add_class("alpa-panel-head")
         self.widget = W.VBox([head, *self.below(), self.finding, self.figure, self.table])
         self.widget.add_class("alpa-panel")
+        self.lock: AbstractContextManager[object] = RLock()
+        """Held while the panel is drawn; the explorer gives it that of the state, which other threads change."""
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
 
@@ -56,11 +61,10 @@ class FigurePanel(ABC):
         """Widgets between the question and the figure."""
         return []
 
-    def button(self, text: str, hint: str, press: Callable[[], None]) -> W.Button:
+    def button(self, text: str, hint: str, press: Callable[[], None]) -> Button:
         """A button of the panel."""
-        found = W.Button(description=text, tooltip=hint)
+        found = Button(press, description=text, hint=hint)
         found.add_class("alpa-plain")
-        found.on_click(lambda _: press())
         return found
 
     def plan_of(self, state: State) -> Plan:
@@ -104,10 +108,11 @@ class FigurePanel(ABC):
 
     def redraw(self) -> None:
         """Draw again what is shown, after a control of the panel changed."""
-        if self._shown is not None:
-            self._drawn = ()
-            state, theme, as_table = self._shown
-            self.show(state, theme, as_table=as_table)
+        with self.lock:
+            if self._shown is not None:
+                self._drawn = ()
+                state, theme, as_table = self._shown
+                self.show(state, theme, as_table=as_table)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """What else than the plan the figure is drawn from; marks are faded without drawing it again."""

@@ -96,7 +96,6 @@ class LaunchPanel(FigurePanel):
         if check is not None and (check.plan is not state.plan or check.settings != asked):
             check = None  # of another plan, or asked otherwise
         going = run is not None and not run.over
-        # Says what was heard: messages of two widgets may be handled on two threads, so a press can overtake a value.
         count = f"{asked.steps:,} {'step' if asked.steps == 1 else 'steps'}"
         self.start.description = f"Write a script of {count}" if asked.target in _SCRIPTS else f"Start {count}"
         self.start.disabled = going or (check is not None and check.problem is not None)

@@ -7,6 +7,7 @@ from html import escape
 import ipywidgets as W
 
 from alpa_explore import units
+from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.state import Settings, State
 
@@ -15,10 +16,10 @@ class RunPanel:
     """Starts and stops planning; shows counts, elapsed time and time left."""
 
     def __init__(self, session: Session) -> None:
-        self.plan = W.Button(description="Plan", tooltip="Run the planner for the settings above")
-        self.cancel = W.Button(description="Cancel", tooltip="Stop planning and keep the last plan", disabled=True)
-        self.plan.on_click(lambda _: session.plan())
-        self.cancel.on_click(lambda _: session.cancel())
+        self.plan = Button(session.plan, description="Plan", hint="Run the planner for the settings above")
+        self.cancel = Button(
+            session.cancel, description="Cancel", hint="Stop planning and keep the last plan", disabled=True
+        )
         buttons = W.HBox([self.plan, self.cancel])
         buttons.add_class("alpa-buttons")
         self.progress = W.HTML()
@@ -56,8 +57,8 @@ def progress_html(state: State) -> str:
 _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
     "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
-    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute", "solver": "solver",
-    "submesh_space": "submeshes",
+    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute",
+    "precision": "precision", "solver": "solver", "submesh_space": "submeshes",
 }  # fmt: skip
 _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
             "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
@@ -78,7 +79,7 @@ def differences(planned: Settings, wanted: Settings) -> list[str]:
 
 def _spell(name: str, value: object) -> str:
     if value is None:
-        return "usual" if name in _FORMATS or name == "rematerialization" else "auto"
+        return "usual" if name in _FORMATS or name in ("rematerialization", "precision") else "auto"
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):

@@ -11,6 +11,7 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.text import layers_phrase, printable
+from alpa_explore_widgets.fields import Button
 from alpa_explore_widgets.tables import table_html
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ class SelectedPanel:
 
     def __init__(self, ask: Callable[[], None]) -> None:
         self.line, self.table = W.HTML(), W.HTML()
-        self.ask = W.Button(
-            description="Other strategies", tooltip="What would the stage take if this operator were divided otherwise?"
+        self.ask = Button(
+            ask,
+            description="Other strategies",
+            hint="What would the stage take if this operator were divided otherwise?",
         )
         self.ask.add_class("alpa-plain")
-        self.ask.on_click(lambda _: ask())
         self.widget = W.VBox([W.HBox([self.line, self.ask]), self.table])
         self.widget.children[0].add_class("alpa-panel-head")
         self.widget.layout.display = "none"

@@ -13,6 +13,7 @@ BUTTONS = [
     ["redo", "↷ Redo", "Forth again"],
     ["pin", "Pin", "Compare with this plan from now on; press again to stop"],
     ["table", "Tables", "Show figures as tables"],
+    ["teach", "Teach", "Explain each tab, with the numbers of this plan; tabs in the order of the algorithm"],
     ["copy", "Copy code", "Copy Python that makes this plan"],
     ["open", "Open…", "Show a plan file"],
     ["plan", "Save plan", "Save the plan as a file"],
@@ -23,7 +24,7 @@ BUTTONS = [
     ["torch", "DTensor code", "Save the plan as PyTorch code: device meshes and placements"],
     ["reset", "Reset", "The settings with which the explorer began"],
 ]
-_NEED_A_PLAN = ("pin", "table", "plan", "html", "csv", "png", "svg", "torch")
+_NEED_A_PLAN = ("pin", "table", "teach", "plan", "html", "csv", "png", "svg", "torch")
 
 
 class ToolbarPanel:
@@ -33,7 +34,7 @@ class ToolbarPanel:
         self.widget = Toolbar(label="Plan", buttons=BUTTONS, disabled=[*_NEED_A_PLAN, "undo", "redo"])
         self.widget.on_msg(lambda _, content, buffers: press(content.get("kind", ""), content, buffers))
 
-    def show(self, state: State, code: str, *, as_table: bool) -> None:
+    def show(self, state: State, code: str, *, as_table: bool, teaching: bool = False) -> None:
         """Bring the buttons to the state; `code` is what "copy" copies."""
         history = state.history
         with self.widget.hold_sync():
@@ -42,5 +43,6 @@ class ToolbarPanel:
                 *(() if history.can_undo else ("undo",)), *(() if history.can_redo else ("redo",)),
             ]  # fmt: skip
             pinned = state.pinned is not None
-            self.widget.pressed = [name for name, on in (("pin", pinned), ("table", as_table)) if on]
+            switches = (("pin", pinned), ("table", as_table), ("teach", teaching))
+            self.widget.pressed = [name for name, on in switches if on]
             self.widget.code = code

@@ -28,6 +28,7 @@ function render({ model, el }) {
   const show = () => {
     el.querySelector("label").textContent = model.get("label");
     el.title = model.get("hint");
+    el.dataset.alpaEdits = model.get("edits");
     select.value = model.get("value");
     select.disabled = model.get("disabled");
     note.textContent = model.get("note");
@@ -35,6 +36,7 @@ function render({ model, el }) {
   };
   select.addEventListener("change", () => {
     model.set("value", select.value);
+    model.set("edits", model.get("edits") + 1);
     model.save_changes();
   });
   const relist = () => {

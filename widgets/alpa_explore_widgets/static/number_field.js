@@ -32,6 +32,7 @@ function render({ model, el }) {
     const value = model.get("value");
     label.textContent = model.get("label");
     el.title = model.get("hint");
+    el.dataset.alpaEdits = model.get("edits");
     el.querySelector(".alpa-unit").textContent = model.get("unit");
     slider.setAttribute("aria-label", model.get("label"));
     slider.max = Math.max(stops().length - 1, 0);
@@ -53,6 +54,7 @@ function render({ model, el }) {
   const send = (value) => {
     say(value);
     model.set("value", value);
+    model.set("edits", model.get("edits") + 1);
     model.save_changes();
   };
 

@@ -1,5 +1,9 @@
 // What the explorer needs of the page around it: the theme, and that keys pressed inside it stay inside it.
 
+const TAB = "alpa_explore.tab"; // of this tab of the browser, through all pages that it loads
+const PAGE = String(performance.timeOrigin);
+const STAYS_MS = 5_000;
+
 function isDark() {
   const body = document.body;
   if (body.dataset.jpThemeLight) return body.dataset.jpThemeLight === "false";
@@ -75,12 +79,27 @@ function render({ model, el }) {
     show();
     report();
   });
-  model.send({ kind: "shown" });
+  let here = false;
+  const tell = (kind) => {
+    if (here === (kind === "shown")) return;
+    here = !here;
+    const tab = sessionStorage.getItem(TAB) ?? Math.random().toString(36).slice(2);
+    sessionStorage.setItem(TAB, tab);
+    model.send({ kind, tab, page: PAGE });
+  };
+  // The last message of a page may be lost: the next page of its tab makes up for it. One that stays after all says so.
+  const leaves = () => {
+    tell("left");
+    setTimeout(() => tell("shown"), STAYS_MS);
+  };
+  addEventListener("beforeunload", leaves);
+  tell("shown");
   model.on("change:selection", show);
   const watcher = new MutationObserver(report);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
-    model.send({ kind: "gone" });
+    tell("gone");
+    removeEventListener("beforeunload", leaves);
     cancelAnimationFrame(frame);
     watcher.disconnect();
     rewritten.disconnect();

@@ -14,6 +14,15 @@ function plotly(model) {
   return globalThis[LIBRARY];
 }
 
+function unpacked(bytes) {
+  // Not by way of a Blob: those are read through another process of the browser, which takes longer than all else.
+  const gunzip = new DecompressionStream("gzip");
+  const writer = gunzip.writable.getWriter();
+  writer.write(bytes);
+  writer.close();
+  return new Response(gunzip.readable).text();
+}
+
 function fetchPlotly(model) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error("the kernel did not send plotly.js")), PATIENCE_MS);
@@ -22,8 +31,7 @@ function fetchPlotly(model) {
       model.off("msg:custom", receive);
       clearTimeout(timer);
       try {
-        const packed = new Blob([buffers[0]]).stream().pipeThrough(new DecompressionStream("gzip"));
-        const source = await new Response(packed).text();
+        const source = await unpacked(buffers[0]);
         // A function of its own: the library meets neither a page's AMD loader nor another version of itself.
         const parts = ["const module = {exports: {}}, window = globalThis;\n", source, "\nexport default module.exports;"];
         const url = URL.createObjectURL(new Blob(parts, { type: "text/javascript" }));
@@ -87,7 +95,8 @@ async function render({ model, el }) {
   let Plotly = null;
   let due = true; // a change that is not on screen yet
   let frame = 0;
-  let drawn = { text: "" };
+  let figure = null; // data and layout of the newest figure that was unpacked
+  let newest = 0;
   let listening = false;
 
   const clicked = ({ points }) => {
@@ -99,12 +108,10 @@ async function render({ model, el }) {
 
   const draw = () => {
     frame = 0;
-    const text = model.get("figure_json");
-    if (!Plotly || !text || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
+    if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
     if (!due) return Plotly.Plots.resize(graph);
     due = false;
-    drawn = text === drawn.text ? drawn : { text, ...JSON.parse(text) };
-    Plotly.react(graph, drawn.data, highlight(drawn.data, drawn.layout, model.get("selection")), model.get("config"));
+    Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), model.get("config"));
     if (!listening) graph.on("plotly_click", clicked);
     listening = true;
   };
@@ -119,13 +126,22 @@ async function render({ model, el }) {
     el.classList.toggle("alpa-busy", model.get("busy"));
     el.setAttribute("aria-busy", String(model.get("busy")));
   };
-  const changed = () => {
-    el.classList.toggle("alpa-figure-waiting", !model.get("figure_json"));
+  const again = () => {
     due = true;
     soon();
   };
-  model.on("change:figure_json", changed);
-  model.on("change:selection", changed);
+  const changed = async () => {
+    const packed = model.get("packed");
+    const waiting = !packed?.byteLength;
+    el.classList.toggle("alpa-figure-waiting", waiting);
+    const mine = ++newest;
+    const read = waiting ? null : JSON.parse(await unpacked(packed));
+    if (mine !== newest) return; // a newer one came meanwhile
+    figure = read;
+    again();
+  };
+  model.on("change:packed", changed);
+  model.on("change:selection", again);
   model.on("change:label", name);
   model.on("change:height", height);
   model.on("change:busy", busy);
@@ -148,8 +164,9 @@ async function render({ model, el }) {
   );
 
   return () => {
-    model.off("change:figure_json", changed);
-    model.off("change:selection", changed);
+    newest += 1; // nothing that is still being unpacked is drawn
+    model.off("change:packed", changed);
+    model.off("change:selection", again);
     model.off("change:label", name);
     model.off("change:height", height);
     model.off("change:busy", busy);

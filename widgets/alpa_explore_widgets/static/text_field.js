@@ -10,11 +10,13 @@ function render({ model, el }) {
   const show = () => {
     el.querySelector("label").textContent = model.get("label");
     el.title = model.get("hint");
+    el.dataset.alpaEdits = model.get("edits");
     input.placeholder = model.get("example");
     if (document.activeElement !== input) input.value = model.get("value");
   };
   input.addEventListener("change", () => {
     model.set("value", input.value.trim());
+    model.set("edits", model.get("edits") + 1);
     model.save_changes();
   });
   model.on("change", show);

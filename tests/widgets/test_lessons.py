@@ -1,0 +1,103 @@
+"""Teaching mode: every tab has a lesson, its formulas hold for the plan on screen, and tabs follow the algorithm."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.lessons import LESSONS, lesson_html
+from alpa_explore_widgets.panels.lesson import next_tab
+
+from alpa_explore.planner import replan
+from alpa_explore.plans.plan import Plan
+from tests.plans.example import example_plan
+
+_SCALES = {
+    "s": 1.0, "ms": 1e-3, "µs": 1e-6, "TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0,
+    "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3, "TFLOP/s": 1e12, "GFLOP/s": 1e9, "%": 0.01,
+}  # fmt: skip
+_FIGURE = re.compile(r"([0-9][0-9,.]*(?:e[+-]?[0-9]+)?)(?: ([A-Za-zµ%/]+))?")
+_HINT = re.compile(r"\([a-z](?:[^()]|\([^()]*\))*\)")
+_WORDS = re.compile(r" (of computing|of collectives|a microbatch|is allowed|waiting for its inputs|a second)")
+PLANS = [example_plan(), example_plan("1x1:a100"), replan(example_plan(), num_microbatches=3)]
+
+
+def value(text: str) -> float:
+    """What a sum is, its figures read with their units: '1 ms + 2 · 3 µs', a bracket being a hint or a factor."""
+    text = _HINT.sub("", text).replace("·", "*").replace("×", "*").replace("−", "-")
+
+    def number(found: re.Match[str]) -> str:
+        scale = _SCALES.get(found[2] or "", 1.0)
+        more = "" if found[2] in _SCALES or not found[2] else f" {found[2]}"
+        return f"{float(found[1].replace(',', '')) * scale!r}{more}"
+
+    made: float = eval(_FIGURE.sub(number, text), {})
+    return made
+
+
+def equation(numbers: str) -> tuple[str, str]:
+    """The two sides of the first '=' between figures."""
+    parts = re.split(r"[;:] |, of |\. |\.$", numbers)
+    *_, left, right = (_WORDS.sub("", side) for side in next(part for part in parts if " = " in part).split(" = "))
+    return left, right
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "title", ["Layers", "Cluster", "Sharding", "Costs", "t_max", "Memory", "Microbatches", "Why", "Search", "Compare"]
+)
+def test_the_formula_of_a_lesson_holds_for_the_numbers_that_are_put_in(title: str, plan: Plan) -> None:
+    for stage in plan.stages:
+        left, right = equation(LESSONS[title](plan, stage).numbers)
+        assert value(left) == pytest.approx(value(right), rel=0.03, abs=0.02), (left, right)
+
+
+@pytest.mark.parametrize("title", LESSONS)
+def test_a_lesson_is_about_this_plan(title: str) -> None:
+    first, other = example_plan(), replan(example_plan("1x4:v100", num_layers=4), num_microbatches=8)
+    texts = [lesson_html(title, plan, len(plan.stages) - 1) for plan in (first, other)]
+    assert texts[0] != texts[1]
+    assert all("None" not in text and "nan" not in text for text in texts)
+
+
+def test_every_tab_has_a_lesson_and_the_next_ones_lead_through_all_of_them(explorer: Explorer) -> None:
+    assert {panel.title for panel in explorer.panels} == set(LESSONS)
+    walked = [next(iter(LESSONS))]
+    while len(walked) < len(LESSONS):
+        walked.append(next_tab(walked[-1]))
+    assert walked == list(LESSONS)
+    assert next_tab(walked[-1]) == walked[0]
+
+
+def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_again(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    usual = [title for title, _ in explorer.tabs.tabs]
+    explorer.tabs.selected = usual.index("Costs")
+    assert explorer.lesson.widget.layout.display == "none"
+
+    explorer._pressed("teach", {}, [])
+    assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == list(LESSONS)
+    assert explorer.panels[explorer.tabs.selected].title == "Costs"
+    assert "teach" in explorer.toolbar.widget.pressed
+    before = explorer.lesson.text.value
+    assert "Step 4 of 13: Costs" in before
+    explorer.controls["num_microbatches"].value = 16
+    assert explorer.wait(5)
+    assert "/ 16" in explorer.lesson.text.value != before
+    assert "layers 2–3" in explorer.lesson.text.value, "the slowest stage"
+    explorer.session.select("stage:0")
+    assert "layers 0–1" in explorer.lesson.text.value
+    explorer.lesson.next.click()
+    assert "Step 5 of 13: t_max" in explorer.lesson.text.value
+    assert explorer.panels[explorer.tabs.selected].title == "t_max"
+    explorer.bridge.selection = ""
+    explorer.tabs.selected = list(LESSONS).index("Sharding")
+    assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
+    explorer.tabs.selected = list(LESSONS).index("t_max")
+
+    explorer._pressed("teach", {}, [])
+    assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
+    assert explorer.panels[explorer.tabs.selected].title == "t_max"
+    assert explorer.lesson.widget.layout.display == "none"

@@ -1,0 +1,64 @@
+"""A press that is heard before a value that was typed before it waits for the value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from alpa_explore_widgets.explorer import Explorer
+
+from tests.widgets.conftest import HeldPlanner
+
+
+def press(explorer: Explorer, edits: int) -> None:
+    explorer.run.plan._handle_custom_msg({"kind": "press", "edits": edits}, [])
+
+
+def typed(explorer: Explorer, name: str, edits: int, value: Any) -> None:
+    """As the page sends it: one message."""
+    explorer.controls[name].set_state({"value": value, "edits": edits})
+
+
+def test_a_press_waits_for_every_value_that_was_typed_before_it(explorer: Explorer, planner: HeldPlanner) -> None:
+    press(explorer, 3)
+    typed(explorer, "delta", 2, 0.25)
+    assert explorer.session.wait(5)
+    assert planner.plans == []
+    typed(explorer, "num_layers", 1, 3.0)
+    assert explorer.session.wait(5)
+    assert [(asked["delta"], asked["num_layers"]) for asked in planner.plans] == [(0.25, 3)]
+
+
+@pytest.mark.parametrize("names", [("value", "edits"), ("edits", "value")])
+def test_whichever_part_of_a_message_is_heard_first_the_press_takes_the_value(
+    explorer: Explorer, planner: HeldPlanner, names: tuple[str, str]
+) -> None:
+    press(explorer, 1)
+    given = {"value": 0.25, "edits": 1}
+    explorer.controls["delta"].set_state({name: given[name] for name in names})
+    assert explorer.session.wait(5)
+    assert [asked["delta"] for asked in planner.plans] == [0.25]
+
+
+def test_a_press_with_nothing_typed_before_it_or_all_of_it_heard_is_taken_at_once(
+    explorer: Explorer, planner: HeldPlanner
+) -> None:
+    press(explorer, 0)
+    assert explorer.session.wait(5)
+    typed(explorer, "delta", 1, 0.25)
+    press(explorer, 1)
+    assert explorer.session.wait(5)
+    assert [asked["delta"] for asked in planner.plans] == [0.5, 0.25]
+
+
+def test_the_buttons_of_the_tabs_wait_as_well(explorer: Explorer) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    panel = next(p for p in explorer.panels if p.title == "Run")
+    explorer.tabs.selected = explorer.panels.index(panel)
+    started: list[int] = []
+    explorer.session.runs.start = lambda asked: started.append(asked.steps)
+    panel.start._handle_custom_msg({"kind": "press", "edits": 1}, [])
+    assert started == []
+    panel.steps.set_state({"value": 7.0, "edits": 1})
+    assert started == [7]

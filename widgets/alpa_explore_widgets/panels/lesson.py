@@ -1,0 +1,49 @@
+"""Teaching mode: the lesson of the tab that is seen, and a button to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import ipywidgets as W
+
+from alpa_explore.figures.keys import read_key
+from alpa_explore.plans.text import pace_setter
+from alpa_explore_widgets.fields import Button
+from alpa_explore_widgets.lessons import LESSONS, lesson_html
+
+if TYPE_CHECKING:
+    from alpa_explore_widgets.panels.figure_panel import FigurePanel
+    from alpa_explore_widgets.state import State
+
+
+class LessonPanel:
+    """Nothing while it is off."""
+
+    def __init__(self, go_to: Callable[[str], None]) -> None:
+        self.on = False
+        self._title = ""
+        self.text = W.HTML()
+        self.next = Button(lambda: go_to(next_tab(self._title)), hint="The next step of the algorithm")
+        self.next.add_class("alpa-plain")
+        self.widget = W.VBox([self.text, self.next])
+        self.widget.add_class("alpa-lesson-panel")
+
+    def show(self, state: State, panel: FigurePanel) -> None:
+        """Bring the lesson to a tab and the plan on screen; it is about the stage of the tab, else the one that is
+        selected, else the slowest."""
+        self._title = panel.title
+        plan = state.plan
+        self.widget.layout.display = "" if self.on and plan is not None else "none"
+        if self.on and plan is not None:
+            self.next.description = f"Next: {next_tab(panel.title)}"
+            stage = panel.stage_of_rows()
+            if stage is None:
+                stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
+            self.text.value = lesson_html(panel.title, plan, stage)
+
+
+def next_tab(title: str) -> str:
+    """The tab behind another one in the order of the algorithm; the first behind the last."""
+    titles = list(LESSONS)
+    return titles[(titles.index(title) + 1) % len(titles)]
