@@ -151,7 +151,7 @@ def _planned(
 
 def replan(
     plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None,
-    delta: float | None = None, cancel: threading.Event | None = None,
+    delta: float | None = None, cancel: threading.Event | None = None, progress: ProgressCallback | None = None,
 ) -> Plan:  # fmt: skip
     """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
     delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
@@ -164,7 +164,7 @@ def replan(
     Another delta makes other layers. Only stages that the best pipeline wants are priced, within bounds from the stage
     costs of `plan`: about a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan are
     not complete (`StageCosts.complete`), and another B of it is the best of what was priced. A plan from a file is
-    captured again. `cancel` stops that. Raises as `plan` does.
+    captured again. `cancel` stops that, `progress` is that of `plan`. Raises as `plan` does.
     """
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
     asked = options.num_microbatches if num_microbatches is None else num_microbatches
@@ -172,7 +172,7 @@ def replan(
     if delta is not None and delta != options.delta:
         if asked == "auto":
             raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
-        return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), cancel)
+        return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), cancel, progress)
     plan = replace(plan, options=options, microbatches=())
     if asked == "auto":
         found = known_microbatches(plan)
@@ -182,12 +182,14 @@ def replan(
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
         if not plan.costs.complete and plan.details is not None:  # others than those priced may fit
-            return _other_layers(plan, replace(options, num_microbatches=asked), cancel)
+            return _other_layers(plan, replace(options, num_microbatches=asked), cancel, progress)
         raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
-def _other_layers(before: Plan, options: PlanOptions, cancel: threading.Event | None) -> Plan:
+def _other_layers(
+    before: Plan, options: PlanOptions, cancel: threading.Event | None, progress: ProgressCallback | None
+) -> Plan:  # fmt: skip
     """The best plan with the delta of `options`, where `before` has another."""
     if options.boundaries or options.baseline:
         raise OptionError(
@@ -221,7 +223,7 @@ def _other_layers(before: Plan, options: PlanOptions, cancel: threading.Event | 
     return plan(
         details.graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.num_layers,
         solver=options.solver, rematerialization=options.rematerialization or None, pipeline=options.pipeline,
-        cancel=cancel, **mappings(options.wishes),  # type: ignore[arg-type]
+        cancel=cancel, progress=progress, **mappings(options.wishes),  # type: ignore[arg-type]
     )  # fmt: skip
 
 

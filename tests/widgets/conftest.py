@@ -122,16 +122,24 @@ class HeldPlanner:
         made = make_plan(cluster, num_microbatches=options["num_microbatches"])
         return replace(made, options=replace(made.options, baseline=kind))
 
-    def replan(self, plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
-        self.replans.append((num_microbatches, pipeline) if pipeline else num_microbatches)
+    def replan(
+        self, plan: Plan, *, num_microbatches: int, delta: float, graph: Callable[[], object],
+        cancel: threading.Event, progress: Callable[[Progress], None], **pipeline: Any,
+    ) -> Plan:  # fmt: skip
+        if delta != plan.options.delta:
+            pipeline |= {"delta": delta}
+        self.replans.append((num_microbatches, dict(pipeline)) if pipeline else num_microbatches)
+        pipeline.pop("delta", None)
         self.started.release()
         assert self.replan_gate.wait(10), "nobody released the replan"
         if self.error is not None:
             raise self.error
         options = plan.options
-        made = make_plan(
-            plan.cluster, num_microbatches=num_microbatches, delta=options.delta, num_layers=options.num_layers
-        )
+        if delta != options.delta and cancel.is_set():
+            raise CancelledError("The plan was cancelled", found="a test", remedy="None.")
+        made = make_plan(plan.cluster, num_microbatches=num_microbatches, delta=delta, num_layers=options.num_layers)
+        if delta != options.delta:
+            made = replace(made, costs=replace(made.costs, complete=False))
         changed = replace(options.pipeline, **pipeline)
         return replace(made, options=replace(made.options, pipeline=changed))
 

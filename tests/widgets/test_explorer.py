@@ -96,11 +96,11 @@ def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer:
 def test_what_plan_would_change_is_said_beside_the_button(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    explorer.controls["delta"].value = 0.3
+    explorer.controls["num_layers"].value = 6
     assert "Out of date" in explorer.run.progress.value
-    assert "δ 0.5 → 0.3" in explorer.run.progress.value
+    assert "layers 4 → 6" in explorer.run.progress.value
     assert "alpa-stale" in explorer.summary.widget.value
-    explorer.controls["delta"].value = 0.5
+    explorer.controls["num_layers"].value = 4
     assert "Out of date" not in explorer.run.progress.value
 
 

@@ -34,6 +34,40 @@ def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: S
     assert (len(planner.plans), planner.replans) == (1, [32])
 
 
+def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_there(
+    session: Session, planner: Any
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.set(delta=0.3)
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert state.plan.options.delta == 0.3
+    assert state.planned is not None
+    assert state.planned.delta == 0.3
+    assert not state.out_of_date
+    assert "Plan prices all" in state.activity
+    assert (len(planner.plans), planner.replans) == (1, [(8, {"delta": 0.3})])
+
+
+def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.started.acquire()
+    planner.replan_gate.clear()
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    session.set(delta=0.4)
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.problem is None
+    assert state.plan is not None
+    assert state.plan.options.delta == 0.4
+    assert not state.replanning
+
+
 def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
@@ -56,7 +90,6 @@ def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: S
 @pytest.mark.parametrize(
     "change",
     [
-        {"delta": 0.3},
         {"num_layers": 6},
         {"nodes": 2},
         {"devices_per_node": 8},
@@ -94,7 +127,7 @@ def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, pla
     before = session.store.state.plan
     planner.started.acquire()
     planner.gate.clear()
-    session.set(delta=0.2)
+    session.set(num_layers=6)
     session.plan()
     assert planner.started.acquire(timeout=5)
     assert session.store.state.planning
@@ -197,9 +230,10 @@ def test_progress_is_part_of_the_state_while_planning(session: Session, planner:
     assert session.store.state.progress is None
 
 
-def test_settings_that_differ_in_b_alone_need_no_new_run(with_settings: Callable[..., Settings]) -> None:
+def test_settings_that_differ_in_b_and_delta_alone_need_no_new_run(with_settings: Callable[..., Settings]) -> None:
     assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
-    assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
+    assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
+    assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))
 
 
 def test_a_model_is_captured_once_whatever_else_changes(session: Session, planner: Any) -> None:

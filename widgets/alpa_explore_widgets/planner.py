@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.compare import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.what_if import Regret
+    from alpa_explore.profiling.progress import ProgressCallback
     from alpa_explore.runtime.launch import Run
 
 COMPARE_SECONDS = 20.0
@@ -34,12 +36,21 @@ def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: An
     return plan(*arguments, pipeline=PipelineOptions(**(pipeline or {})), **options)
 
 
-def _replan(plan: Plan, *, num_microbatches: int, **pipeline: Any) -> Plan:
-    """`pipeline`: fields of the plan's PipelineOptions to change."""
+def _replan(
+    plan: Plan, *, graph: Callable[[], TrainingGraph], num_microbatches: int, delta: float, cancel: threading.Event,
+    progress: ProgressCallback, **pipeline: Any,
+) -> Plan:  # fmt: skip
+    """`pipeline`: fields of the plan's PipelineOptions to change. `graph` is asked for where another delta wants the
+    model of a plan that was read from a file."""
     from alpa_explore.planner import replan
+    from alpa_explore.plans.rebuild import rebuild
 
+    if delta != plan.options.delta and plan.details is None:
+        plan = rebuild(plan, graph())
     options = replace(plan.options.pipeline, **pipeline)
-    return replan(plan, num_microbatches=num_microbatches, pipeline=options)
+    return replan(
+        plan, num_microbatches=num_microbatches, pipeline=options, delta=delta, cancel=cancel, progress=progress
+    )  # fmt: skip
 
 
 def _baseline(*arguments: Any, **options: Any) -> Plan:

@@ -305,7 +305,12 @@ class Session:
                 for name in ("schedule", "communication")
                 if getattr(before.options.pipeline, name) != getattr(wanted, name)
             }
-            plan = self._planner.replan(before, num_microbatches=wanted.num_microbatches, **pipeline)
+            plan = self._planner.replan(
+                before, graph=lambda: self.sources.graph(wanted), num_microbatches=wanted.num_microbatches,
+                delta=wanted.delta, cancel=cancel, progress=self._report, **pipeline,
+            )  # fmt: skip
+        except CancelledError:
+            plan = None  # a newer value waits
         except Exception as error:
             problem = problem_of(error)
         with self.store.lock:
@@ -319,8 +324,10 @@ class Session:
                 planned = replace(state.planned, **{name: getattr(wanted, name) for name in REPLANNED})
                 now = time.monotonic()
                 moving, self._last_move = now - self._last_move < SAME_MOVE_SECONDS, now
+                activity = "" if plan.costs.complete else _PART
                 self._show(
-                    plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None
+                    plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None,
+                    activity=activity, progress=None,
                 )  # fmt: skip
 
     def _run_ask(self, question: _Question, _cancel: threading.Event) -> None:
@@ -337,6 +344,9 @@ class Session:
             self._last_report = now
             if not self.store.state.cancelling:
                 self.store.change(progress=progress, activity=progress.pass_name)
+
+
+_PART = "Only the stages that this plan wants were priced: Plan prices all, which another B may want."
 
 
 def _stop_if(cancel: threading.Event) -> None:

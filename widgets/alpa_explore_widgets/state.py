@@ -68,7 +68,7 @@ class Settings:
         return {name: value for name, value in given.items() if value not in ("1f1b", False, "all")}
 
 
-REPLANNED = ("num_microbatches", "schedule", "communication")
+REPLANNED = ("num_microbatches", "delta", "schedule", "communication")
 """What `replan` answers at once."""
 
 
@@ -133,7 +133,7 @@ class State:
     cancelling: bool = False
     """It was asked to stop and has not stopped yet."""
     replanning: bool = False
-    """Another B is being evaluated."""
+    """Another B or delta is being evaluated."""
     activity: str = ""
     """What the planner does, or what the last run came to, in words."""
     progress: Progress | None = None
