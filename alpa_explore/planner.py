@@ -25,6 +25,7 @@ from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
 from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
+from alpa_explore.profiling.mesh_tasks import warm_up
 from alpa_explore.profiling.on_demand import profile_on_demand
 from alpa_explore.profiling.profile_stages import Chosen, code_version
 from alpa_explore.profiling.progress import ProgressCallback
@@ -80,7 +81,7 @@ def plan(
         )  # fmt: skip
 
     with ExitStack() as stack:
-        executor = stack.enter_context(Executor(scheduler))
+        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
         store = stack.enter_context(SolveCache(code_version=code_version())) if cache else None
         family = model
         if num_microbatches == "auto" and isinstance(model, str):

@@ -74,6 +74,14 @@ class DaskPool:
 
     def __init__(self, client: Any, *, close: Callable[[], None], expected: int = 1) -> None:
         self.client, self.close, self.expected = client, close, expected
+        self._warming: list[Future] = []
+
+    def warm(self, function: Callable[[], None]) -> None:
+        """Have every worker run `function` before its first task; nobody waits for it."""
+        blob = _pack(function)
+        for address in self.client.nthreads():
+            name = f"alpa-explore-warm-{uuid.uuid4().hex[:12]}"
+            self._warming.append(self.client.submit(_run_alone, blob, workers=[address], key=name, pure=False))
 
     def run(
         self, function: Function, tasks: Mapping[K, Any], shared: Any, cancel: threading.Event | None,
@@ -190,6 +198,11 @@ def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]
     """Every n-th task in one batch: callers put long tasks first, and so no batch gets them all."""
     count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * _BATCHES_PER_WORKER)
     return [keys[number::count] for number in range(count)]
+
+
+def _run_alone(blob: bytes) -> None:
+    """Run on a worker."""
+    _unpack(blob)()
 
 
 def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:

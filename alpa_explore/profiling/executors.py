@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Generator, Hashable, Iterator, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from concurrent import futures
 from contextlib import contextmanager
 from types import TracebackType
@@ -46,8 +46,12 @@ _AUTO_LEFT_SECONDS = 6.0
 class Executor:
     """Runs tasks; holds what was started for them until it is closed."""
 
-    def __init__(self, scheduler: Any = None, *, workers: int | None = None) -> None:
-        """`scheduler` as the module says; `workers`: processes or threads, by default one a core."""
+    def __init__(
+        self, scheduler: Any = None, *, workers: int | None = None, warm_up: Callable[[], None] | None = None
+    ) -> None:
+        """`scheduler` as the module says; `workers`: processes or threads, by default one a core. Workers that are
+        started beside this process run `warm_up` when they are there."""
+        self._warm_up = warm_up
         self.scheduler = "auto" if scheduler is None else scheduler
         if isinstance(self.scheduler, str) and self.scheduler not in _PLACES and "://" not in self.scheduler:
             raise OptionError(
@@ -167,6 +171,8 @@ class Executor:
                 pool = dask_pool.open_pool(where, self.workers)
                 if self.scheduler == "auto":
                     pool.wait()
+                    if self._warm_up is not None:
+                        pool.warm(self._warm_up)
                 self._pool = pool
             return self._pool
 

@@ -14,9 +14,13 @@ from itertools import pairwise
 from statistics import median_low
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.intra_op import contract_kernels
 from alpa_explore.intra_op.chain import Chain, chain_of
 from alpa_explore.intra_op.compose import Composer
+from alpa_explore.intra_op.contract import Priced, contract
 from alpa_explore.intra_op.fit import fit
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.pieces import Price, Range
@@ -94,6 +98,18 @@ def fit_range(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
             proven=False, bounds_within=tuple((held, f.bound) for held, f in fits.items()),
         )
     }  # fmt: skip
+
+
+def warm_up() -> None:
+    """Load what composing needs (this module, its compiled kernels): a worker does so while the model is captured."""
+    size = 24
+    cost, matrix = np.zeros((1, size)), np.zeros((1, size, size))
+    edges = ((0, 1), (1, 2), (0, 3), (2, 3))
+    found = contract(Priced(node_costs=(cost,) * 4, edges=edges, edge_costs=(matrix,) * 4), (2, 3))
+    assert found is not None, "a small problem can be contracted"
+    table, reached = np.ascontiguousarray(found.table), np.zeros((1, size))
+    contract_kernels.advance(reached, table, np.empty((1, size)), np.empty((1, size), dtype=np.int64))
+    contract_kernels.multiply(reached[:, None], table, np.empty((1, 1, size)))
 
 
 @lru_cache(maxsize=1)

@@ -151,7 +151,8 @@ class ControlsPanel:
                 lambda value: next(word for word, meaning in _SWITCH.items() if meaning == value), _SWITCH.__getitem__,
             ),
             "delta": _Control(NumberField(
-                label="δ, FLOP tolerance", hint="A layer may hold up to (1 + δ) times the mean FLOPs of a layer; answered at once.",
+                label="δ, FLOP tolerance",
+                hint="A layer may hold up to (1 + δ) times the mean FLOPs of a layer; answered at once.",
                 minimum=0.0, maximum=100.0, stops=DELTA_STOPS,
             )),
             "num_layers": _whole(
