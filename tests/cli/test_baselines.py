@@ -50,3 +50,11 @@ def test_bad_input_is_exit_2_before_anything_is_planned(more: tuple[str, ...], c
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "planning" not in captured.err
+
+
+def test_another_precision_is_asked_of_the_plan_and_of_its_baselines(capsys: Capture) -> None:
+    found = {}
+    for precision in ("float16", "float32"):
+        assert cli.main([*ASK, "--kind", "data-parallel", "--precision", precision, "--json"]) == 0
+        found[precision] = [row["iteration_seconds"] for row in json.loads(capsys.readouterr().out)["plans"]]
+    assert all(half < whole for half, whole in zip(found["float16"], found["float32"], strict=True))
