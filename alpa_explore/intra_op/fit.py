@@ -26,8 +26,10 @@ from alpa_explore.intra_op.mix import mix
 from alpa_explore.intra_op.piece_tables import PieceTables
 from alpa_explore.intra_op.pieces import Price, Range
 
-SPREAD = (1e-6, 1e-1, 1.0, 1e1, 1e4)
+SPREAD = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
 """First prices of a whole device of memory, in times of the fastest choice."""
+FARTHEST = (1e-6, 1e-1, 1.0, 1e1, 1e4)
+"""Those that are asked where choices that fit, or faster ones, are still to be found."""
 ROUNDS = 12
 """Of prices, each at the crossings that the last one left."""
 MOST_MIXED = 3
@@ -139,11 +141,14 @@ class _Search:
         """Those whose best choice may be more than `gap` from the fastest."""
         return [(place, fit) for place, fit in self.known().items() if not fit.within(gap)]
 
-    def straddled(self, gap: float) -> bool:
-        """True when of every place that is open choices above and below the limit are known."""
+    def spread(self, gap: float) -> None:
+        """Ask at far prices where all that is known of an open place lies on one side of its room."""
         pool = self.pool.values()
-        sides = [{place.over(c) > 0 for c in pool} for place, _ in self.open_places(gap)]
-        return all(len(side) == 2 for side in sides)
+        for place, _ in self.open_places(gap):
+            if len({place.over(c) > 0 for c in pool}) < 2:
+                worth = max(min(map(self._seconds, pool)), 1e-6) / self.limit
+                self.ask([self.price(place, worth * times) for times in (0.0, *FARTHEST)])
+                return
 
     def raise_bounds(self, gap: float) -> None:
         """Ask at crossings until L is known where it is highest."""
@@ -185,21 +190,20 @@ def fit(
     if (pieces := composer.pieces.of(*layers)) is None:
         return {}
     search, tied = _Search(composer, layers, counts, limit, inverse_b), any(piece.ties for piece in pieces)
-    if near is not None:
-        if not search.ask(near.prices, near):
-            return {}
-        if not tied:
-            search.mix(gap, near)
-    if near is None or not search.straddled(gap):
-        middle = search.places[len(counts) // 2]
-        if not search.ask([search.price(middle, 0.0)]):
+    if near is None:
+        if not search.ask([search.price(search.places[0], 0.0)]):
             return {}
         worth = max(seconds(next(iter(search.pool.values())), inverse_b), 1e-6) / limit
-        search.ask([search.price(middle, worth * times) for times in SPREAD])
-    if search.open_places(gap):
-        search.raise_bounds(gap)
+        near = composer.tables([search.price(search.places[0], worth * times) for times in SPREAD])
+    if not search.ask(near.prices, near):
+        return {}
+    for tables in (near, None):
         if not tied:
-            search.mix(gap)
+            search.mix(gap, tables)
+        if tables is None or not search.open_places(gap):
+            break
+        search.spread(gap)
+        search.raise_bounds(gap)
     return {place.held: found for place, found in search.known().items()}
 
 

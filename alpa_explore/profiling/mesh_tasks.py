@@ -28,6 +28,7 @@ from alpa_explore.intra_op.stage_problem import StageTotals
 from alpa_explore.profiling.frontier import (
     SMALLEST_INVERSE_B,
     TIE_SECONDS,
+    TOLERANCE,
     Frontier,
     Point,
     Sample,
@@ -45,7 +46,7 @@ MEMORY_PRICES = (3e-1, 3.0, 1e4)
 """Prices of a whole device of memory, in stages' time; at the last no time saved pays for a byte."""
 
 
-FIT_GAP = 1e-3
+FIT_GAP = 0.8 * TOLERANCE
 """How near the fastest a choice should come that fits; within frontier.TOLERANCE it is near enough."""
 
 

@@ -27,7 +27,7 @@ from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_proble
 from alpa_explore.profiling.candidates import Candidates, Choices, Wanted
 from alpa_explore.profiling.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
 from alpa_explore.profiling.least import Least
-from alpa_explore.profiling.mesh_tasks import chain
+from alpa_explore.profiling.mesh_tasks import FIT_GAP, chain
 from alpa_explore.profiling.profile_stages import Chosen, StageProfile, problem_prices
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCosts
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
@@ -36,10 +36,6 @@ from alpa_explore.profiling.versions import tied_weights
 from alpa_explore.sharding.discoveries import discoveries
 from alpa_explore.sharding.rules import RULES
 
-GAP = 0.8 * TOLERANCE
-"""How near the fastest a choice should come that fits."""
-FAR = (1e-2, 3e-2, 1e-1, 1e4)
-"""First prices of a whole device of memory that are asked on a mesh, in times of what a stage takes."""
 NEAR = (1.0, 1.6, 2.2)
 """Prices of which all others are asked, in times of what a byte is worth about."""
 
@@ -215,14 +211,12 @@ class _Prices:
         self._fits[key].update((held, math.inf) for held in todo)
         if quick is None or not (possible := [h for h, size in zip(todo, least, strict=True) if size <= self.memory]):
             return
-        if first := mesh not in self._worths:
-            near = self._priced(mesh, line(quick, self.inverse_b) / self.memory, FAR)
-        elif len(self._tables[mesh].prices) == 1:
-            near = self._tables[mesh] = self._priced(mesh, self._worths[mesh], NEAR)
-        else:
-            near = self._tables[mesh]
+        first = mesh not in self._worths
+        if not first and len(self._tables[mesh].prices) == 1:
+            self._tables[mesh] = self._priced(mesh, self._worths[mesh], NEAR)
         fits = fit(
-            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=GAP, near=near
+            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=FIT_GAP,
+            near=None if first else self._tables[mesh],
         )  # fmt: skip
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         # What is not nearer than this stays so, and where none was found that fits, none will be: both are asked once.
