@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import groupby
 
 import numpy as np
@@ -46,7 +47,7 @@ class Run:
     last: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Chain:
     """A layered graph seen as a chain."""
 
@@ -64,14 +65,37 @@ class Chain:
     """Tensors."""
     breaks: frozenset[tuple[int, int]]
     """(a, b): ranges that hold both layers, b ≥ a + 2, are no chains."""
+    tied_alone: frozenset[tuple[int, int]]
+    """Those of `breaks` where nothing but parameters is touched by both."""
     parameter_readers: tuple[frozenset[int], ...]
-    """For each of `graph.parameters` the blocks that read it."""
+    """For each of `graph.parameters` the fragments that read it."""
     _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
     """By structure; the same on every mesh."""
 
     def holds(self, first: int, last: int) -> bool:
         """True when layers first..last are a chain."""
         return not any(first <= a and b <= last for a, b in self.breaks)
+
+    def tied_blocks(self, runs: Sequence[Run]) -> frozenset[int]:
+        """The blocks among these that touch a parameter, or a part of its gradient, that a block far from them touches;
+        none where more than that breaks the chain."""
+        first, last = runs[0].first, runs[-1].last
+        layers = [self.fragment_layers[f] for f in (first, last)]
+        if any(layers[0] <= a and b <= layers[1] for a, b in self.breaks - self.tied_alone):
+            return frozenset()
+        graph, found = self.layered.graph, set[int]()
+        for readers, grads in zip(self.parameter_readers, self.layered.contributions, strict=True):
+            makers = (graph.tensors[t].producer for t in grads)
+            touching = readers | {self.fragments.layer_of[m] for m in makers if m is not None} - {UPDATE_LAYER}
+            blocks = {self.block_of[f] for f in touching if first <= f <= last}
+            if blocks and max(blocks) - min(blocks) >= 2:
+                found |= blocks
+        return frozenset(found)
+
+    @cached_property
+    def fragment_layers(self) -> tuple[int, ...]:
+        """Of each fragment its layer."""
+        return tuple(bisect_right(self.starts, f) - 1 for f in range(self.starts[-1]))
 
     def runs(self, first: int, last: int) -> tuple[Run, ...]:
         """What layers first..last hold of each of their blocks, from left to right."""
@@ -124,7 +148,7 @@ def chain_of(layered: LayeredGraph) -> Chain:
     graph = layered.graph
     short = _short(layered)
     while True:
-        constants, breaks = _layer_breaks(layered, short)
+        constants, breaks, tied_alone = _layer_breaks(layered, short)
         fragments, layer_of, block_of = _divided(layered, constants)
         if not (apart := short & _apart(fragments, block_of)):
             break
@@ -135,6 +159,7 @@ def chain_of(layered: LayeredGraph) -> Chain:
         layered=layered, fragments=fragments,
         starts=tuple(bisect_left(layer_of, layer) for layer in range(layered.num_layers + 1)),
         stage_of=slice_stages(fragments, layers_apart=False), constants=constants, block_of=block_of, breaks=breaks,
+        tied_alone=tied_alone,
         parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
     )  # fmt: skip
 
@@ -198,22 +223,26 @@ def _short(layered: LayeredGraph) -> set[int]:
     }
 
 
-def _layer_breaks(layered: LayeredGraph, short: Collection[int]) -> tuple[frozenset[int], frozenset[tuple[int, int]]]:
-    """Constants, and pairs of layers that are not neighbours and touch the same; `short` skips are neither."""
+def _layer_breaks(
+    layered: LayeredGraph, short: Collection[int]
+) -> tuple[frozenset[int], frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
+    """Constants, pairs of layers that are not neighbours and touch the same, and those that touch the same parameters
+    alone; `short` skips are none of these."""
     graph = layered.graph
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     constants: set[int] = set()
     breaks: set[tuple[int, int]] = set()
+    tied: set[tuple[int, int]] = set()
     for tensor, layers in _touched(layered).items():
         producer = graph.tensors[tensor].producer
         if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
-            breaks |= _far(layers | _summed_in(layered, parameter_at[tensor], layered.layer_of))
+            tied |= _far(layers | _summed_in(layered, parameter_at[tensor], layered.layer_of))
         elif _far(layers) and tensor not in short:
             constants.add(tensor)
             if producer is not None:
                 maker = layered.layer_of[producer]
                 breaks |= {(a, b) for a, b in _far(layers | {maker}) if a <= maker <= b}
-    return frozenset(constants), frozenset(breaks)
+    return frozenset(constants), frozenset(breaks | tied), frozenset(tied - breaks)
 
 
 def _summed_in(layered: LayeredGraph, parameter: int, part_of: tuple[int, ...]) -> set[int]:

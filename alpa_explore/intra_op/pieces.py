@@ -199,7 +199,7 @@ class Pieces:
         gains by cutting a constant."""
         near = before, run, after
         if near not in self._blocks:
-            stage = self.chain.stage_of.beside((before or run).first, (after or run).last, run.first, run.last)
+            stage = self.chain.stage_of.beside((before or run).first, (after or run).last, (run.first, run.last))
             key = (stage.structure_key, self._places(stage, (run.first, run.last + 1)))
             if key not in self._built:
                 whole = build_stage_problem(stage, self.model)
@@ -216,7 +216,12 @@ class Pieces:
     def _tied(self, runs: Sequence[Run]) -> tuple[Piece, ...] | None:
         """The pieces of all runs of a range: the weights that are read far away, and where their gradients are added
         up, are `Piece.ties`."""
-        stage = self.chain.stage_of(runs[0].first, runs[-1].last)
+        blocks = self.chain.tied_blocks(runs)
+        touching = [run for run in runs if run.block in blocks]
+        # Where the outermost blocks touch the ties, those between that do not are blocks like any other.
+        apart = bool(touching) and touching[0] == runs[0] and touching[-1] == runs[-1]
+        inner = [(run.first, run.last) for run in (touching if apart else runs)]
+        stage = self.chain.stage_of.beside(runs[0].first, runs[-1].last, *inner)
         key = (stage.structure_key, self._places(stage, [run.first for run in runs]))
         if key not in self._built:
             whole = build_stage_problem(stage, self.model)
@@ -224,10 +229,35 @@ class Pieces:
             ties = _ties(whole, owner)
             if ties is None:
                 self._built[key] = None
+            elif not ties:  # layers far from each other may share a block, or neighbouring ones
+                self._built[key] = self._of(runs)
+            elif apart:
+                self._built[key] = self._cut_apart(whole, owner, ties, runs, touching)
             else:
-                # Layers far from each other may share a block, or neighbouring ones.
-                self._built[key] = self._cut_tied(whole, owner, ties) if ties else self._of(runs)
+                self._built[key] = self._cut_tied(whole, owner, ties)
         return self._built[key]
+
+    def _cut_apart(
+        self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...], runs: Sequence[Run],
+        touching: Sequence[Run],
+    ) -> tuple[Piece, ...] | None:  # fmt: skip
+        """`whole` holds the runs that touch the ties, and what lies beside them."""
+        crossing = _crossing(whole, owner)
+        first, last = runs[0].block, runs[-1].block
+
+        def between(block: int) -> tuple[int, ...]:
+            return separator(whole, owner, block, ties, crossing.get(block, ())) if first <= block < last else ()
+
+        cut = self._cut(
+            whole, owner, owner, {r.block: (between(r.block - 1), between(r.block)) for r in touching}, ties
+        )
+        if cut is None:
+            return None
+        of_block = dict(zip((run.block for run in touching), cut, strict=True))
+        near = zip((None, *runs), runs, (*runs[1:], None), strict=False)
+        found = [of_block.get(run.block) or self.block(before, run, after) for before, run, after in near]
+        pieces = tuple(piece for piece in found if piece is not None)
+        return pieces if len(pieces) == len(found) else None
 
     def _places(self, stage: StageGraph, begins: Sequence[int]) -> bytes:
         """For each operator behind how many of these beginnings (fragments) it is."""
@@ -239,9 +269,7 @@ class Pieces:
         touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
         low, high = min(touching), max(touching)
         part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
-        crossing: dict[int, list[Edge]] = {}
-        for e in whole.edges:
-            crossing.setdefault(min(part[e.a], part[e.b]), []).append(e)
+        crossing = _crossing(whole, part)
         between = [(), *(separator(whole, part, i, ties, crossing.get(i, ())) for i in range(low, high)), ()]
         return self._cut(whole, owner, part, dict(enumerate(pairwise(between), low)), ties)
 
@@ -282,6 +310,14 @@ class Pieces:
             )  # fmt: skip
             found.append(self._contents.setdefault(piece.content, piece))
         return tuple(found)
+
+
+def _crossing(problem: StageProblem, part: Sequence[int]) -> dict[int, list[Edge]]:
+    """The edges by the first part that they touch."""
+    found: dict[int, list[Edge]] = {}
+    for e in problem.edges:
+        found.setdefault(min(part[e.a], part[e.b]), []).append(e)
+    return found
 
 
 def _ties(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:

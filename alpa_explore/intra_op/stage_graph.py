@@ -101,7 +101,7 @@ class StageSlicer:
             if layers:
                 self._read_in[tensor] = min(layers), max(layers)
         self._read_in[graph.loss] = 0, layered.num_layers
-        self._stages: dict[tuple[int, ...], StageGraph] = {}
+        self._stages: dict[tuple[object, ...], StageGraph] = {}
 
     def __call__(self, first: int, last: int) -> StageGraph:
         """The stage of these layers."""
@@ -109,21 +109,23 @@ class StageSlicer:
             self._stages[first, last] = self._stage(first, last, self._operators(first, last))
         return self._stages[first, last]
 
-    def beside(self, first: int, last: int, begin: int, end: int) -> StageGraph:
-        """Layers begin..end of the stage of first..last, and of its other operators those that touch what they touch,
-        or what is added to the same gradient. What those read of others comes from outside."""
-        if (first, last, begin, end) not in self._stages:
-            graph, own = self.layered.graph, self._operators(begin, end)
+    def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        """Some layers (begin, end) of the stage of first..last, and of its other operators those that touch what they
+        touch, or what is added to the same gradient. What those read of others comes from outside."""
+        key = (first, last, *inner)
+        if key not in self._stages:
+            graph = self.layered.graph
+            own = {o for begin, end in inner for o in self._operators(begin, end)}
             touched = {t for o in own for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
             for grads in self._gradients:
                 if not touched.isdisjoint(grads):
                     touched |= grads
-            near = [
-                o for o in (*self._operators(first, begin - 1), *self._operators(end + 1, last))
-                if not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
-            ]  # fmt: skip
-            self._stages[first, last, begin, end] = self._stage(first, last, tuple(sorted((*own, *near))))
-        return self._stages[first, last, begin, end]
+            near = (
+                o for o in self._operators(first, last)
+                if o in own or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
+            )  # fmt: skip
+            self._stages[key] = self._stage(first, last, tuple(near))
+        return self._stages[key]
 
     @cached_property
     def _gradients(self) -> list[frozenset[int]]:
