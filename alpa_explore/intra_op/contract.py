@@ -24,12 +24,9 @@ from alpa_explore.intra_op.problem import Floats
 
 LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
 """At each price: about a second and 240 MB. A residual block with a convolution on its shortcut takes that on 2 x 2."""
-PRICES_ENTRIES = 3e7
-"""Of the tables on the way, all prices that are contracted together (240 MB)."""
-KEPT_ENTRIES = 1.2e7
-"""Of the tables on the way, all prices, up to which they are kept (96 MB)."""
-ROWS_ENTRIES = 1e7
-"""Of the tables on the way back, all rows that are completed together (80 MB)."""
+STEPS_ENTRIES = 6e7
+"""Of the tables on the way, at all prices together (480 MB). Where they are more the prices are taken one after the
+other, only the result is kept, and the way back is found anew."""
 BROADCAST_ENTRIES = 1 << 13
 """Up to this many entries a join is one broadcast sum; beyond it the kernel is quicker."""
 
@@ -79,52 +76,31 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Contraction:
-    """The table, and the way back to choices for every node.
-
-    Where the steps to the table are large they are not kept, but the problem that it is of.
-    """
+    """The table, and the way back to choices for every node."""
 
     table: Floats
     """[prices or 1, strategies of the first kept node, …]; inf where no choice is legal."""
     keep: tuple[int, ...]
     _problem: Priced
-    _steps: list[_Step]
-    """Empty where they are not kept."""
+    _steps: tuple[_Step, ...] | None
+    """None where they were too large to keep."""
 
     def complete(self, prices: Ints, kept: Ints) -> Ints:
         """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
-        if not self._steps:
-            return self._eliminated_again(prices, kept)
         choices = np.zeros((len(kept), len(self._problem.node_costs)), dtype=np.int64)
         choices[:, list(self.keep)] = kept
-        _walk_back(self._steps, prices, choices)
-        return choices
-
-    def _eliminated_again(self, prices: Ints, kept: Ints) -> Ints:
-        """`complete`, by what is left when the kept nodes are given: that is narrow, and rows are as good as prices."""
+        if self._steps is not None:
+            _go_back(self._steps, prices, choices)
+            return choices
+        # What is left when the kept nodes are given is narrow: it is eliminated again, rows in place of prices.
         sizes = tuple(1 if v in self.keep else c.shape[1] for v, c in enumerate(self._problem.node_costs))
         order = _order(*_shape_of(self._problem, sizes), frozenset())
-        together = max(1, int(ROWS_ENTRIES / max(order.table_entries, 1)))
-        choices = np.zeros((len(kept), len(sizes)), dtype=np.int64)
+        together = max(1, int(STEPS_ENTRIES / max(order.table_entries, 1)))
         for start in range(0, len(kept), together):
             rows = slice(start, start + together)
-            found = choices[rows]
             _, steps = _eliminated(self._problem.given(self.keep, prices[rows], kept[rows]), (), order)
-            _walk_back(steps, np.arange(len(found)), found)
-        choices[:, list(self.keep)] = kept
+            _go_back(steps, np.arange(len(kept[rows])), choices[rows])
         return choices
-
-
-def _walk_back(steps: Sequence[_Step], prices: Ints, choices: Ints) -> None:
-    """Fill in the node of every step, the last one first."""
-    for step in reversed(steps):
-        total = _at(step.costs, prices)
-        for scope, table in step.tables:
-            first = prices if len(table) > 1 else np.zeros_like(prices)
-            at: list[Any] = [first, slice(None), *(choices[:, u] for u in scope[1:])]
-            # Index arrays on both sides of the slice come first in the result: [rows, strategies].
-            total = total + table[tuple(at)]
-        choices[:, step.node] = total.argmin(axis=1)
 
 
 def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) -> Contraction | None:
@@ -136,16 +112,29 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
     if not limits.allow(order):
         return None
     prices = max(len(c) for c in (*problem.node_costs, *problem.edge_costs))
-    together = max(1, int(PRICES_ENTRIES / max(order.table_entries, 1)))
-    some = [np.arange(start, min(start + together, prices)) for start in range(0, prices, together)]
-    way_back = len(some) == 1 and prices * order.table_entries <= KEPT_ENTRIES
-    parts = [_eliminated(problem.at(here) if some[1:] else problem, keep, order, way_back=way_back) for here in some]
-    tables = [np.broadcast_to(t, (len(here), *t.shape[1:])) for here, (t, _) in zip(some, parts, strict=True)]
-    table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+    together = max(1, int(STEPS_ENTRIES / max(order.table_entries, 1)))
+    if prices <= together:
+        table, steps = _eliminated(problem, keep, order)
+        kept: tuple[_Step, ...] | None = tuple(steps)
+    else:
+        some = [np.arange(start, min(start + together, prices)) for start in range(0, prices, together)]
+        tables = [_eliminated(problem.at(here), keep, order)[0] for here in some]
+        table = np.concatenate([np.broadcast_to(t, (len(h), *t.shape[1:])) for h, t in zip(some, tables, strict=True)])
+        kept = None
     whole = (table.shape[0], *(sizes[v] for v in keep))
-    return Contraction(
-        table=np.broadcast_to(table, whole), keep=keep, _problem=problem, _steps=parts[0][1] if way_back else []
-    )
+    return Contraction(table=np.broadcast_to(table, whole), keep=keep, _problem=problem, _steps=kept)
+
+
+def _go_back(steps: Sequence[_Step], prices: Ints, choices: Ints) -> None:
+    """Fill in the best choice of each node that was minimised out, row by row, at prices[row]."""
+    for step in reversed(steps):
+        total = _at(step.costs, prices)
+        for scope, table in step.tables:
+            first = prices if len(table) > 1 else np.zeros_like(prices)
+            at: list[Any] = [first, slice(None), *(choices[:, u] for u in scope[1:])]
+            # Index arrays on both sides of the slice come first in the result: [rows, strategies].
+            total = total + table[tuple(at)]
+        choices[:, step.node] = total.argmin(axis=1)
 
 
 def _shape_of(
@@ -156,10 +145,8 @@ def _shape_of(
     return sizes, tuple(dict.fromkeys((min(e), max(e)) for e in problem.edges if free[e[0]] and free[e[1]]))
 
 
-def _eliminated(
-    problem: Priced, keep: tuple[int, ...], order: EliminationOrder, *, way_back: bool = True
-) -> tuple[Floats, list[_Step]]:
-    """The table over `keep`, and where the way back is wanted the steps to it."""
+def _eliminated(problem: Priced, keep: tuple[int, ...], order: EliminationOrder) -> tuple[Floats, list[_Step]]:
+    """The table over `keep`, and the steps to it."""
     sizes = tuple(c.shape[1] for c in problem.node_costs)
     free = tuple(size > 1 or v in keep for v, size in enumerate(sizes))
     fixed = tuple(v for v, is_free in enumerate(free) if not is_free)
@@ -196,9 +183,8 @@ def _eliminated(
     for i, v in enumerate(numbered[: len(numbered) - len(keep)]):
         # Numbered in the order in which they go, the node is the first of every scope that it is in.
         here = tuple(tables[i].items())
-        if way_back:
-            scopes = tuple((tuple(numbered[u] for u in scope), table) for scope, table in here)
-            steps.append(_Step(node=v, costs=costs[i], tables=scopes))
+        scopes = tuple((tuple(numbered[u] for u in scope), table) for scope, table in here)
+        steps.append(_Step(node=v, costs=costs[i], tables=scopes))
         for scope, _ in here:
             for u in scope:
                 del tables[u][scope]

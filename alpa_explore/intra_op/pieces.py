@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
@@ -179,6 +179,8 @@ class Pieces:
         self._blocks: dict[tuple[Run | None, Run, Run | None], Piece | None] = {}
         self._ranges: dict[Range, tuple[Piece, ...] | None] = {}
         self._built: dict[tuple[object, ...], tuple[Piece, ...] | None] = {}
+        self._cuts: dict[tuple[object, ...], tuple[tuple[int, Piece], ...] | None] = {}
+        """Of ranges with ties, the pieces that are cut together: (block, counted from the first, piece)."""
         self._contents: dict[tuple[object, ...], Piece] = {}
 
     def of(self, first: int, last: int) -> tuple[Piece, ...] | None:
@@ -217,45 +219,29 @@ class Pieces:
         """The pieces of all runs of a range: the weights that are read far away, and where their gradients are added
         up, are `Piece.ties`."""
         blocks = self.chain.tied_blocks(runs)
-        touching = [run for run in runs if run.block in blocks]
-        # Where the outermost blocks touch the ties, those between that do not are blocks like any other.
-        apart = bool(touching) and touching[0] == runs[0] and touching[-1] == runs[-1]
-        inner = [(run.first, run.last) for run in (touching if apart else runs)]
+        # Between the outermost blocks that touch the ties, those that do not are blocks like any other.
+        low, high = min(blocks, default=0), max(blocks, default=0)
+        apart = [run for run in runs if low < run.block < high and run.block not in blocks]
+        inner = [(run.first, run.last) for run in runs if run not in apart]
         stage = self.chain.stage_of.beside(runs[0].first, runs[-1].last, *inner)
         key = (stage.structure_key, self._places(stage, [run.first for run in runs]))
-        if key not in self._built:
+        if key not in self._cuts:
             whole = build_stage_problem(stage, self.model)
             owner = self.chain.owners(whole)
             ties = _ties(whole, owner)
-            if ties is None:
-                self._built[key] = None
-            elif not ties:  # layers far from each other may share a block, or neighbouring ones
-                self._built[key] = self._of(runs)
-            elif apart:
-                self._built[key] = self._cut_apart(whole, owner, ties, runs, touching)
-            else:
-                self._built[key] = self._cut_tied(whole, owner, ties)
-        return self._built[key]
-
-    def _cut_apart(
-        self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...], runs: Sequence[Run],
-        touching: Sequence[Run],
-    ) -> tuple[Piece, ...] | None:  # fmt: skip
-        """`whole` holds the runs that touch the ties, and what lies beside them."""
-        crossing = _crossing(whole, owner)
-        first, last = runs[0].block, runs[-1].block
-
-        def between(block: int) -> tuple[int, ...]:
-            return separator(whole, owner, block, ties, crossing.get(block, ())) if first <= block < last else ()
-
-        cut = self._cut(
-            whole, owner, owner, {r.block: (between(r.block - 1), between(r.block)) for r in touching}, ties
-        )
+            here = {run.block - runs[0].block for run in runs if run not in apart}
+            self._cuts[key] = (
+                None if ties is None else self._cut_tied(whole, owner, ties, here, runs[0].block) if ties else ()
+            )
+        cut = self._cuts[key]
         if cut is None:
             return None
-        of_block = dict(zip((run.block for run in touching), cut, strict=True))
+        if cut == ():  # layers far from each other may share a block, or neighbouring ones
+            return self._of(runs)
         near = zip((None, *runs), runs, (*runs[1:], None), strict=False)
-        found = [of_block.get(run.block) or self.block(before, run, after) for before, run, after in near]
+        beside = {run.block - runs[0].block: (before, run, after) for before, run, after in near}
+        between = {k: self.block(*beside[k]) for k in beside if beside[k][1] in apart}
+        found = [piece for _, piece in sorted((between | dict(cut)).items())]
         pieces = tuple(piece for piece in found if piece is not None)
         return pieces if len(pieces) == len(found) else None
 
@@ -264,14 +250,24 @@ class Pieces:
         fragment_of = self.chain.fragments.layer_of
         return np.searchsorted(begins, [fragment_of[o] for o in stage.operators], side="right").tobytes()
 
-    def _cut_tied(self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...]) -> tuple[Piece, ...] | None:
+    def _cut_tied(
+        self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...], here: Collection[int], start: int
+    ) -> tuple[tuple[int, Piece], ...] | None:  # fmt: skip
+        """The pieces of the blocks `here`, counted from `start`; `whole` holds them and what lies beside them."""
         # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.
         touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
         low, high = min(touching), max(touching)
         part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
-        crossing = _crossing(whole, part)
-        between = [(), *(separator(whole, part, i, ties, crossing.get(i, ())) for i in range(low, high)), ()]
-        return self._cut(whole, owner, part, dict(enumerate(pairwise(between), low)), ties)
+        crossing: dict[int, list[Edge]] = {}
+        for e in whole.edges:
+            crossing.setdefault(min(part[e.a], part[e.b]), []).append(e)
+
+        def between(block: int) -> tuple[int, ...]:
+            return separator(whole, part, block, ties, crossing.get(block, ())) if low <= block < high else ()
+
+        separators = {k: (between(k - 1), between(k)) for k in range(low, high + 1) if k - start in here}
+        cut = self._cut(whole, owner, part, separators, ties)
+        return None if cut is None else tuple(zip((k - start for k in separators), cut, strict=True))
 
     def _cut(
         self, whole: StageProblem, owner: Sequence[int], part: Sequence[int], separators: Mapping[int, Separators],
@@ -310,14 +306,6 @@ class Pieces:
             )  # fmt: skip
             found.append(self._contents.setdefault(piece.content, piece))
         return tuple(found)
-
-
-def _crossing(problem: StageProblem, part: Sequence[int]) -> dict[int, list[Edge]]:
-    """The edges by the first part that they touch."""
-    found: dict[int, list[Edge]] = {}
-    for e in problem.edges:
-        found.setdefault(min(part[e.a], part[e.b]), []).append(e)
-    return found
 
 
 def _ties(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:

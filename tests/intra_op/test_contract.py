@@ -50,7 +50,7 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
     seed: int, together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not together:
-        for entries in ("BROADCAST_ENTRIES", "PRICES_ENTRIES", "ROWS_ENTRIES", "KEPT_ENTRIES"):
+        for entries in ("BROADCAST_ENTRIES", "STEPS_ENTRIES"):
             monkeypatch.setattr(module, entries, 0)
     problem, keep = draw(seed)
     contraction = contract(problem, keep)
