@@ -7,6 +7,7 @@ Ctrl-C.
 from __future__ import annotations
 
 import argparse
+import atexit
 import gc
 import os
 import signal
@@ -75,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     # A plan is hundreds of thousands of values that stay: looking for garbage among them takes a tenth of the time.
     gc.set_threshold(200_000, 20, 20)
+    # Nor is it looked for again, several times, when the process ends.
+    atexit.register(gc.freeze)
     try:
         code: int = options.run(options)
         sys.stdout.flush()

@@ -75,6 +75,7 @@ class DaskPool:
     def __init__(self, client: Any, *, close: Callable[[], None], expected: int = 1) -> None:
         self.client, self.close, self.expected = client, close, expected
         self._warming: list[Future] = []
+        self._last_shared: tuple[Any, Future] | None = None
 
     def warm(self, function: Callable[[], None]) -> None:
         """Have every worker run `function` before its first task; nobody waits for it."""
@@ -96,14 +97,9 @@ class DaskPool:
         keys: dict[str, Sequence[K]] = {}
         pending: dict[str, Future] = {}
         try:
-            common = None
-            if shared is not NOTHING_SHARED:
-                # The result of a task: lost with its last worker, the scheduler has it made again. On every worker
-                # before the batches are sent out, else they would all go where it is.
-                common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
-                common.add_done_callback(finished.put)
-                self._check_shared(self._next(finished, cancel, counter), counter)
-                self.client.replicate(common)
+            common = (
+                None if shared is NOTHING_SHARED else self._on_every_worker(shared, name, finished, cancel, counter)
+            )
             for number, batch in enumerate(batches):
                 payload = _pack((function, [tasks[key] for key in batch]))
                 future = self.client.submit(
@@ -122,6 +118,21 @@ class DaskPool:
             if pending and self.client.status == "running":
                 with suppress(OSError):  # the connection may break just now
                     self.client.cancel(list(pending.values()))
+
+    def _on_every_worker(
+        self, shared: Any, name: str, finished: queue.SimpleQueue[Future], cancel: threading.Event | None,
+        counter: Counter,
+    ) -> Future:  # fmt: skip
+        """Where `shared` is; the last one stays there for the next run."""
+        if self._last_shared is None or self._last_shared[0] is not shared:
+            # The result of a task: lost with its last worker, the scheduler has it made again. On every worker before
+            # the batches are sent out, else they would all go where it is.
+            common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
+            common.add_done_callback(finished.put)
+            self._check_shared(self._next(finished, cancel, counter), counter)
+            self.client.replicate(common)
+            self._last_shared = shared, common
+        return self._last_shared[1]
 
     def _check_shared(self, common: Future, counter: Counter) -> None:
         """Raise what kept the shared value from reaching a worker (a module that is missing there, say)."""
