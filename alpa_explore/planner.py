@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
+from alpa_explore.collection import no_collection
 from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
@@ -210,7 +211,7 @@ def _other_layers(
     profile = None
     if len(known) == 1 and basis.costs.complete and options.solver == "auto":
         check_options(options.pipeline, cluster, options.num_layers, b)
-        with clock("sharding"):
+        with clock("sharding"), no_collection():
             profile = profile_on_demand(
                 own, cluster, other=known[0], known=basis.costs, num_microbatches=b, cancel=cancel,
                 chosen=_chosen(cluster, options.pipeline, b), held_at=options.pipeline.terms(b).held,

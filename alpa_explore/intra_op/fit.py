@@ -61,6 +61,8 @@ class _Place:
         self.bound, self.price = -math.inf, 0.0
         """The highest point of L that was found, and where it is."""
         self.asked: set[float] = set()
+        self.known: dict[float, float] = {}
+        """L at the prices that were asked, or what it is not below."""
 
     def bytes_of(self, choice: Composed) -> float:
         return choice.totals.weight_bytes + self.held * choice.totals.activation_bytes
@@ -77,6 +79,7 @@ class _Place:
         if more == 0:
             self.asked.add(worth)
         value = cost + worth * (more * least_activation - self.room)
+        self.known[worth] = max(value, self.known.get(worth, value))
         if value > self.bound:
             self.bound, self.price = value, worth
 
@@ -163,12 +166,13 @@ class _Search:
             self.ask([self.price(*one) for one in dict.fromkeys([todo[0], todo[-1]])])
 
     def mix(self, gap: float, tables: PieceTables | None = None) -> None:
-        """Put choices together where those of single prices are not near enough; from `tables` where they have the
-        prices of the highest points."""
-        missing = [
-            (self.price(place, place.price), fit.bound, fit.best)
-            for place, fit in self.open_places(gap) if place.price > 0
-        ]  # fmt: skip
+        """Put choices together where those of single prices are not near enough; of what blocks choose in `tables`."""
+        missing = []
+        for place, fit in self.open_places(gap):
+            worths = [place.price] if tables is None else {p.memory_price for p in tables.prices} & place.known.keys()
+            worth = max((w for w in worths if w > 0), key=lambda w: place.known[w], default=0.0)
+            if worth > 0:
+                missing.append((self.price(place, worth), place.known[worth], fit.best))
         if missing:
             some = sorted({i * (len(missing) - 1) // max(MOST_MIXED - 1, 1) for i in range(MOST_MIXED)})
             for choice in mix(self.composer, self.layers, [missing[i] for i in some], self.limit, tables):
@@ -197,13 +201,10 @@ def fit(
         near = composer.tables([search.price(search.places[0], worth * times) for times in SPREAD])
     if not search.ask(near.prices, near):
         return {}
-    for tables in (near, None):
-        if not tied:
-            search.mix(gap, tables)
-        if tables is None or not search.open_places(gap):
-            break
-        search.spread(gap)
-        search.raise_bounds(gap)
+    search.spread(gap)
+    search.raise_bounds(gap)
+    for tables in () if tied else (near, None):
+        search.mix(gap, tables)
     return {place.held: found for place, found in search.known().items()}
 
 

@@ -27,7 +27,7 @@ from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_proble
 from alpa_explore.profiling.candidates import Candidates, Choices, Wanted
 from alpa_explore.profiling.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
 from alpa_explore.profiling.least import Least
-from alpa_explore.profiling.mesh_tasks import FIT_GAP, chain
+from alpa_explore.profiling.mesh_tasks import chain
 from alpa_explore.profiling.profile_stages import Chosen, StageProfile, problem_prices
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCosts
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
@@ -36,7 +36,7 @@ from alpa_explore.profiling.versions import tied_weights
 from alpa_explore.sharding.discoveries import discoveries
 from alpa_explore.sharding.rules import RULES
 
-NEAR = (1.0, 1.6, 2.2)
+NEAR = (1.0, 2.0, 4.5)
 """Prices of which all others are asked, in times of what a byte is worth about."""
 
 _PART = (
@@ -74,10 +74,14 @@ def profile_on_demand(
             break
         if not prices.settle(asked):
             return None
-    found = [f for here in prices.found.values() for f in here]
+    found, stage_of = [f for here in prices.found.values() for f in here], prices.stage_of
+
+    def problem_of(first: int, last: int, mesh: LogicalMesh) -> StageProblem:
+        return build_stage_problem(stage_of(first, last), cost_model(cluster.device, mesh.squeezed()))
+
     return StageProfile(
-        costs=costs, choices=Choices(prices.candidates.points, layered, prices.problem_of),
-        problem_of=prices.problem_of, solves=sum(f.solves for f in found), distinct_solves=len(prices.found),
+        costs=costs, choices=Choices(prices.candidates.points, layered, problem_of), problem_of=problem_of,
+        solves=sum(f.solves for f in found), distinct_solves=len(prices.found),
         cached_solves=0, variables=sum(f.variables for f in found), constraints=sum(f.constraints for f in found),
         warnings=(
             _PART.format(len(costs.candidates), num_microbatches),
@@ -142,10 +146,6 @@ class _Prices:
             for cell, _ in todo:
                 self._bound(cell)
         return True
-
-    def problem_of(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
-        """As StageProfile.problem_of."""
-        return build_stage_problem(self.stage_of(first, last), cost_model(self.cluster.device, mesh.squeezed()))
 
     def _bound(self, cell: RangeKey) -> None:
         """Write down what a stage takes at least beside as many microbatches as it may hold, where the fastest choice
@@ -215,7 +215,7 @@ class _Prices:
         if not first and len(self._tables[mesh].prices) == 1:
             self._tables[mesh] = self._priced(mesh, self._worths[mesh], NEAR)
         fits = fit(
-            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=FIT_GAP,
+            composer, layers, counts=possible, limit=self.memory, inverse_b=self.inverse_b, gap=TOLERANCE,
             near=None if first else self._tables[mesh],
         )  # fmt: skip
         best = {held: f.best for held, f in fits.items() if f.best is not None}

@@ -11,10 +11,8 @@ into buffers (running statistics of batch norm) is not part of the graph: no los
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
+from alpa_explore.collection import no_collection
 from alpa_explore.errors import CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
 from alpa_explore.tracing.assemble import assemble
@@ -77,7 +76,7 @@ def capture(
         )
     example = flatten_example(model, example_inputs, loss)
     place = Place()
-    with torch.enable_grad(), _no_collection():
+    with torch.enable_grad(), no_collection():
         joint = _trace(model, held, example, loss, mode, dtype, place)
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
@@ -89,19 +88,6 @@ def capture(
             attributes=attribute_tensors(model), training=model.training,
         )  # fmt: skip
     return verify(graph)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Tracing makes hundreds of thousands of objects that stay: looking for garbage among them, again and again, takes
-    a fifth of the time of a large model."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _dtype(precision: str | None) -> torch.dtype | None:
