@@ -3,9 +3,9 @@
     python benchmarks/explorer_latency.py PLAN_FILE|deep [--presses 15] [--json FILE]
 
 Makes the figures of each tab follow B and reports medians of (capture-phase keydown → plotly_afterplot → next frame)
-in milliseconds, and how long each tab takes to show its figure for the first time; also the seconds until the first
-figure, the bytes over the web socket, and the size of the notebook once it is saved. A plan of GPT-39B on
-8 × 8 devices is made by
+in milliseconds, and the same for a key on the delta slider that makes other layers; how long each tab takes to show its
+figure for the first time; the seconds until the first figure, the bytes over the web socket, and the size of the
+notebook once it is saved. A plan of GPT-39B on 8 × 8 devices is made by
 
     alpa-explore plan gpt-39b --cluster 8x8:v100 -B 1024 --layers 16 -o gpt-39b.plan.json
 
@@ -98,10 +98,32 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
         found[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
         found[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
     found["web socket, MB"] = sum(received) / 1e6
+    if plan.stem != "deep":
+        found["delta slider, new layers"] = _delta(lab, explorer)
     lab.save()
     lab.page.wait_for_timeout(2000)
     found["saved notebook, kB"] = (lab.server.root / name).stat().st_size / 1e3
     return found
+
+
+def _delta(lab: LabPage, explorer: Locator) -> float:
+    """Of presses that lead from delta 0.15, where a GPT's layers are those at 0.5, to 0.1, where they are others."""
+    explorer.get_by_role("tab", name="t_max", exact=True).click()
+    slider = explorer.get_by_role("slider", name="δ, FLOP tolerance")
+    slider.focus()
+    for _ in range(8):
+        slider.press("ArrowLeft")
+        lab.page.wait_for_timeout(500)
+    lab.page.wait_for_timeout(20_000)  # the model of a plan from a file is captured first
+    times: list[float] = []
+    for _ in range(5):
+        slider.press("ArrowRight")
+        lab.page.wait_for_timeout(1500)
+        lab.page.evaluate("globalThis.alpaTimes = []")
+        slider.press("ArrowLeft")
+        lab.page.wait_for_timeout(5000)
+        times += lab.page.evaluate("globalThis.alpaTimes")[-1:]
+    return statistics.median(times) if times else float("nan")
 
 
 def plan_deep(folder: Path) -> Path:
