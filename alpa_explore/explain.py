@@ -169,14 +169,18 @@ def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:
     for count in (2 * b, b // 2):
         if count >= 1:
             with suppress(AlpaExploreError):
-                found.setdefault(f"B {b:,} → {count:,}", (replan(plan, num_microbatches=count), False))
+                found.setdefault(
+                    f"B {b:,} → {count:,}", (replan(plan, num_microbatches=count, known_alone=True), False)
+                )
     defaults = PipelineOptions()
     given = phrases(asked)
     for field in fields(PipelineOptions):
         if field.name in given and field.name != "communication":  # what is counted is no change of the plan
             with suppress(AlpaExploreError):
                 freed = replace(asked, **{field.name: getattr(defaults, field.name)})
-                found.setdefault(f"without: {given[field.name]}", (replan(plan, pipeline=freed), False))
+                found.setdefault(
+                    f"without: {given[field.name]}", (replan(plan, pipeline=freed, known_alone=True), False)
+                )
     memory = 2 * plan.costs.device_memory_bytes
     larger = _with_memory(plan, memory)
     if larger is not None:
@@ -205,5 +209,5 @@ def _with_memory(plan: Plan, memory_bytes: int) -> Plan | None:
     cluster = plan.cluster.with_changes(memory_bytes=memory_bytes)
     costs = replace(plan.costs, device_memory_bytes=memory_bytes)
     with suppress(AlpaExploreError):
-        return replan(replace(plan, cluster=cluster, costs=costs))
+        return replan(replace(plan, cluster=cluster, costs=costs), known_alone=True)
     return None

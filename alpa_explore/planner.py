@@ -28,7 +28,7 @@ from alpa_explore.profiling.cache import SolveCache
 from alpa_explore.profiling.executors import Executor
 from alpa_explore.profiling.mesh_tasks import warm_up
 from alpa_explore.profiling.on_demand import profile_on_demand
-from alpa_explore.profiling.profile_stages import Chosen, code_version
+from alpa_explore.profiling.profile_stages import SLOW, Chosen, code_version
 from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
@@ -154,6 +154,7 @@ def _planned(
 def replan(
     plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None,
     delta: float | None = None, cancel: threading.Event | None = None, progress: ProgressCallback | None = None,
+    known_alone: bool = False,
 ) -> Plan:  # fmt: skip
     """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
     delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
@@ -165,8 +166,9 @@ def replan(
 
     Another delta makes other layers. Only stages that the best pipeline wants are priced, within bounds from the stage
     costs of `plan`: about a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan are
-    not complete (`StageCosts.complete`), and another B of it is the best of what was priced. A plan from a file is
-    captured again. `cancel` stops that, `progress` is that of `plan`. Raises as `plan` does.
+    not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of that fits
+    others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that, `progress` is
+    that of `plan`. Raises as `plan` does.
     """
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
     asked = options.num_microbatches if num_microbatches is None else num_microbatches
@@ -183,7 +185,7 @@ def replan(
     check_options(options.pipeline, plan.cluster, len(plan.layers), asked)
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
-        if not plan.costs.complete and plan.details is not None:  # others than those priced may fit
+        if not plan.costs.complete and not known_alone:  # others than those priced may fit
             return _other_layers(plan, replace(options, num_microbatches=asked), cancel, progress)
         raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
@@ -206,10 +208,12 @@ def _other_layers(
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
         own = assign_layers(details.graph, layering.layer_of_forward, wishes=options.wishes)
         known = layered_graphs(basis, details.graph)
-    if own.layer_of == known[0].layer_of:
+    if own.layer_of == known[0].layer_of and basis.costs.complete:
         return replan(replace(basis, options=options, microbatches=()))
     profile = None
-    if len(known) == 1 and basis.costs.complete and options.solver == "auto":
+    known_well = basis.costs.complete and SLOW not in basis.warnings
+    same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
+    if known_well and same_space and len(known) == 1 and options.solver == "auto":
         check_options(options.pipeline, cluster, options.num_layers, b)
         with clock("sharding"), no_collection():
             profile = profile_on_demand(

@@ -124,15 +124,16 @@ class DaskPool:
         counter: Counter,
     ) -> Future:  # fmt: skip
         """Where `shared` is; the last one stays there for the next run."""
-        if self._last_shared is None or self._last_shared[0] is not shared:
+        last = self._last_shared
+        if last is None or last[0] is not shared or last[1].status != "finished":
             # The result of a task: lost with its last worker, the scheduler has it made again. On every worker before
             # the batches are sent out, else they would all go where it is.
             common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
             self._check_shared(self._next(finished, cancel, counter), counter)
-            self.client.replicate(common)
-            self._last_shared = shared, common
-        return self._last_shared[1]
+            last = self._last_shared = shared, common
+        self.client.replicate(last[1])  # workers may have come since
+        return last[1]
 
     def _check_shared(self, common: Future, counter: Counter) -> None:
         """Raise what kept the shared value from reaching a worker (a module that is missing there, say)."""

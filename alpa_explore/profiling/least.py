@@ -7,7 +7,10 @@ the other layering, the stage r, restricts its choice to r, so with the rest of 
     cost(R)  ≥  cost(r) − slack(r) + share(R − r)
 
 What r pays and its part of R does not is the slack. Tensors that leave r leave without a pending sum, and inside R they
-may keep it: that is the cheapest way to complete one. And what r computes twice R may compute once (layers decide what
+may keep it: that is the cheapest way to complete one. (Where it is completed at its own size behind r, as a residual
+stream is, R pays for that as well, and the slack is more than is needed. What is not counted is a pending sum that
+enters r, meets one made in r, and is reduced to something smaller before it is completed: no model that we know does so
+across the end of a layer.) And what r computes twice R may compute once (layers decide what
 is rematerialised): operators D, on which R spends x in all. R also takes x and the shares of all but D, so whatever x
 
     cost(R)  ≥  share(R) + ( cost(r) − slack(r) − share(r) − share(D) ) / 2
@@ -58,7 +61,10 @@ class Least:
         }
         """Of weights, and held of a microbatch, by (first, last) layer."""
         ends, other_ends = _ends(layered), _ends(other)
-        found = known.fastest(num_microbatches)
+        # Where more hides what is computed twice, the layers that compute it twice may be the faster ones.
+        hides = device.collective_overlap or device.gradient_overlap
+        alike = not hides or layered.recomputed == other.recomputed
+        found = known.fastest(num_microbatches) if alike else {}
         shares = {n: self._shares(n) for n in {piece.devices for piece in self.submeshes}}
         leaving = _leaving(layered, other_ends)
         # Of every layer the first whole layer of the other layering from its start on, and the last up to its end.

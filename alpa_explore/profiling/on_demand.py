@@ -60,10 +60,11 @@ def profile_on_demand(
     are those of `profile_stages`. CancelledError when cancelled.
     """
     tied = tied_weights(layered)
-    prices, received = _Prices(layered, cluster, known, other, num_microbatches, held_at), received_bytes(layered)
+    prices, received = (
+        _Prices(layered, cluster, known, other, num_microbatches, held_at, cancel),
+        received_bytes(layered),
+    )
     while True:
-        if cancel is not None and cancel.is_set():
-            raise CancelledError("The plan was cancelled", found="stages were being priced", remedy="Start it again.")
         costs = StageCosts(
             num_layers=layered.num_layers, submeshes=known.submeshes, device_memory_bytes=known.device_memory_bytes,
             candidates=prices.candidates(), bounds=prices.bounds, layer_flops=layer_flops, complete=False,
@@ -95,9 +96,9 @@ class _Prices:
 
     def __init__(
         self, layered: LayeredGraph, cluster: Cluster, known: StageCosts, other: LayeredGraph, num_microbatches: int,
-        held_at: Callable[[int, int], int],
+        held_at: Callable[[int, int], int], cancel: threading.Event | None,
     ) -> None:  # fmt: skip
-        self.layered, self.cluster, self.inverse_b = layered, cluster, 1.0 / num_microbatches
+        self.layered, self.cluster, self.inverse_b, self.cancel = layered, cluster, 1.0 / num_microbatches, cancel
         self.memory, self.stage_of = known.device_memory_bytes, slicer(layered)
         self.meshes = [logical_meshes(cluster, piece) for piece in known.submeshes]
         self.least = Least(
@@ -130,9 +131,12 @@ class _Prices:
         """Price stages (beside so many microbatches) until nothing is known that may be faster than the best that is
         known. False where one cannot be composed."""
         while todo := [(cell, held) for cell, held in asked if held in self.bounds[cell]]:
+            if self.cancel is not None and self.cancel.is_set():
+                raise CancelledError("The plan was cancelled", found="stages were being priced", remedy="Plan again.")
             questions: dict[LogicalMesh, dict[RangeKey, set[int]]] = defaultdict(dict)
             for cell, held in todo:
-                mesh = min(self.meshes[cell[2]], key=lambda mesh: self._seconds((cell, mesh), held))
+                left = [mesh for mesh in self.meshes[cell[2]] if not self._settled((cell, mesh), held)]
+                mesh = min(left, key=lambda mesh: self._seconds((cell, mesh), held))
                 questions[mesh].setdefault(cell, set()).add(held)
             for mesh, cells in questions.items():
                 if not self._quickest(mesh, [cell for cell in cells if (cell, mesh) not in self._keys]):
@@ -157,9 +161,17 @@ class _Prices:
             return
         self.bounds[cell] = {}
         for held in counts:
-            bound = min(self._seconds(stage, held) for stage in stages)
+            open_stages = [stage for stage in stages if not self._settled(stage, held)]
+            bound = min((self._seconds(stage, held) for stage in open_stages), default=math.inf)
             if min(self._best(stage, held) for stage in stages) > bound * (1 + TOLERANCE):
                 self.bounds[cell][held] = bound
+
+    def _settled(self, stage: Stage, held: int) -> bool:
+        """Whether there is nothing more to ask of a stage."""
+        key = self._keys.get(stage)
+        return key is not None and (
+            held in self._fits[key] or all(peak(p, held) <= self.memory for p in self.found[key][0].points)
+        )  # fmt: skip
 
     def _seconds(self, stage: Stage, held: int) -> float:
         """That no choice that fits is below; inf where none does, or none was found."""
@@ -208,6 +220,7 @@ class _Prices:
             return
         composer = self._composer(mesh)
         least = composer.least_peaks(*layers, todo) or (0.0,) * len(todo)
+        # Once is enough: where the gap stays wide it stays so, and where none was found that fits none will be.
         self._fits[key].update((held, math.inf) for held in todo)
         if quick is None or not (possible := [h for h, size in zip(todo, least, strict=True) if size <= self.memory]):
             return
@@ -219,10 +232,9 @@ class _Prices:
             near=None if first else self._tables[mesh],
         )  # fmt: skip
         best = {held: f.best for held, f in fits.items() if f.best is not None}
-        # What is not nearer than this stays so, and where none was found that fits, none will be: both are asked once.
         for held, choice in best.items():
+            self._fits[key][held] = fits[held].bound
             self.widest_gap = max(self.widest_gap, choice.cost / fits[held].bound - 1)
-            self._fits[key][held] = max(fits[held].bound, choice.cost / (1 + TOLERANCE))
         points = {b.pieces: Point((), b.totals, Found.FITTING, b.pieces) for b in best.values()}
         self.found[key].append(self._frontier(composer, layers, tuple(points.values())))
         if first and best and (worth := fits[min(best)].price) > 0:

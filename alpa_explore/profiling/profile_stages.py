@@ -175,13 +175,13 @@ def profile_stages(
         variables=sum(here[0].variables for here in found.values()),
         constraints=sum(here[0].constraints for here in found.values()),
         warnings=(
-            *(_SLOW for _ in range(not all(f.optimal for f in frontiers))),
+            *(SLOW for _ in range(not all(f.optimal for f in frontiers))),
             *(_SHORT for _ in range(known.short_of_time)),
         ),
     )  # fmt: skip
 
 
-_SLOW = "A solve stopped at its time limit: its stage may have a better choice."
+SLOW = "A solve stopped at its time limit: its stage may have a better choice."
 _SHORT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
 
 

@@ -120,14 +120,14 @@ class StageCosts:
 
     def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], NDArray[np.float64]]:
         """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], whatever they hold; inf
-        where nothing is known."""
+        where nothing is known to be near them."""
         cells, begins, (microbatch, iteration, *_) = self._columns
-        meshes, mesh_of, _ = self._labels
+        meshes, mesh_of, _, near = self._labels
         seconds = microbatch + iteration / num_microbatches
         of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)]))
         found = {}
         for number, mesh in enumerate(meshes):
-            here = mesh_of == number
+            here = (mesh_of == number) & near
             for submesh in np.unique(cells[of_cell[here], 2]).tolist():
                 own = here & (cells[of_cell, 2] == submesh)
                 table = np.full((self.num_layers, self.num_layers), np.inf)
@@ -140,7 +140,7 @@ class StageCosts:
         """For each logical mesh on which choices were sought that fit: the seconds that such a choice costs for each
         byte that it spares, in the middle."""
         cells, begins, (microbatch, iteration, weight, activation, workspace) = self._columns
-        meshes, mesh_of, is_fitting = self._labels
+        meshes, mesh_of, is_fitting, _ = self._labels
         seconds, peak = microbatch + iteration / num_microbatches, weight + activation + workspace
         problem = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)])) * len(meshes) + mesh_of
         order = np.lexsort((seconds, problem))
@@ -182,14 +182,20 @@ class StageCosts:
         )
 
     @cached_property
-    def _labels(self) -> tuple[list[LogicalMesh], NDArray[np.int64], NDArray[np.bool_]]:
+    def _labels(self) -> tuple[list[LogicalMesh], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The logical meshes, and of each candidate, in the order of `_columns`, which it is on, and whether it was
-        sought because it fits."""
+        sought because it fits, or because it is fast."""
         number: dict[LogicalMesh, int] = {}
         every = [c for found in self.candidates.values() for c in found]
         mesh_of = [number.setdefault(c.logical_mesh, len(number)) for c in every]
         fitting = [c.found is Found.FITTING for c in every]
-        return list(number), np.array(mesh_of, dtype=np.int64), np.array(fitting, dtype=np.bool_)
+        near = [c.found in (Found.NEAR, Found.FASTEST, Found.EXACT) for c in every]
+        return (
+            list(number),
+            np.array(mesh_of, dtype=np.int64),
+            np.array(fitting, dtype=bool),
+            np.array(near, dtype=bool),
+        )
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
