@@ -86,6 +86,8 @@ class HeldPlanner:
     started: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     error: Exception | None = None
     """Raised by the next calls."""
+    report_replan: Callable[[Progress], None] = field(default=lambda _: None)
+    """What the last replan was given."""
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -126,6 +128,7 @@ class HeldPlanner:
         self, plan: Plan, *, num_microbatches: int, delta: float, graph: Callable[[], object],
         cancel: threading.Event, progress: Callable[[Progress], None], **pipeline: Any,
     ) -> Plan:  # fmt: skip
+        self.report_replan = progress
         if delta != plan.options.delta:
             pipeline |= {"delta": delta}
         self.replans.append((num_microbatches, dict(pipeline)) if pipeline else num_microbatches)

@@ -4,10 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from alpa_explore_widgets.panels.run import progress_html
 from alpa_explore_widgets.session import Session
 from alpa_explore_widgets.state import Settings, State
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.profiling.progress import Progress
 
 
 def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, planner: Any) -> None:
@@ -47,8 +49,58 @@ def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_the
     assert state.planned is not None
     assert state.planned.delta == 0.3
     assert not state.out_of_date
-    assert "Plan prices all" in state.activity
+    assert "Plan prices all" in progress_html(state)
     assert (len(planner.plans), planner.replans) == (1, [(8, {"delta": 0.3})])
+
+
+def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    before = session.store.state.plan
+    planner.started.acquire()
+    planner.replan_gate.clear()
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    session.go(0)
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is before
+    assert state.settings.delta == 0.5
+    assert not state.replanning
+    assert not state.out_of_date
+
+
+def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another(
+    session: Session, planner: Any, user_error: AlpaExploreError
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.error = user_error
+    session.set(delta=0.3)
+    assert session.wait(5)
+    state = session.store.state
+    assert state.problem is not None
+    assert not state.replanning
+    assert state.out_of_date
+    assert "δ 0.5 → 0.3" in progress_html(state)
+
+
+def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.started.acquire()
+    planner.replan_gate.clear()
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    planner.report_replan(Progress(pass_name="sharding", done=4, total=4, elapsed_seconds=1.0))
+    assert "4 of 4" in progress_html(session.store.state)
+    session.cancel()
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert (state.progress, state.activity, state.problem, state.replanning) == (None, "", None, False)
+    assert state.out_of_date
 
 
 def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:

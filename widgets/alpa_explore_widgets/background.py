@@ -35,6 +35,12 @@ class NewestWins(Generic[Job]):
             self._cancel = threading.Event()
         threading.Thread(target=self._run, name=self._name, daemon=True).start()
 
+    @property
+    def has_newer(self) -> bool:
+        """True when a job waits for the one that runs."""
+        with self._changed:
+            return bool(self._waiting)
+
     def cancel(self) -> None:
         """Ask the running job to stop and forget the waiting one."""
         with self._changed:

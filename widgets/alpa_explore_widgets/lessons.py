@@ -61,7 +61,7 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
         numbers=f"{limit}; the heaviest layer has {units.flops(most)}. G = max C = {byte(cut)}.",
         why="Stages are made of whole layers. Layers of equal work can be dealt out evenly; where few bytes cross, "
         "a stage can end cheaply. δ is how much of the first is given up for the second.",
-        attempt="Set δ to 0.1 and press Plan: layers become more alike, and C can only stay or grow.",
+        attempt="Make δ smaller: layers become more alike, and C can only stay or grow, until no clustering keeps to it.",
         question="Which layer holds the most FLOPs, and what does it have that the others have not?",
     )  # fmt: skip
 
@@ -72,7 +72,7 @@ def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
     return Lesson(
         see="Every device in the colour of its stage, filled as far as its memory is.",
         formula="Σ n_i · m_i = N · M: the submeshes of the stages use every device once. A submesh is 2^k devices of "
-        "one node, or whole nodes.",
+        "one node, or whole nodes (with Submeshes at powers of two, 2^k of them).",
         numbers=f"{sizes} = {sum(len(s.devices) for s in plan.stages)} = {c.nodes} · {c.devices_per_node}; there are "
         f"{len(plan.costs.submeshes)} shapes to choose from.",
         why="Inside a node links are fast, between nodes they are slow. These shapes always fill the cluster, and keep "
@@ -109,7 +109,8 @@ def _costs(plan: Plan, stage: PlanStage) -> Lesson:
     received = f" + {second(stage.receive_seconds)} waiting for its inputs" if stage.receive_seconds else ""
     shape = "×".join(map(str, stage.submesh))
     return Lesson(
-        see="Each run of layers on each submesh: its latency, or that it does not fit. The plan is the framed path.",
+        see="Each run of layers on each submesh: its latency, or that it does not fit. The plan is the framed path."
+        + ("" if plan.costs.complete else " Only what the plan wanted is priced: press Plan to see all."),
         formula="t(i … j, submesh) = least microbatch + iteration / B over all logical meshes, where memory allows it",
         numbers=f"{layers_phrase(stage.layers)} on {shape}: {second(stage.microbatch_seconds)} + "
         f"{second(stage.iteration_seconds)} / {b:,}{received} = {second(stage.latency_seconds)}. "
@@ -122,9 +123,10 @@ def _costs(plan: Plan, stage: PlanStage) -> Lesson:
 
 
 def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
+    share = plan.terms.share  # of a schedule with a smaller bubble
     return Lesson(
         see="T for each t_max that was tried, as the sum of its two parts; the star is the plan.",
-        formula="Eq. 2: T = Σ t_i + (B − 1) · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
+        formula=f"Eq. 2: T = Σ t_i{share} + (B − 1{share}) · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
         "t(k … i, n × m) + F(s−1, i+1, d − n·m), with t ≤ t_max",
         numbers=f"{iteration_sum(plan)} = {second(plan.predicted.iteration_seconds)}; "
         f"{len(plan.t_max_sweep):,} candidates.",
@@ -142,8 +144,8 @@ def _memory(plan: Plan, stage: PlanStage) -> Lesson:
         formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, s microbatches being held",
         numbers=f"stage {stage.index}: {byte(stage.weight_bytes)} + {stage.microbatches_held:,} · "
         f"{byte(stage.activation_bytes)} + {byte(stage.workspace_bytes)} = {byte(stage.peak_bytes)}, of {byte(room)}.",
-        why="Early stages hold more microbatches than late ones, so the same layers may fit at the end of the pipeline "
-        "and not at its start.",
+        why="Under 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of the "
+        "pipeline and not at its start.",
         attempt="Give devices half the memory and press Plan: stages grow leaner, or there are more of them.",
         question=f"Stage {fullest(plan).index} is the fullest: is it weights or activations that fill it?",
     )  # fmt: skip
@@ -169,7 +171,8 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
     held = plan.terms.held(place, len(plan.stages))
     return Lesson(
         see="One iteration, simulated: every microbatch forward and backward on each submesh; what is empty is bubble.",
-        formula="1F1B: the stage at place s from the end holds min(s, B) microbatches; GPipe holds B",
+        formula="1F1B: the stage at place s from the end holds min(s, B) microbatches; GPipe holds B, ZB-H1 of S stages "
+        "min(S, B) everywhere",
         numbers=f"stage {stage.index} is at place {place} of {len(plan.stages)} and holds {held:,} of "
         f"{plan.options.num_microbatches:,} under {plan.options.pipeline.schedule}.",
         why="A schedule is an order of tasks. With 1F1B a stage goes backward as soon as it can, and lets go of what "

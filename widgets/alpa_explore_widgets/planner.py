@@ -45,7 +45,7 @@ def _replan(
     from alpa_explore.planner import replan
     from alpa_explore.plans.rebuild import rebuild
 
-    if delta != plan.options.delta and plan.details is None:
+    if plan.details is None and (delta != plan.options.delta or not plan.costs.complete):
         plan = rebuild(plan, graph())
     options = replace(plan.options.pipeline, **pipeline)
     return replan(

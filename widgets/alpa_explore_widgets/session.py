@@ -65,8 +65,10 @@ class Session:
             if "model" in changes and changes["model"] != old.model:
                 changes = self._fresh_model(changes["model"]) | changes
             settings = replace(old, **changes)
-            self.store.change(settings=settings)
-            if any(getattr(settings, n) != getattr(old, n) for n in REPLANNED) and self.store.state.plan is not None:
+            moved = any(getattr(settings, n) != getattr(old, n) for n in REPLANNED)
+            answered = moved and self.store.state.plan is not None
+            self.store.change(settings=settings, **({"replanning": True} if answered else {}))
+            if answered:
                 self._replans.submit(settings)
 
     def wish(self, new: SpecWish) -> None:
@@ -98,6 +100,7 @@ class Session:
         with self.store.lock:
             settings = settings or self.store.state.settings
             self._plans.cancel()
+            self._replans.cancel()
             self._show(plan, settings, settings, activity="As given; Plan makes it again.", problem=None)
 
     def plan(self) -> None:
@@ -151,6 +154,7 @@ class Session:
             if self.store.state.planning:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
         self._plans.cancel()
+        self._replans.cancel()
 
     def go(self, place: int) -> None:
         """Show an entry of the history, with its settings; nothing is planned."""
@@ -159,6 +163,7 @@ class Session:
             if not 0 <= place < len(history.entries):
                 return
             entry = history.entries[place]
+            self._replans.cancel()  # what it answers is no longer asked
             self.store.change(
                 history=history.at(place), plan=entry.plan, planned=entry.settings, settings=entry.settings,
                 selection=valid_key(entry.plan, self.store.state.selection), problem=None,
@@ -294,10 +299,11 @@ class Session:
         )  # fmt: skip
 
     def _run_replan(self, wanted: Settings, cancel: threading.Event) -> None:
-        before = self.store.state.plan
-        if before is None:
-            return
-        self.store.change(replanning=True)
+        with self.store.lock:
+            before, planned = self.store.state.plan, self.store.state.planned
+            if before is None or planned is None:
+                return
+            self.store.change(replanning=True)
         problem, plan = None, None
         try:
             pipeline = {
@@ -306,29 +312,31 @@ class Session:
                 if getattr(before.options.pipeline, name) != getattr(wanted, name)
             }
             plan = self._planner.replan(
-                before, graph=lambda: self.sources.graph(wanted), num_microbatches=wanted.num_microbatches,
-                delta=wanted.delta, cancel=cancel, progress=self._report, **pipeline,
+                before, graph=lambda: self.sources.graph(planned), num_microbatches=wanted.num_microbatches,
+                delta=wanted.delta, cancel=cancel, progress=self._report_replan, **pipeline,
             )  # fmt: skip
         except CancelledError:
-            plan = None  # a newer value waits
+            plan = None  # a newer value waits, or it is no longer asked
         except Exception as error:
             problem = problem_of(error)
         with self.store.lock:
-            state = self.store.state
-            # Shown even when a newer value waits (then `cancel` is set): while a slider moves, figures move along.
-            if state.plan is not before or state.planned is None:
-                self.store.change(replanning=cancel.is_set())  # a full plan came meanwhile; it asks for the newest B
+            state, newer = self.store.state, self._replans.has_newer
+            done: dict[str, Any] = {"replanning": newer}
+            if not state.planning and state.progress is not None:
+                done |= {"progress": None, "activity": ""}
+            # Shown even when a newer value waits: while a slider moves, figures move along.
+            asked = newer or all(getattr(state.settings, n) == getattr(wanted, n) for n in REPLANNED)
+            if state.plan is not before or not asked:
+                self.store.change(**done)  # a full plan came meanwhile, and asks for the newest B; or one of before
             elif plan is None:
-                self.store.change(replanning=cancel.is_set(), problem=problem)
+                self.store.change(**done, **({} if problem is None else {"problem": problem}))
             else:
-                planned = replace(state.planned, **{name: getattr(wanted, name) for name in REPLANNED})
+                planned = replace(planned, **{name: getattr(wanted, name) for name in REPLANNED})
                 now = time.monotonic()
                 moving, self._last_move = now - self._last_move < SAME_MOVE_SECONDS, now
-                activity = "" if plan.costs.complete else _PART
-                self._show(
-                    plan, planned, state.settings, instead=moving, replanning=cancel.is_set(), problem=None,
-                    activity=activity, progress=None,
-                )  # fmt: skip
+                if not state.planning:
+                    done |= {"activity": ""}
+                self._show(plan, planned, state.settings, instead=moving, problem=None, **done)
 
     def _run_ask(self, question: _Question, _cancel: threading.Event) -> None:
         outcome: dict[str, Any]
@@ -338,15 +346,16 @@ class Session:
             outcome = {"problem": problem_of(error), "activity": ""}
         self.store.change(**outcome)
 
+    def _report_replan(self, progress: Progress) -> None:
+        if not self.store.state.planning:
+            self._report(progress)
+
     def _report(self, progress: Progress) -> None:
         now = time.monotonic()
         if now - self._last_report >= REPORT_SECONDS or progress.done == progress.total:
             self._last_report = now
             if not self.store.state.cancelling:
                 self.store.change(progress=progress, activity=progress.pass_name)
-
-
-_PART = "Only the stages that this plan wants were priced: Plan prices all, which another B may want."
 
 
 def _stop_if(cancel: threading.Event) -> None:

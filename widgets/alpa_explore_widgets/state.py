@@ -157,8 +157,10 @@ class State:
 
     @property
     def out_of_date(self) -> bool:
-        """True when the plan does not answer the settings and nothing but the Plan button will change that."""
-        return self.planned is not None and not self.planned.needs_only_replan(self.settings)
+        """True when the plan does not answer the settings, and what is under way will not change that."""
+        if self.planned is None or self.planned == self.settings:
+            return False
+        return not (self.replanning and self.planned.needs_only_replan(self.settings))
 
 
 Listener = Callable[[State, State], None]

@@ -29,7 +29,7 @@ class RunPanel:
     def show(self, state: State) -> None:
         """Bring buttons and progress to the state."""
         self.plan.disabled = state.planning and not state.out_of_date
-        self.cancel.disabled = not state.planning or state.cancelling
+        self.cancel.disabled = not _busy(state) or state.cancelling
         wanted = not state.planning and (state.out_of_date or state.plan is None)
         (self.plan.add_class if wanted else self.plan.remove_class)("alpa-call")
         self.progress.value = progress_html(state)
@@ -38,7 +38,9 @@ class RunPanel:
 def progress_html(state: State) -> str:
     """The bar with its line while planning; else what is out of date, or how the last run ended."""
     activity = escape(state.activity)
-    if not state.planning:
+    if not _busy(state):
+        if state.plan is not None and not state.plan.costs.complete:
+            activity = f"{activity} {_PART}".strip()
         if state.out_of_date and state.planned is not None:
             changes = "<br>".join(differences(state.planned, state.settings))
             activity = f'<div class="alpa-old"><b>Out of date, press Plan</b><br>{changes}</div>'
@@ -54,18 +56,25 @@ def progress_html(state: State) -> str:
     )
 
 
+def _busy(state: State) -> bool:
+    """True while something is planned that takes long enough to say how far it is."""
+    return state.planning or (state.replanning and state.progress is not None)
+
+
+_PART = "Only the stages that a plan wanted were priced: Plan prices all, which another B may want."
 _WORDS = {
     "model": "model", "microbatch": "samples in a microbatch", "nodes": "nodes", "devices_per_node": "devices per node",
-    "device": "device", "delta": "δ", "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak",
-    "inside_bandwidth": "link", "between_bandwidth": "network", "rematerialization": "recompute",
-    "precision": "precision", "solver": "solver", "submesh_space": "submeshes",
+    "device": "device", "num_microbatches": "B", "schedule": "schedule", "communication": "sends", "delta": "δ",
+    "num_layers": "layers", "memory_bytes": "memory", "peak_flops": "peak", "inside_bandwidth": "link",
+    "between_bandwidth": "network", "rematerialization": "recompute", "precision": "precision", "solver": "solver",
+    "submesh_space": "submeshes",
 }  # fmt: skip
 _FORMATS = {"memory_bytes": units.bytes_, "peak_flops": units.flops_per_second,
             "inside_bandwidth": units.bytes_per_second, "between_bandwidth": units.bytes_per_second}  # fmt: skip
 
 
 def differences(planned: Settings, wanted: Settings) -> list[str]:
-    """'δ 0.5 → 0.3' for each setting that waits for Plan (B never does)."""
+    """'δ 0.5 → 0.3' for each setting that the plan does not answer."""
     pairs = ((name, getattr(planned, name), getattr(wanted, name)) for name in _WORDS)
     apart = [
         f"{_WORDS[name]} {escape(_spell(name, old))} → {escape(_spell(name, new))}"
