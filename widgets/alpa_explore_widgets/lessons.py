@@ -61,7 +61,7 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
         numbers=f"{limit}; the heaviest layer has {units.flops(most)}. G = max C = {byte(cut)}.",
         why="Stages are made of whole layers. Layers of equal work can be dealt out evenly; where few bytes cross, "
         "a stage can end cheaply. δ is how much of the first is given up for the second.",
-        attempt="Make δ smaller: layers become more alike, and C can only stay or grow, until no clustering keeps to it.",
+        attempt="Make δ smaller: layers become more alike, and C stays or grows, until no clustering keeps to it.",
         question="Which layer holds the most FLOPs, and what does it have that the others have not?",
     )  # fmt: skip
 
@@ -144,8 +144,8 @@ def _memory(plan: Plan, stage: PlanStage) -> Lesson:
         formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, s microbatches being held",
         numbers=f"stage {stage.index}: {byte(stage.weight_bytes)} + {stage.microbatches_held:,} · "
         f"{byte(stage.activation_bytes)} + {byte(stage.workspace_bytes)} = {byte(stage.peak_bytes)}, of {byte(room)}.",
-        why="Under 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of the "
-        "pipeline and not at its start.",
+        why="Under 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of "
+        "the pipeline and not at its start.",
         attempt="Give devices half the memory and press Plan: stages grow leaner, or there are more of them.",
         question=f"Stage {fullest(plan).index} is the fullest: is it weights or activations that fill it?",
     )  # fmt: skip
@@ -171,8 +171,8 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
     held = plan.terms.held(place, len(plan.stages))
     return Lesson(
         see="One iteration, simulated: every microbatch forward and backward on each submesh; what is empty is bubble.",
-        formula="1F1B: the stage at place s from the end holds min(s, B) microbatches; GPipe holds B, ZB-H1 of S stages "
-        "min(S, B) everywhere",
+        formula="1F1B: the stage at place s from the end holds min(s, B) microbatches; GPipe holds B, ZB-H1 of S "
+        "stages min(S, B) everywhere",
         numbers=f"stage {stage.index} is at place {place} of {len(plan.stages)} and holds {held:,} of "
         f"{plan.options.num_microbatches:,} under {plan.options.pipeline.schedule}.",
         why="A schedule is an order of tasks. With 1F1B a stage goes backward as soon as it can, and lets go of what "
