@@ -130,7 +130,7 @@ def test_cancel_stops_the_planner_and_keeps_the_plan(lab: LabPage) -> None:
     lab.run_all()
     explorer = first_explorer(lab)
     drawn = seen_figure(lab, explorer)["data"]
-    slider(explorer, "FLOP tolerance").press("ArrowRight")
+    slider(explorer, "Layers").press("ArrowRight")
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
     explorer.get_by_text("left").wait_for()
     assert "of 6,000" in explorer.locator(".alpa-progress").inner_text()

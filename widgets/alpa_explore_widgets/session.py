@@ -334,8 +334,6 @@ class Session:
                 planned = replace(planned, **{name: getattr(wanted, name) for name in REPLANNED})
                 now = time.monotonic()
                 moving, self._last_move = now - self._last_move < SAME_MOVE_SECONDS, now
-                if not state.planning:
-                    done |= {"activity": ""}
                 self._show(plan, planned, state.settings, instead=moving, problem=None, **done)
 
     def _run_ask(self, question: _Question, _cancel: threading.Event) -> None:
