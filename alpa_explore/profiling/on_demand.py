@@ -13,7 +13,6 @@ import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from hashlib import sha256
 
 from alpa_explore.cluster import Cluster, LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
@@ -28,7 +27,13 @@ from alpa_explore.profiling.candidates import Candidates, Choices, Wanted
 from alpa_explore.profiling.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
 from alpa_explore.profiling.least import Least
 from alpa_explore.profiling.mesh_tasks import chain
-from alpa_explore.profiling.profile_stages import Chosen, StageProfile, problem_prices
+from alpa_explore.profiling.profile_stages import (
+    Chosen,
+    StageProfile,
+    held_counts,
+    problem_key,
+    problem_prices,
+)
 from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCosts
 from alpa_explore.profiling.stage_tasks import cost_model, slicer
 from alpa_explore.profiling.usable import usable_stages
@@ -59,11 +64,8 @@ def profile_on_demand(
     `known` are the stage costs of `other`, the same graph in other layers, on the same cluster. `chosen` and `held_at`
     are those of `profile_stages`. CancelledError when cancelled.
     """
-    tied = tied_weights(layered)
-    prices, received = (
-        _Prices(layered, cluster, known, other, num_microbatches, held_at, cancel),
-        received_bytes(layered),
-    )
+    prices = _Prices(layered, cluster, known, other, num_microbatches, held_at, cancel)
+    tied, received = tied_weights(layered), received_bytes(layered)
     while True:
         costs = StageCosts(
             num_layers=layered.num_layers, submeshes=known.submeshes, device_memory_bytes=known.device_memory_bytes,
@@ -104,8 +106,7 @@ class _Prices:
         self.least = Least(
             layered, cluster.device, self.meshes, other=other, known=known, num_microbatches=num_microbatches
         )
-        depths = range(1, layered.num_layers + 1)
-        self.counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
+        self.counts = held_counts(held_at, layered.num_layers)
         self._num_microbatches, self._found_out = num_microbatches, discoveries(layered.graph, RULES)
         self._composers: dict[LogicalMesh, Composer] = {}
         self._worths = known.worths(num_microbatches)
@@ -192,8 +193,7 @@ class _Prices:
         prices = problem_prices(mesh, self.cluster.device, "auto", self._num_microbatches, self._found_out)
         for cell in cells:
             first, last, _ = cell
-            text = f"{self.stage_of(first, last).structure_key} {prices}"
-            key = self._keys[cell, mesh] = sha256(text.encode()).hexdigest()
+            key = self._keys[cell, mesh] = problem_key(self.stage_of(first, last), prices)
             self._wanted.append(Wanted(cell, mesh, key))
             if key not in self.found:
                 by_key[key] = first, last

@@ -20,7 +20,7 @@ from pathlib import Path
 from alpa_explore.cluster import Cluster, Device, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.intra_op.layered_graph import LayeredGraph
 from alpa_explore.intra_op.pieces import Range
-from alpa_explore.intra_op.stage_graph import received_bytes
+from alpa_explore.intra_op.stage_graph import StageGraph, received_bytes
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling.cache import Store
 from alpa_explore.profiling.candidates import Candidates, Choices, Wanted
@@ -94,8 +94,7 @@ def profile_stages(
     stage_of = slicer(layered)
     pieces = submeshes(cluster, submesh_space)
     held_at = held_at or (lambda place, depth: min(place, num_microbatches))
-    depths = range(1, layered.num_layers + 1)
-    counts = sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
+    counts = held_counts(held_at, layered.num_layers)
     tasks: dict[str, StageTask] = {}
     wanted: list[Wanted] = []
     found_out = discoveries(layered.graph, RULES)
@@ -107,7 +106,7 @@ def profile_stages(
     }
     for first, last, position in usable_stages(layered.num_layers, pieces, cluster.devices):
         for mesh in meshes[position]:
-            key = sha256(f"{stage_of(first, last).structure_key} {common[mesh]}".encode()).hexdigest()
+            key = problem_key(stage_of(first, last), common[mesh])
             wanted.append(Wanted((first, last, position), mesh, key))
             # No less than its place: another B of the same plan may hold that many.
             after = layered.num_layers - last
@@ -183,6 +182,17 @@ def profile_stages(
 
 SLOW = "A solve stopped at its time limit: its stage may have a better choice."
 _SHORT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
+
+
+def held_counts(held_at: Callable[[int, int], int], layers: int) -> list[int]:
+    """The numbers of microbatches that some stage of some pipeline holds, ascending."""
+    depths = range(1, layers + 1)
+    return sorted({held_at(place, depth) for depth in depths for place in range(1, depth + 1)})
+
+
+def problem_key(stage: StageGraph, prices: str) -> str:
+    """Equal for stages whose problems are equal, at these `problem_prices`."""
+    return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
 
 
 def problem_prices(

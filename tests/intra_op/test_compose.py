@@ -17,7 +17,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.chain import CONSTANT, Chain, chain_of
 from alpa_explore.intra_op.compose import Composer, whole_choice
 from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.pieces import Price
+from alpa_explore.intra_op.pieces import Pieces, Price
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import StageTotals, build_stage_problem
@@ -200,3 +200,20 @@ def test_a_mask_from_outside_belongs_to_no_layer() -> None:
     problem = build_stage_problem(stage, model)
     constants = [n.subject for n, k in zip(problem.nodes, chain.owners(problem), strict=True) if k == CONSTANT]
     assert [chain.layered.graph.tensors[t].name for t in constants] == ["mask"]
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "chain", [catalogue("gpt-tiny", 3), catalogue("moe-tiny", 2), catalogue("wide-resnet-tiny", 4)]
+)
+def test_a_piece_cut_out_of_its_neighbourhood_is_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
+    layers = chain.layered.num_layers
+    near = Pieces(chain=chain, model=on(mesh))
+    found = {r: near.of(*r) for r in combinations_with_replacement(range(layers), 2)}
+    assert sum(len(pieces) for pieces in found.values() if pieces) > layers
+    monkeypatch.setattr(type(chain.stage_of), "beside", lambda slicer, first, last, *_inner: slicer(first, last))
+    whole = Pieces(chain=chain, model=on(mesh))
+    for r, pieces in found.items():
+        others = whole.of(*r)
+        assert (pieces is None) == (others is None)
+        assert [p.content for p in pieces or ()] == [p.content for p in others or ()], r

@@ -12,6 +12,12 @@ from alpa_explore.errors import AlpaExploreError
 from alpa_explore.profiling.progress import Progress
 
 
+def hold(planner: Any) -> None:
+    """The next replan begins, and ends when its gate is opened."""
+    planner.started.acquire()
+    planner.replan_gate.clear()
+
+
 def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
@@ -57,8 +63,7 @@ def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner:
     session.plan()
     assert session.wait(5)
     before = session.store.state.plan
-    planner.started.acquire()
-    planner.replan_gate.clear()
+    hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
     session.go(0)
@@ -69,6 +74,19 @@ def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner:
     assert state.settings.delta == 0.5
     assert not state.replanning
     assert not state.out_of_date
+
+
+@pytest.mark.parametrize("leave", [lambda s: s.go(0), lambda s: s.cancel(), lambda s: s.start_from(s.store.state.plan)])
+def test_an_answer_that_was_never_begun_keeps_nothing_waiting(
+    session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    monkeypatch.setattr(session._replans, "submit", lambda _settings: None)  # its thread has not come so far
+    session.set(delta=0.3)
+    assert session.store.state.replanning
+    leave(session)
+    assert not session.store.state.replanning
 
 
 def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another(
@@ -89,8 +107,7 @@ def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another
 def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
-    planner.started.acquire()
-    planner.replan_gate.clear()
+    hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
     planner.report_replan(Progress(pass_name="sharding", done=4, total=4, elapsed_seconds=1.0))
@@ -106,8 +123,7 @@ def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session
 def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
-    planner.started.acquire()
-    planner.replan_gate.clear()
+    hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
     session.set(delta=0.4)
@@ -123,8 +139,7 @@ def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, plan
 def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
-    planner.started.acquire()
-    planner.replan_gate.clear()
+    hold(planner)
     session.set(num_microbatches=9)
     assert planner.started.acquire(timeout=5)
     assert session.store.state.replanning

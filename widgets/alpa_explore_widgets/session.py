@@ -100,7 +100,7 @@ class Session:
         with self.store.lock:
             settings = settings or self.store.state.settings
             self._plans.cancel()
-            self._replans.cancel()
+            self._forget_replans()
             self._show(plan, settings, settings, activity="As given; Plan makes it again.", problem=None)
 
     def plan(self) -> None:
@@ -153,8 +153,8 @@ class Session:
         with self.store.lock:
             if self.store.state.planning:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
-        self._plans.cancel()
-        self._replans.cancel()
+            self._plans.cancel()
+            self._forget_replans()
 
     def go(self, place: int) -> None:
         """Show an entry of the history, with its settings; nothing is planned."""
@@ -163,7 +163,7 @@ class Session:
             if not 0 <= place < len(history.entries):
                 return
             entry = history.entries[place]
-            self._replans.cancel()  # what it answers is no longer asked
+            self._forget_replans()
             self.store.change(
                 history=history.at(place), plan=entry.plan, planned=entry.settings, settings=entry.settings,
                 selection=valid_key(entry.plan, self.store.state.selection), problem=None,
@@ -298,10 +298,16 @@ class Session:
             history=state.history.add(Entry(settings=planned, plan=plan), instead=instead), **more,
         )  # fmt: skip
 
+    def _forget_replans(self) -> None:
+        """What they answer is no longer asked. One that had not begun will not say that it ends."""
+        self._replans.cancel()
+        self.store.change(replanning=False)
+
     def _run_replan(self, wanted: Settings, cancel: threading.Event) -> None:
         with self.store.lock:
             before, planned = self.store.state.plan, self.store.state.planned
             if before is None or planned is None:
+                self.store.change(replanning=False)
                 return
             self.store.change(replanning=True)
         problem, plan = None, None

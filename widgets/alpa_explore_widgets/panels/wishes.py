@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import ipywidgets as W
@@ -11,7 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.text import printable
 from alpa_explore.sharding.wish import SpecWish, WishKind
-from alpa_explore_widgets.fields import ChoiceField
+from alpa_explore_widgets.fields import Button, ChoiceField
 from alpa_explore_widgets.session import Session
 
 if TYPE_CHECKING:
@@ -34,14 +35,16 @@ class WishControls:
             label="Its output", hint="A spec of the selected operator's output, with the seconds that its stage then "
             "takes more; Other specs finds them.", choices=[["", "", ""]], value="",
         )  # fmt: skip
-        self.pin = _button("Pin spec", f"Plan so that the output has this spec. {_THEN}")
-        self.forbid = _button("Forbid spec", f"Plan so that it does not have this spec. {_THEN}")
-        self.clear = _button("Clear", f"Wish nothing of this operator any more. {_THEN}")
-        self.more = _button("Other specs", "Find the others, and what each would cost the stage")
-        self.pin.on_click(lambda _: self._wish(WishKind.PIN))
-        self.forbid.on_click(lambda _: self._wish(WishKind.FORBID))
-        self.clear.on_click(lambda _: session.take_back(*self._own()))
-        self.more.on_click(lambda _: session.ask_regrets())
+        self.pin = _button(
+            "Pin spec", f"Plan so that the output has this spec. {_THEN}", lambda: self._wish(WishKind.PIN)
+        )
+        self.forbid = _button(
+            "Forbid spec", f"Plan so that it does not have this spec. {_THEN}", lambda: self._wish(WishKind.FORBID)
+        )
+        self.clear = _button(
+            "Clear", f"Wish nothing of this operator any more. {_THEN}", lambda: session.take_back(*self._own())
+        )
+        self.more = _button("Other specs", "Find the others, and what each would cost the stage", session.ask_regrets)
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
         self.widget.add_class("alpa-wish-controls")
@@ -111,14 +114,13 @@ class WishList:
         for button in before:
             button.close()
 
-    def _button(self, wish: SpecWish) -> W.Button:
-        found = _button(f"✕ {printable(str(wish))}", f"Take back: {printable(str(wish))}. {_THEN}")
-        found.on_click(lambda _: self._session.take_back(wish))
-        return found
+    def _button(self, wish: SpecWish) -> Button:
+        words = printable(str(wish))
+        return _button(f"✕ {words}", f"Take back: {words}. {_THEN}", lambda: self._session.take_back(wish))
 
 
-def _button(text: str, hint: str) -> W.Button:
-    found = W.Button(description=text, tooltip=hint)
+def _button(text: str, hint: str, press: Callable[[], None]) -> Button:
+    found = Button(press, description=text, hint=hint)
     found.add_class("alpa-plain")
     return found
 
