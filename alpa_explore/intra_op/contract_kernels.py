@@ -60,38 +60,117 @@ def _lower_by_two(
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
-def minimise(
-    large: Floats, large_starts: Ints, large_step: int, flat: Floats, starts: Ints, steps: Ints, moving: int,
-    count: int, found: Floats,
-) -> None:  # fmt: skip
-    """found[o, j] = min over k < `count` of large[large_starts[o] + k · large_step + j]
-    + Σ_q flat[starts[q, o] + k · steps[q] + (j where q < `moving`)].
-    """
-    width = found.shape[1]
+def _make(code: Ints, begin: int, memory: Floats, starts: Ints) -> None:
+    """One step of a program (`contract_program._code`): a table, row by row."""
+    place, count, width = starts[code[begin]] + code[begin + 1], code[begin + 2], code[begin + 3]
+    moving, parts, axes = code[begin + 4], code[begin + 5], code[begin + 6]
+    lengths = code[begin + 7 : begin + 7 + axes]
+    at, steps = np.empty(parts, dtype=np.int64), np.empty(parts, dtype=np.int64)
+    first = begin + 7 + axes
+    each = 3 + axes
+    for q in range(parts):
+        at[q] = starts[code[first + q * each]] + code[first + q * each + 1]
+        steps[q] = code[first + q * each + 2]
+    rows = 1
+    for axis in range(axes):
+        rows *= lengths[axis]
+    counter = np.zeros(axes, dtype=np.int64)
     bases = np.empty(count)
-    joined = np.empty(count * width if moving > 1 else 0)
-    for o in range(len(found)):
-        row = found[o]
-        row[:] = np.inf
+    joined = np.empty(count * width if moving > 2 else 0)
+    for row_number in range(rows):
+        row = memory[place + row_number * width : place + (row_number + 1) * width]
         bases[:] = 0.0
-        for q in range(moving, len(steps)):
+        for q in range(moving, parts):
             for k in range(count):
-                bases[k] += flat[starts[q, o] + k * steps[q]]
+                bases[k] += memory[at[q] + k * steps[q]]
         if moving == 0:
-            _lower(row, bases, large, large_starts[o], large_step)
-            continue
-        if moving == 1:
-            _lower_by_two(row, bases, large, large_starts[o], large_step, flat, starts[0, o], steps[0])
-            continue
-        for k in range(count):
-            here = joined[k * width : (k + 1) * width]
-            at = large_starts[o] + k * large_step
-            here[:] = large[at : at + width]
-            for q in range(moving):
-                start = starts[q, o] + k * steps[q]
-                for j in range(width):
-                    here[j] += flat[start + j]
-        _lower(row, bases, joined, 0, width)
+            row[:] = bases.min()
+        else:
+            row[:] = np.inf
+            if moving == 1:
+                _lower(row, bases, memory, at[0], steps[0])
+            elif moving == 2:
+                _lower_by_two(row, bases, memory, at[0], steps[0], memory, at[1], steps[1])
+            else:
+                for k in range(count):
+                    here = joined[k * width : (k + 1) * width]
+                    start = at[0] + k * steps[0]
+                    here[:] = memory[start : start + width]
+                    for q in range(1, moving):
+                        start = at[q] + k * steps[q]
+                        for j in range(width):
+                            here[j] += memory[start + j]
+                _lower(row, bases, joined, 0, width)
+        for axis in range(axes - 1, -1, -1):
+            counter[axis] += 1
+            for q in range(parts):
+                at[q] += code[first + q * each + 3 + axis]
+            if counter[axis] < lengths[axis]:
+                break
+            counter[axis] = 0
+            for q in range(parts):
+                at[q] -= lengths[axis] * code[first + q * each + 3 + axis]
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def run(
+    code: Ints, begins: Ints, unpriced: int, memory: Floats, own: Floats, own_space: int, starts: Ints, step: Ints
+) -> None:  # fmt: skip
+    """All steps of a program at every price; `own` [prices, entries] are the costs that each price begins with."""
+    for p in range(len(own)):
+        here = starts + p * step
+        memory[here[own_space] : here[own_space] + own.shape[1]] = own[p]
+        for i in range(0 if p == 0 else unpriced, len(begins)):
+            _make(code, begins[i], memory, here)
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def _least(
+    recipes: Ints, begin: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints
+) -> tuple[float, int]:  # fmt: skip
+    """The least cost over the strategies of the node of a step at the choices of the others, and the first strategy
+    that has it."""
+    node, count, parts = recipes[begin], recipes[begin + 1], recipes[begin + 2]
+    best, arrow = np.inf, 0
+    for k in range(count):
+        if node >= 0:
+            choice[node] = k
+        total = 0.0
+        at = begin + 3
+        for _ in range(parts):
+            space, place, reads = recipes[at], recipes[at + 1], recipes[at + 2]
+            for u in range(reads):
+                place += choice[recipes[at + 3 + 2 * u]] * recipes[at + 4 + 2 * u]
+            total += slices[place] if space >= len(starts) else memory[starts[space] + place]
+            at += 3 + 2 * reads
+        if total < best:
+            best, arrow = total, k
+    return best, arrow
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def go_back(
+    recipes: Ints, begins: Ints, fillings: Ints, filling_begins: Ints, order: Ints, slices: Floats, memory: Floats,
+    starts: Ints, step: Ints, prices: Ints, choices: Ints,
+) -> None:  # fmt: skip
+    """Fill in a best choice of each node that was minimised out, row by row, at prices[row]."""
+    for row in range(len(choices)):
+        choice, here = choices[row], starts + prices[row] * step
+        for begin in filling_begins:
+            made, place, axes = fillings[begin], fillings[begin + 1], fillings[begin + 2]
+            entries = 1
+            for axis in range(axes):
+                entries *= fillings[begin + 4 + 2 * axis]
+            for entry in range(entries):
+                left = entry
+                for axis in range(axes - 1, -1, -1):
+                    size = fillings[begin + 4 + 2 * axis]
+                    choice[fillings[begin + 3 + 2 * axis]] = left % size
+                    left //= size
+                slices[place + entry], _ = _least(recipes, begins[made], memory, here, slices, choice)
+        for i in order:
+            _, arrow = _least(recipes, begins[i], memory, here, slices, choice)
+            choice[recipes[begins[i]]] = arrow
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})

@@ -22,7 +22,7 @@ State = tuple[int, int, int]
 class PieceTable:
     """A piece at some prices: its least cost for every state, [prices, ties, left, right]; inf where none is legal."""
 
-    def __init__(self, piece: Piece, contraction: Contraction, prices: int) -> None:
+    def __init__(self, piece: Piece, contraction: Contraction) -> None:
         self.piece, self.contraction = piece, contraction
         sides = (piece.ties, piece.left, piece.right)
         self._states = [_states(piece, nodes) for nodes in sides]
@@ -30,7 +30,7 @@ class PieceTable:
         table = contraction.table
         if len(contraction.keep) < sum(map(len, sides)):
             table = _repeated(table, contraction.keep, sides, self._states)
-        self.tied: Floats = np.ascontiguousarray(np.broadcast_to(table.reshape(-1, *shape), (prices, *shape)))
+        self.tied: Floats = table.reshape(-1, *shape)
         self._wanted: dict[tuple[int, State], int] = {}
         self._filled: list[Filled] = []
 
@@ -98,7 +98,7 @@ class PieceTables:
         if piece not in self._tables:
             keep = tuple(dict.fromkeys((*piece.ties, *piece.left, *piece.right)))
             found = contract(piece.at(self.prices), keep, self.limits)
-            self._tables[piece] = None if found is None else PieceTable(piece, found, len(self.prices))
+            self._tables[piece] = None if found is None else PieceTable(piece, found)
         return self._tables[piece]
 
 

@@ -14,15 +14,17 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
 from alpa_explore.intra_op.contract import Priced
-from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.problem import FORBIDDEN, Floats
+from alpa_explore.intra_op.contract_program import OWN, SAME, Form, Given
+from alpa_explore.intra_op.factor_graph import Ints, without_forbidden
+from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.sharding.spec import REPLICATE
@@ -63,29 +65,48 @@ class Piece:
 
     def at(self, prices: Sequence[Price]) -> Priced:
         """`StageProblem.at` of every price."""
-        inverse_b = np.array([p.inverse_b for p in prices])[:, None]
-        memory = np.array([p.memory_price for p in prices])[:, None]
-        held = np.array([p.microbatches_held for p in prices])[:, None]
+        form, same, nodes, edges = self._forms
+        inverse_b, memory, held = np.array(prices).T[:, :, None]
+        paid = nodes[0] + inverse_b * nodes[1] + memory * (nodes[2] + held * nodes[3])
+        return Priced(form=form, same=same, own=np.concatenate([paid, inverse_b * edges], axis=1))
 
-        def costs(node: Node) -> Floats:
-            total = node.microbatch_seconds[None, :]
-            if node.iteration_seconds.any():
-                total = total + inverse_b * node.iteration_seconds
-            if node.weight_bytes.any() or node.activation_bytes.any():
-                total = total + memory * (node.weight_bytes + held * node.activation_bytes)
-            return total
+    @cached_property
+    def _forms(self) -> tuple[Form, Floats, Floats, Floats]:
+        """The form of `at`, what it says of every price, and what it makes of each: of nodes that a price changes their
+        four figures [4, entries], of edges that are paid in each iteration their seconds."""
+        flat = self._flat
+        starts, parts, seconds = flat.node_starts, flat.nodes, flat.seconds
+        nodes, edges = self.problem.nodes, self.problem.edges
+        charged = np.asarray(np.logical_or.reduceat(parts != 0, starts, axis=1))
+        ends = np.append(starts, parts.shape[1])
+        taken = {SAME: 0, OWN: 0}
+        slices: dict[int, list[Ints]] = {SAME: [], OWN: []}
+        """Of nodes, then of edges."""
 
-        def matrix(edge: Edge) -> Floats:
-            if not edge.each_iteration:
-                return np.asarray(edge.seconds if edge.times == 1 else edge.seconds * edge.times)[None]
-            found: Floats = edge.seconds * inverse_b[:, :, None]
-            found[:, edge.seconds >= FORBIDDEN] = FORBIDDEN
-            return found
+        def give(space: int, begin: int, end: int) -> Given:
+            slices[space].append(np.arange(begin, end))
+            taken[space] += end - begin
+            return Given(space, taken[space] - (end - begin))
 
-        return Priced(
-            node_costs=tuple(costs(n) for n in self.problem.nodes),
-            edges=tuple((e.a, e.b) for e in self.problem.edges),
-            edge_costs=tuple(matrix(e) for e in self.problem.edges),
+        changed, free = np.any(charged[1:], axis=0).tolist(), (~np.any(charged, axis=0)).tolist()
+        nodes_given = tuple(
+            None if free[v] else give(OWN if changed[v] else SAME, ends[v], ends[v + 1]) for v in range(len(nodes))
+        )
+        some = {space: np.concatenate([np.zeros(0, dtype=np.int64), *here]) for space, here in slices.items()}
+        slices.update({SAME: [], OWN: []})
+        ends = np.append(flat.edge_starts, len(seconds))
+        edges_given = tuple(give(OWN if e.each_iteration else SAME, ends[i], ends[i + 1]) for i, e in enumerate(edges))
+        more = {space: np.concatenate([np.zeros(0, dtype=np.int64), *here]) for space, here in slices.items()}
+        form = Form(
+            sizes=tuple(len(n.microbatch_seconds) for n in nodes), edges=tuple((e.a, e.b) for e in edges),
+            nodes_given=nodes_given, edges_given=edges_given, same=taken[SAME], own=taken[OWN],
+        )  # fmt: skip
+        same = np.concatenate([parts[0, some[SAME]], seconds[more[SAME]]])
+        return (
+            form,
+            without_forbidden(same),
+            without_forbidden(parts[:, some[OWN]]),
+            without_forbidden(seconds[more[OWN]]),
         )
 
     @cached_property
@@ -126,12 +147,12 @@ class Piece:
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
         """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
         [rows, 4], and the bytes on one device of every output of every operator [rows, outputs]."""
-        node_starts, parts, a, b, edge_starts, widths, seconds, iteration, makers, output_starts, sizes = self._flat
-        found = parts[:, node_starts + choices].sum(axis=2).T
-        paid = seconds[edge_starts + choices[:, a] * widths + choices[:, b]]
-        found[:, 0] += paid[:, ~iteration].sum(axis=1)
-        found[:, 1] += paid[:, iteration].sum(axis=1)
-        return found, sizes[output_starts + choices[:, makers]]
+        flat = self._flat
+        found = flat.nodes[:, flat.node_starts + choices].sum(axis=2).T
+        paid = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
+        found[:, 0] += paid[:, ~flat.each_iteration].sum(axis=1)
+        found[:, 1] += paid[:, flat.each_iteration].sum(axis=1)
+        return found, flat.sizes[flat.output_starts + choices[:, flat.makers]]
 
     @cached_property
     def _outputs(self) -> list[tuple[int, Floats]]:
@@ -143,8 +164,7 @@ class Piece:
         ]  # fmt: skip
 
     @cached_property
-    def _flat(self) -> tuple[Any, ...]:
-        """The arrays that `totals` indexes: one array of all nodes, one of all edges, one of all outputs."""
+    def _flat(self) -> _Flat:
         nodes, edges = self.problem.nodes, self.problem.edges
 
         def starts(arrays: Sequence[Floats]) -> Ints:
@@ -155,13 +175,36 @@ class Piece:
 
         microbatch = [n.microbatch_seconds for n in nodes]
         sizes = [size for _, size in self._outputs]
-        return (
-            starts(microbatch), np.array([flat(part) for part in zip(*map(_parts, nodes), strict=True)]),
-            np.array([e.a for e in edges], dtype=np.int64), np.array([e.b for e in edges], dtype=np.int64),
-            starts([e.seconds for e in edges]), np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
-            flat([e.seconds * e.times for e in edges]), np.array([e.each_iteration for e in edges], dtype=np.bool_),
-            np.array([v for v, _ in self._outputs], dtype=np.int64), starts(sizes), flat(sizes),
+        return _Flat(
+            node_starts=starts(microbatch),
+            nodes=np.array([flat(part) for part in zip(*map(_parts, nodes), strict=True)]),
+            a=np.array([e.a for e in edges], dtype=np.int64), b=np.array([e.b for e in edges], dtype=np.int64),
+            edge_starts=starts([e.seconds for e in edges]),
+            widths=np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
+            seconds=flat([e.seconds if e.times == 1 else e.seconds * e.times for e in edges]),
+            each_iteration=np.array([e.each_iteration for e in edges], dtype=np.bool_),
+            makers=np.array([v for v, _ in self._outputs], dtype=np.int64),
+            output_starts=starts(sizes), sizes=flat(sizes),
         )  # fmt: skip
+
+
+class _Flat(NamedTuple):
+    """The arrays of a piece one after the other: of all nodes, of all edges, of all outputs."""
+
+    node_starts: Ints
+    nodes: Floats
+    """[4, entries], the figures of `_parts`."""
+    a: Ints
+    b: Ints
+    edge_starts: Ints
+    widths: Ints
+    """Strategies of b."""
+    seconds: Floats
+    each_iteration: NDArray[np.bool_]
+    makers: Ints
+    """The node of every output."""
+    output_starts: Ints
+    sizes: Floats
 
 
 def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:

@@ -106,9 +106,10 @@ def warm_up() -> None:
     size = 24
     cost, matrix = np.zeros((1, size)), np.zeros((1, size, size))
     edges = ((0, 1), (1, 2), (0, 3), (2, 3))
-    found = contract(Priced(node_costs=(cost,) * 4, edges=edges, edge_costs=(matrix,) * 4), (2, 3))
+    found = contract(Priced.of((cost,) * 4, edges, (matrix,) * 4, prices=1), (2, 3))
     assert found is not None, "a small problem can be contracted"
-    table, reached = np.ascontiguousarray(found.table), np.zeros((1, size))
+    found.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
+    table, reached = found.table, np.zeros((1, size))
     contract_kernels.advance(reached, table, np.empty((1, size)), np.empty((1, size), dtype=np.int64))
     contract_kernels.multiply(reached[:, None], table, np.empty((1, 1, size)))
 

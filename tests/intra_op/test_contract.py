@@ -2,19 +2,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op import contract as module
-from alpa_explore.intra_op import contract_kernels
+from alpa_explore.intra_op import contract_program
 from alpa_explore.intra_op.contract import LIMITS, Priced, contract
 from alpa_explore.intra_op.problem import FORBIDDEN
 
 PRICES = 2
 
 
-def draw(seed: int) -> tuple[Priced, tuple[int, ...]]:
+class Drawn(NamedTuple):
+    """Arrays begin with an axis for the price, of length 1 where it makes no difference."""
+
+    node_costs: tuple[np.ndarray, ...]
+    edges: tuple[tuple[int, int], ...]
+    edge_costs: tuple[np.ndarray, ...]
+
+
+def draw(seed: int) -> tuple[Drawn, tuple[int, ...]]:
     rng = np.random.default_rng(seed)
     nodes = int(rng.integers(2, 8))
     sizes = rng.integers(1, 4, nodes)
@@ -26,14 +34,14 @@ def draw(seed: int) -> tuple[Priced, tuple[int, ...]]:
         found = rng.random((rng.choice([1, PRICES]), *shape))
         return np.where(rng.random(shape) < (forbidden if len(shape) > 1 else 0.0), FORBIDDEN, found)
 
-    problem = Priced(
+    problem = Drawn(
         node_costs=tuple(costs(k) for k in sizes), edges=tuple(pairs),
         edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
     )  # fmt: skip
     return problem, tuple(int(v) for v in rng.permutation(nodes)[: rng.integers(0, min(4, nodes) + 1)])
 
 
-def evaluate(problem: Priced, price: int, choices: tuple[int, ...]) -> float:
+def evaluate(problem: Drawn, price: int, choices: tuple[int, ...]) -> float:
     total = sum(c[price % len(c), choice] for c, choice in zip(problem.node_costs, choices, strict=True))
     return float(
         total
@@ -44,16 +52,19 @@ def evaluate(problem: Priced, price: int, choices: tuple[int, ...]) -> float:
     )
 
 
-@pytest.mark.parametrize("together", [False, True], ids=["one by one, by the kernel", "together, by numpy"])
+@pytest.mark.parametrize("kept", [0, 1 << 12], ids=["tables made again", "tables kept"])
+@pytest.mark.parametrize("added", [0, 1 << 12], ids=["apart", "added"])
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, together: bool, monkeypatch: pytest.MonkeyPatch
+    seed: int, kept: int, added: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not together:
-        for entries in ("BROADCAST_ENTRIES", "STEPS_ENTRIES"):
-            monkeypatch.setattr(module, entries, 0)
+    monkeypatch.setattr(contract_program, "KEPT_ENTRIES", kept)
+    monkeypatch.setattr(contract_program, "JOINED_SHARE", 1 << 20)
+    monkeypatch.setattr(contract_program, "ADDED_ENTRIES", added)
+    contract_program.program.cache_clear()
     problem, keep = draw(seed)
-    contraction = contract(problem, keep)
+    contraction = contract(Priced.of(*problem, prices=PRICES), keep)
+    contract_program.program.cache_clear()
     assert contraction is not None
     shape = tuple(problem.node_costs[v].shape[1] for v in keep)
     table = np.broadcast_to(contraction.table, (PRICES, *shape))
@@ -76,32 +87,7 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
 def test_what_is_too_wide_is_not_contracted() -> None:
     rng = np.random.default_rng(0)
     pairs = [(a, b) for a in range(9) for b in range(a)]
-    problem = Priced(
-        node_costs=tuple(rng.random((1, 6)) for _ in range(9)), edges=tuple(pairs),
-        edge_costs=tuple(rng.random((1, 6, 6)) for _ in pairs),
-    )  # fmt: skip
+    problem = Priced.of([rng.random((1, 6)) for _ in range(9)], pairs, [rng.random((1, 6, 6)) for _ in pairs], prices=1)
     assert contract(problem, (0, 1), replace(LIMITS, joined_entries=1e5)) is None
     assert contract(problem, tuple(range(9)), replace(LIMITS, largest_table=1e7)) is None, "the table alone has 6^9"
     assert contract(problem, (0, 1)) is not None
-
-
-@pytest.mark.parametrize("count", [1, 3, 4, 9])
-@pytest.mark.parametrize("moving", [0, 1, 2])
-def test_the_kernel_finds_the_minima_of_the_sums_that_it_says(moving: int, count: int) -> None:
-    outer, width, terms = 5, 7, 3
-    rng = np.random.default_rng(count)
-    large, flat = rng.random(outer * count * width), rng.random(terms * outer * count * width)
-    large[rng.random(large.size) < 0.2] = np.inf
-    large_starts = rng.permutation(outer) * count * width
-    starts = rng.integers(0, flat.size - count * width, (terms, outer))
-    steps = np.array([width if q < moving else 1 for q in range(terms)])
-    found = np.empty((outer, width))
-    contract_kernels.minimise(large, large_starts, width, flat, starts, steps, moving, count, found)
-    for o in range(outer):
-        for j in range(width):
-            sums = [
-                large[large_starts[o] + k * width + j]
-                + sum(flat[starts[q, o] + k * steps[q] + (j if q < moving else 0)] for q in range(terms))
-                for k in range(count)
-            ]
-            assert found[o, j] == pytest.approx(min(sums), rel=1e-12)
