@@ -130,7 +130,8 @@ def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
 @pytest.mark.parametrize("solver", ["auto", "elimination"])
 def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.DEAR_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.JOINS_A_TRY", 1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CORE_JOINS", 0)
     monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BROADCAST_ENTRIES", 4)
     monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BLOCK_ENTRIES", 4)
     for seed in range(300):
