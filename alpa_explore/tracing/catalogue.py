@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from alpa_explore.collection import no_collection
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
@@ -43,18 +44,19 @@ def catalogue_graph(
     key = f"graph-{sha256(repr((asked, _deciding())).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
-    from alpa_explore.models.factory import make_inputs, make_module
-    from alpa_explore.tracing.capture import capture
+    with no_collection():  # the import of torch alone makes half a million objects, which stay
+        from alpa_explore.models.factory import make_inputs, make_module
+        from alpa_explore.tracing.capture import capture
 
-    def captured(config: ModelConfig) -> TrainingGraph:
-        return capture(
-            make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0), name=known.name,
-            recipe=known.name, precision=asked[2], rematerialization=asked[3],
-        )  # fmt: skip
+        def captured(config: ModelConfig) -> TrainingGraph:
+            return capture(
+                make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0), name=known.name,
+                recipe=known.name, precision=asked[2], rematerialization=asked[3],
+            )  # fmt: skip
 
-    graph = unrolled(known.config, captured) or captured(known.config)
-    if store is not None:
-        store.put(key, dump_graph(graph))
+        graph = unrolled(known.config, captured) or captured(known.config)
+        if store is not None:
+            store.put(key, dump_graph(graph))
     return graph
 
 

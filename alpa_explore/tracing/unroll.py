@@ -74,8 +74,7 @@ class _Row:
 
 
 def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGraph | None:
-    """What a capture with `periods` periods is; None where captures with
-    FEW and with MORE of them do not say it."""
+    """What a capture with `periods` of them is; None where those with FEW and with MORE do not say it."""
     parts = []
     for rows_of_few, rows_of_more in zip(_parts(few), _parts(more), strict=True):
         rows = _continued(rows_of_few, rows_of_more, periods - FEW)
