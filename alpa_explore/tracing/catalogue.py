@@ -34,12 +34,12 @@ class Store(Protocol):
 
 def catalogue_graph(
     known: CatalogEntry, samples: int, *, rematerialization: bool | None = None, precision: str | None = None,
-    store: Store | None = None,
+    optimizer: str = "adam", store: Store | None = None,
 ) -> TrainingGraph:  # fmt: skip
     """The graph of a microbatch of `samples`, in the model's own precision and rematerialisation unless told."""
     asked = (
         known.name, samples, known.precision if precision is None else precision,
-        known.rematerialization if rematerialization is None else rematerialization,
+        known.rematerialization if rematerialization is None else rematerialization, optimizer,
     )  # fmt: skip
     key = f"graph-{sha256(repr((asked, _deciding())).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
@@ -51,7 +51,7 @@ def catalogue_graph(
         def captured(config: ModelConfig) -> TrainingGraph:
             return capture(
                 make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0), name=known.name,
-                recipe=known.name, precision=asked[2], rematerialization=asked[3],
+                recipe=known.name, precision=asked[2], rematerialization=asked[3], optimizer=optimizer,
             )  # fmt: skip
 
         graph = unrolled(known.config, captured) or captured(known.config)
