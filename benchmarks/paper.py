@@ -33,9 +33,9 @@ from alpa_explore.cluster import SUBMESH_SPACES
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size
+from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
 from alpa_explore.plans.plan import Plan
-from alpa_explore.tracing.capture import capture
+from alpa_explore.tracing.catalogue import catalogue_graph
 
 PAPER = json.loads((Path(__file__).parent / "alpa_paper.json").read_text(encoding="utf-8"))
 SMALL = ("gpt-2.6b", "moe-2.4b", "wide-resnet-2b")
@@ -104,11 +104,7 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
 
 def trained_by(optimizer: str, known: CatalogEntry) -> TrainingGraph:
     """A microbatch of a catalogue model with another optimizer."""
-    module, inputs = build(known.name, microbatch_size(known, known.num_microbatches))
-    return capture(
-        module, inputs, optimizer=optimizer, name=known.name, recipe=known.name, precision=known.precision,
-        rematerialization=known.rematerialization,
-    )  # fmt: skip
+    return catalogue_graph(known, microbatch_size(known, known.num_microbatches), optimizer=optimizer)
 
 
 def shapes(stages: list[tuple[tuple[int, int], tuple[int, ...]]]) -> str:

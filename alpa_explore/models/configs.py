@@ -15,7 +15,7 @@ alpa/model/wide_resnet.py, benchmark/alpa/suite_*.py):
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 
@@ -29,6 +29,15 @@ class GPTConfig:
     vocabulary: int
     sequence: int
     mlp_ratio: int = 4
+
+    @property
+    def periods(self) -> int:
+        """Equal parts of the model, one behind the other: its blocks."""
+        return self.layers
+
+    def with_periods(self, periods: int) -> GPTConfig:
+        """A model of so many of these blocks."""
+        return replace(self, layers=periods)
 
     @property
     def parameter_count(self) -> int:
@@ -59,6 +68,15 @@ class MoEConfig:
     mlp_ratio: int = 8
     auxiliary_weight: float = 0.01
     """Factor of the load-balancing loss, which is 1 a layer when the load is even; 0 leaves it out."""
+
+    @property
+    def periods(self) -> int:
+        """Equal parts of the model, one behind the other: a block with experts and one without."""
+        return self.layers // 2
+
+    def with_periods(self, periods: int) -> MoEConfig:
+        """A model of so many of these pairs, and of the block behind them where there is one."""
+        return replace(self, layers=2 * periods + self.layers % 2)
 
     @property
     def parameter_count(self) -> int:

@@ -20,12 +20,14 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
+from alpa_explore.models.catalog import entry, names
 from alpa_explore.models.recipe import follow
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
 from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
 from alpa_explore.plans.stage_details import StageDetails, stage_candidate
 from alpa_explore.profiling.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
+from alpa_explore.tracing.catalogue import catalogue_graph
 
 Choices = tuple[int, ...]
 
@@ -55,6 +57,12 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
 
 def capture_again(model: ModelSummary, *, allow_import: bool = False) -> TrainingGraph:
     """The graph of a plan's model, from its recipe."""
+    if model.recipe in names():
+        graph = catalogue_graph(
+            entry(model.recipe), model.samples, rematerialization=model.rematerialization, precision=model.precision,
+            optimizer=model.optimizer,
+        )  # fmt: skip
+        return replace(graph, name=model.name)
     from alpa_explore.tracing.capture import capture  # torch
 
     made = follow(model.recipe, model.samples, allow_import=allow_import)

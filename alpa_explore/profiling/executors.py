@@ -39,6 +39,8 @@ K = TypeVar("K", bound=Hashable)
 Results = Generator[tuple[K, Any], None, None]
 
 _PLACES = ("auto", "serial", "threads", "processes")
+_SOON_SECONDS = 1.0
+"""What takes longer to prepare is taken to be much work. (To read a graph from disk takes a fifth of it.)"""
 _AUTO_STAY_SECONDS = 2.0
 _AUTO_LEFT_SECONDS = 6.0
 
@@ -89,7 +91,7 @@ class Executor:
     def soon(self) -> Iterator[None]:
         """Work for this executor is being prepared: where that takes long there is much of it, and workers are started
         meanwhile. Only "auto" needs it."""
-        timer = threading.Timer(_AUTO_STAY_SECONDS, self._start_beside)
+        timer = threading.Timer(_SOON_SECONDS, self._start_beside)
         timer.daemon = True
         if self.scheduler == "auto" and self.workers > 1:
             timer.start()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from alpa_explore.collection import no_collection
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
+from alpa_explore.models.configs import GPTConfig, ModelConfig, MoEConfig
 
 if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
@@ -32,25 +34,29 @@ class Store(Protocol):
 
 def catalogue_graph(
     known: CatalogEntry, samples: int, *, rematerialization: bool | None = None, precision: str | None = None,
-    store: Store | None = None,
+    optimizer: str = "adam", store: Store | None = None,
 ) -> TrainingGraph:  # fmt: skip
     """The graph of a microbatch of `samples`, in the model's own precision and rematerialisation unless told."""
     asked = (
         known.name, samples, known.precision if precision is None else precision,
-        known.rematerialization if rematerialization is None else rematerialization,
+        known.rematerialization if rematerialization is None else rematerialization, optimizer,
     )  # fmt: skip
     key = f"graph-{sha256(repr((asked, _deciding())).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
-    from alpa_explore.models.catalog import build
-    from alpa_explore.tracing.capture import capture
+    with no_collection():  # the import of torch alone makes half a million objects, which stay
+        from alpa_explore.models.factory import make_inputs, make_module
+        from alpa_explore.tracing.capture import capture
 
-    module, inputs = build(known.name, samples)
-    graph = capture(
-        module, inputs, name=known.name, recipe=known.name, precision=asked[2], rematerialization=asked[3]
-    )  # fmt: skip
-    if store is not None:
-        store.put(key, dump_graph(graph))
+        def captured(config: ModelConfig) -> TrainingGraph:
+            return capture(
+                make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0), name=known.name,
+                recipe=known.name, precision=asked[2], rematerialization=asked[3], optimizer=optimizer,
+            )  # fmt: skip
+
+        graph = unrolled(known.config, captured) or captured(known.config)
+        if store is not None:
+            store.put(key, dump_graph(graph))
     return graph
 
 
@@ -68,6 +74,17 @@ def catalogue_batches(
         )  # fmt: skip
 
     return Batches(capture_at, microbatch_size(known, known.num_microbatches), unit=1)
+
+
+def unrolled(config: ModelConfig, captured: Callable[[ModelConfig], TrainingGraph]) -> TrainingGraph | None:
+    """The graph of a model from captures of fewer blocks; None where it does not follow from them, or it is as quick to
+    capture the whole."""
+    from alpa_explore.tracing.unroll import FEW, MORE, unroll
+
+    if not isinstance(config, GPTConfig | MoEConfig) or config.periods <= FEW + MORE:
+        return None
+    few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
+    return unroll(few, more, config.periods)
 
 
 @cache

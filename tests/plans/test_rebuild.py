@@ -8,7 +8,8 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError, RecipeError
-from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.models.catalog import build
+from alpa_explore.plans.rebuild import capture_again, rebuild
 from alpa_explore.programs.lower import lower
 
 
@@ -49,6 +50,16 @@ def test_a_plan_from_a_file_is_lowered_to_the_same_program(kind, tmp_path) -> No
     read = ax.load_plan(tmp_path / "mlp.plan.json")
     assert read.details is None
     assert tasks(read) == tasks(plan)
+
+
+def test_what_is_captured_again_is_what_was_planned() -> None:
+    graph = ax.capture(
+        *build("mlp-tiny", 4), name="mine", recipe="mlp-tiny", optimizer="sgd", precision="bfloat16",
+        rematerialization=False,
+    )  # fmt: skip
+    again = capture_again(ax.plan(graph, "1x1:v100", num_microbatches=2, num_layers=1).model)
+    assert again == graph
+    assert (again.name, again.recipe) == (graph.name, graph.recipe)
 
 
 def test_a_rebuilt_plan_answers_what_if_questions(plan, read) -> None:

@@ -214,7 +214,7 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
 
 @pytest.mark.distributed
 def test_workers_are_started_while_what_they_will_do_is_prepared(monkeypatch):
-    monkeypatch.setattr(executors, "_AUTO_STAY_SECONDS", 0.05)
+    monkeypatch.setattr(executors, "_SOON_SECONDS", 0.05)
     with Executor("auto", workers=2) as executor:
         with executor.soon():
             pass
