@@ -228,7 +228,7 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
     return plan(
         details.graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.num_layers,
         solver=options.solver, rematerialization=options.rematerialization or None, pipeline=options.pipeline,
-        cancel=cancel, **how, **mappings(options.wishes),  # type: ignore[arg-type]
+        cancel=cancel, **how, **mappings(options.wishes),
     )  # fmt: skip
 
 

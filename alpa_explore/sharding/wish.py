@@ -16,6 +16,7 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from alpa_explore.errors import InfeasiblePlanError, OptionError, nearest_names
 from alpa_explore.graph import Operator, TrainingGraph
@@ -61,7 +62,26 @@ def wishes_of(
     forbidden = {
         SpecWish(operator=name, kind=WishKind.FORBID, spec=spec) for name, specs in several.items() for spec in specs
     }
-    found = tuple(sorted(pinned | forbidden))
+    return _checked(pinned | forbidden)
+
+
+def parse_wishes(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecWish, ...]:
+    """Wishes as they are typed, NAME=SPEC each. OptionError for what cannot be read, and as `wishes_of`."""
+    found = set()
+    for kind, texts in ((WishKind.PIN, pin), (WishKind.FORBID, forbid)):
+        for text in texts:
+            name, equals, spec = text.rpartition("=")
+            if not equals:
+                raise OptionError(
+                    "A wish is written NAME=SPEC", found=repr(text),
+                    remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
+                )  # fmt: skip
+            found.add(SpecWish(operator=name, kind=kind, spec=spec))
+    return _checked(found)
+
+
+def _checked(wishes: Iterable[SpecWish]) -> tuple[SpecWish, ...]:
+    found = tuple(sorted(wishes))
     if fault := fault_of(found):
         raise OptionError(
             "These wishes cannot be", found=fault,
@@ -102,7 +122,7 @@ def wished(wishes: Iterable[SpecWish], new: SpecWish) -> tuple[SpecWish, ...]:
     return tuple(sorted((*(old for old in wishes if stays(old)), new)))
 
 
-def mappings(wishes: Iterable[SpecWish]) -> dict[str, dict[str, str] | dict[str, list[str]]]:
+def mappings(wishes: Iterable[SpecWish]) -> dict[str, Any]:
     """The `pin` and `forbid` that `wishes_of` takes; neither where it would be empty."""
     pin: dict[str, str] = {}
     forbid: dict[str, list[str]] = {}
