@@ -41,11 +41,11 @@ class EnteringSums:
         self._reduced: dict[int, Floats] = defaultdict(self._nowhere)
         """Bytes -> how often an all-reduce of so much counts, [first layer, last layer]."""
         self._unknown = self._nowhere() > 0
-        """Where work would have to be repeated that is never repeated."""
-        for operator, heavy in _meetings(layered):
+        """Where the choice could not be made: work is never repeated, or a spec is not as wished."""
+        for operator, fixed in _meetings(layered):
             at = layered.layer_of[operator.index]
             here = slice(None, at + 1), slice(at, None)
-            if heavy:
+            if fixed:
                 self._unknown[here] = True
             for size in sorted(layered.graph.tensors[t].bytes for t in operator.inputs)[1:]:
                 self._reduced[size][here] += 2 if operator.index in layered.recomputed else 1
@@ -65,7 +65,8 @@ class EnteringSums:
 
 
 def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
-    """Operators that may read a pending sum from another layer beside others, or heavy ones (True) that may read it."""
+    """Operators that may read a pending sum from another layer beside others; those that may not do without it (True):
+    heavy ones, and such of which something is wished."""
     graph, layer_of = layered.graph, layered.layer_of
     pending: set[int] = set()
     came: set[int] = set()
@@ -78,6 +79,7 @@ def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
             how = splits_for(operator, graph.tensors)
             known[id(signature)] = [s for s in how.splits if PARTIAL in (*s.inputs, *s.outputs)], how.heavy
         splits, heavy = known[id(signature)]
+        fixed = heavy or operator.index in layered.wishes
         meets = False
         for split in splits:
             sums = {t for t, p in zip(operator.inputs, split.inputs, strict=True) if p == PARTIAL}
@@ -87,9 +89,9 @@ def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
             pending |= made
             if not sums.isdisjoint(came):
                 came |= made
-                meets = meets or len(sums) > 1 or heavy
+                meets = meets or len(sums) > 1 or fixed
         if meets:
-            yield operator, heavy
+            yield operator, fixed
         for tensor in pending.intersection(operator.outputs):
             if any(layer_of[r] not in (layer_of[operator.index], UPDATE_LAYER) for r in graph.readers.get(tensor, ())):
                 came.add(tensor)

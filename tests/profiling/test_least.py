@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,6 +18,7 @@ from alpa_explore.planner import resolve
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.profiling.entering_sums import EnteringSums
 from alpa_explore.profiling.least import Least
+from alpa_explore.sharding.wish import wishes_of
 
 B = 8
 
@@ -95,6 +98,19 @@ def test_sums_may_be_pending_across_layers_only_where_all_that_is_added_may_be()
     assert seconds[0, 2] == pytest.approx(seconds.diagonal().sum())
     # The stream of a GPT begins with the weight of the positions, which no device holds a part of a sum of.
     assert not counted(resolve("gpt-tiny", B)).any()
+
+
+def test_nothing_is_said_of_stages_in_which_something_is_wished_of_what_a_pending_sum_passes():
+    graph = ax.capture(Reduced(), (torch.zeros(501, 64), torch.zeros(501, 64)))
+    where = ax.Cluster.parse("1x2:v100")
+    mesh = logical_meshes(where, submeshes(where)[-1])[0]
+    names = [o.name for o in graph.forward_operators]
+    layers = manual_layers(graph, [names[1], "relu"]).layer_of_forward
+    wished = assign_layers(graph, layers, wishes=wishes_of(forbid={"add": "RR"}))
+    seconds = EnteringSums(wished).seconds(mesh)
+    assert [math.isinf(place) for place in seconds.diagonal()] == [False, True, False]
+    assert math.isinf(seconds[0, 2])
+    assert np.isfinite(EnteringSums(assign_layers(graph, layers)).seconds(mesh)).all()
 
 
 @pytest.mark.parametrize("seed", range(3))
