@@ -58,7 +58,8 @@ def plan(
     a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
     'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
     `pipeline`: constraints, schedule and more, the paper's unless given. `pin` names operators and the spec that the
-    output of each must have ({"addmm": "S0R"}), `forbid` specs that it must not have (`sharding/wish.py`).
+    output of each must have ({"addmm": "S0R"}), or parameters and the spec in which each is stored ({"fc.weight":
+    "S0R"}); `forbid` specs that it must not have (`sharding/wish.py`).
 
     Raises InfeasiblePlanError when nothing fits in memory, or grants all that is pinned and forbidden; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is

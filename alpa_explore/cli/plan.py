@@ -87,7 +87,8 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     beyond(
         "--pin", action="append", default=[], metavar="NAME=SPEC",
-        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`)",
+        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`), "
+        "or this parameter be stored in it",
     )  # fmt: skip
     beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")

@@ -24,7 +24,8 @@ from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem, build_stage_problem
-from alpa_explore.layering import manual_layers
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner import resolve
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.wish import SpecWish, WishKind, wishes_of
@@ -197,6 +198,21 @@ def test_composed_ranges_grant_wishes_of_one_of_several_equal_blocks(mesh: tuple
         else:
             assert held[r] >= free[r] * (1 - 1e-9)
     assert wished == "out of reach" or any(held[r] > free[r] * (1 + 1e-6) for r in with_it)
+
+
+def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_wished() -> None:
+    graph, model = resolve("gpt-tiny", 8), model_on((1, 2))
+    places = cluster_operators(graph, 3, delta=1.0).layer_of_forward
+    costs = []
+    for spec in ("RR", "RS0"):
+        wished = assign_layers(graph, places, None, wishes_of({"embedding.tokens.weight": spec}))
+        stage_of = slice_stages(wished)
+        (found,) = Composer(chain_of(wished), stage_of, model).solve([(0, 2)], [PRICE])
+        best, problem = found[0, 2], build_stage_problem(stage_of(0, 2), model)
+        assert best is not None
+        assert best.cost == pytest.approx(solve(problem.at(**PRICE._asdict())).objective, rel=1e-9)
+        costs.append(best.cost)
+    assert costs[1] > costs[0] * (1 + 1e-6)
 
 
 def test_stages_have_another_key_where_something_is_wished_of_them_and_only_there() -> None:

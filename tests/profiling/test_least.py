@@ -113,7 +113,7 @@ def test_nothing_is_said_of_stages_in_which_something_is_wished_of_what_a_pendin
     assert np.isfinite(EnteringSums(assign_layers(graph, layers)).seconds(mesh)).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_no_choice_is_faster_than_its_bound_whatever_the_layers_of_a_residual_stream(seed):
     graph = ax.capture(Residual(), (torch.zeros(64, 32),))
     rng = random.Random(seed)
