@@ -58,7 +58,8 @@ def plan(
     a dask Client say where solves run. `rematerialization` holds less and computes again: True or False for all layers,
     'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
     `pipeline`: constraints, schedule and more, the paper's unless given. `pin` names operators and the spec that the
-    output of each must have ({"addmm": "S0R"}), `forbid` specs that it must not have (`sharding/wish.py`).
+    output of each must have ({"addmm": "S0R"}), or parameters and the spec in which each is stored ({"fc.weight":
+    "S0R"}); `forbid` specs that it must not have (`sharding/wish.py`).
 
     Raises InfeasiblePlanError when nothing fits in memory, or grants all that is pinned and forbidden; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
@@ -153,8 +154,8 @@ def _planned(
 
 def replan(
     plan: Plan, *, num_microbatches: int | Literal["auto"] | None = None, pipeline: PipelineOptions | None = None,
-    delta: float | None = None, cancel: threading.Event | None = None, progress: ProgressCallback | None = None,
-    known_alone: bool = False,
+    delta: float | None = None, scheduler: Any = None, cache: bool = True, progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None, known_alone: bool = False,
 ) -> Plan:  # fmt: skip
     """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
     delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
@@ -167,16 +168,17 @@ def replan(
     Another delta makes other layers. Only stages that the best pipeline wants are priced, within bounds from the stage
     costs of `plan`: about a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan are
     not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of that fits
-    others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that, `progress` is
-    that of `plan`. Raises as `plan` does.
+    others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that; where it takes
+    as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
     """
+    how: dict[str, Any] = {"scheduler": scheduler, "cache": cache, "progress": progress, "cancel": cancel}
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
     asked = options.num_microbatches if num_microbatches is None else num_microbatches
     _check(num_microbatches=asked, delta=options.delta if delta is None else delta)
     if delta is not None and delta != options.delta:
         if asked == "auto":
             raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
-        return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), cancel, progress)
+        return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), **how)
     plan = replace(plan, options=options, microbatches=())
     if asked == "auto":
         found = known_microbatches(plan)
@@ -186,15 +188,13 @@ def replan(
     best = best_pipeline(plan.costs, plan.cluster, options.pipeline, asked)
     if not best.feasible:
         if not plan.costs.complete and not known_alone:  # others than those priced may fit
-            return _other_layers(plan, replace(options, num_microbatches=asked), cancel, progress)
+            return _other_layers(plan, replace(options, num_microbatches=asked), **how)
         raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes)
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
-def _other_layers(
-    before: Plan, options: PlanOptions, cancel: threading.Event | None, progress: ProgressCallback | None
-) -> Plan:  # fmt: skip
-    """The best plan with the delta of `options`, where `before` has another."""
+def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event | None, **how: Any) -> Plan:
+    """The best plan with the delta of `options`, where `before` has another; `how` is what `plan` takes besides."""
     if options.boundaries or options.baseline:
         raise OptionError(
             "delta says nothing of these layers", remedy="Plan without boundaries, and no baseline, to move delta.",
@@ -229,7 +229,7 @@ def _other_layers(
     return plan(
         details.graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.num_layers,
         solver=options.solver, rematerialization=options.rematerialization or None, pipeline=options.pipeline,
-        cancel=cancel, progress=progress, **mappings(options.wishes),  # type: ignore[arg-type]
+        cancel=cancel, **how, **mappings(options.wishes),
     )  # fmt: skip
 
 

@@ -97,6 +97,43 @@ def test_a_pin_on_several_stages_holds_where_its_operator_is_and_replan_keeps_it
         assert spec_of(again, last) == "S0R"
 
 
+def test_a_weight_is_stored_as_is_pinned_in_the_plan_its_file_and_on_the_command_line(tmp_path, capsys):
+    def stored(plan):
+        return {t.name: t.spec for s in plan.stages for t in s.tensors if t.role == "weight"}
+
+    free = planned(layers=1, devices=2)
+    weight = "hidden.0.weight"
+    slower = 0
+    for spec in {"RR", "S0R", "RS0"} - {stored(free)[weight]}:
+        held = planned(layers=1, devices=2, pin={weight: spec})
+        assert stored(held)[weight] == spec
+        assert held.predicted.iteration_seconds >= free.predicted.iteration_seconds * (1 - 1e-9)
+        slower += held.predicted.iteration_seconds > free.predicted.iteration_seconds
+        held.save(tmp_path / "held.plan.json")
+        assert ax.load_plan(tmp_path / "held.plan.json").options.wishes == held.options.wishes
+        assert ax.what_if(held, 0, pin={weight: {"spec": spec}}).seconds == pytest.approx(
+            held.stages[0].latency_seconds, rel=1e-9
+        )
+    assert slower
+    wishes = wishes_of(None, {weight: stored(free)[weight]})
+    replace(free, options=replace(free.options, wishes=wishes)).save(tmp_path / "a.plan.json")
+    with pytest.raises(PlanFileError, match=f"{weight} is not"):
+        ax.load_plan(tmp_path / "a.plan.json")
+    flags = ["plan", "mlp-tiny", "--cluster", "1x2:v100", "-B", "4", "--layers", "1", "--scheduler", "serial"]
+    assert main([*flags, "--pin", f"{weight}=RS0", "-o", str(tmp_path / "p")]) == 0
+    assert f"wished: {weight} is RS0" in capsys.readouterr().out
+    assert stored(ax.load_plan(tmp_path / "p"))[weight] == "RS0"
+
+
+def test_what_cannot_be_of_a_weight_is_refused_with_what_there_is():
+    with pytest.raises(OptionError, match=r"hidden\.0\.wait") as unknown:
+        planned(pin={"hidden.0.wait": "S0R"})
+    assert "hidden.0.weight" in unknown.value.remedy
+    with pytest.raises(InfeasiblePlanError, match="wished of a parameter") as absent:
+        planned(devices=2, pin={"hidden.0.weight": "RR+P0"})
+    assert "RR on one device; RR, S0R, RS0 on a mesh of one axis." in absent.value.remedy
+
+
 def test_what_no_mesh_grants_is_refused_with_what_there_is(name):
     with pytest.raises(OptionError, match="no_such") as unknown:
         planned(pin={"no_such": "S0R"})

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
@@ -19,6 +19,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report import plan_report
 from alpa_explore.plans.tables import plan_summary
 from alpa_explore.plans.text import printable
+from alpa_explore.sharding.wish import mappings, parse_wishes
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
@@ -86,7 +87,8 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     beyond(
         "--pin", action="append", default=[], metavar="NAME=SPEC",
-        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`)",
+        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`), "
+        "or this parameter be stored in it",
     )  # fmt: skip
     beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
@@ -116,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         if path is not None:
             check_target(path, what)
-    pipeline, pin, forbid = _pipeline_options(options), _pins(options.pin), _forbidden(options.forbid)
+    pipeline, wishes = _pipeline_options(options), parse_wishes(options.pin, options.forbid)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = known.global_batch if options.global_batch is None else options.global_batch
@@ -135,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
                 num_layers=options.layers, solver=options.solver, precision=options.precision,
                 scheduler=options.scheduler, cache=not options.no_cache, progress=line, cancel=cancel,
                 pipeline=pipeline, rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
-                pin=pin, forbid=forbid,
+                **mappings(wishes),
             )  # fmt: skip
         except CancelledError as error:
             if not cancel.is_set():
@@ -160,34 +162,6 @@ def _count(text: str) -> int | str:
         return text if text == "auto" else int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
-
-
-def _pins(texts: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, spec in map(_named_spec, texts):
-        if found.setdefault(name, spec) != spec:
-            raise OptionError(
-                "An operator is pinned to one spec", found=f"{name} to {found[name]} and {spec}",
-                remedy="Leave one of them out.",
-            )  # fmt: skip
-    return found
-
-
-def _forbidden(texts: Sequence[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, spec in map(_named_spec, texts):
-        found.setdefault(name, []).append(spec)
-    return found
-
-
-def _named_spec(text: str) -> tuple[str, str]:
-    name, equals, spec = text.rpartition("=")
-    if not equals:
-        raise OptionError(
-            "A wish is written NAME=SPEC", found=repr(text),
-            remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
-        )  # fmt: skip
-    return name, spec
 
 
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:

@@ -102,8 +102,8 @@ def _words(page: OperatorPage, stage: PlanStage) -> str:
 
 
 def _wished(plan: Plan, stage: PlanStage) -> str:
-    """What the user wished of its operators."""
-    names = {o.name for o in stage.operators} if plan.options.wishes else ()
+    """What the user wished of its operators and weights."""
+    names = {o.name for o in stage.operators} | {t.name for t in stage.tensors} if plan.options.wishes else ()
     here = [short(str(wish), 60) for wish in plan.options.wishes if wish.operator in names]
     more = f"; and {len(here) - _WISHES} more" if len(here) > _WISHES else ""
     return f" As wished, {'; '.join(here[:_WISHES])}{more}." if here else ""

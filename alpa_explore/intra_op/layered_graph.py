@@ -37,6 +37,8 @@ class LayeredGraph:
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
     wishes: Mapping[int, tuple[SpecWish, ...]] = field(default_factory=dict)
     """Operator -> what is wished of it; most have none."""
+    stored_wishes: Mapping[int, tuple[SpecWish, ...]] = field(default_factory=dict)
+    """Position in `graph.parameters` -> what is wished of how it is stored."""
 
 
 def assign_layers(
@@ -77,17 +79,20 @@ def assign_layers(
             if layer in leaning and producer is not None and layer_of[producer] == layer:
                 continue  # made again from what the layer reads
             held[layer].add(base.index)
+    operators = {o.name for o in graph.operators}
+    stored = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operators}
     return LayeredGraph(
         graph=graph, num_layers=num_layers, layer_of=tuple(layer_of), storage=storage, recomputed=recomputed,
         uses=_uses(graph), held=tuple(tuple(sorted(h)) for h in held), rematerialized=tuple(sorted(leaning)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
-        wishes=_by_operator(graph, wishes),
+        wishes=_by_name({o.index: o.name for o in graph.operators}, wishes),
+        stored_wishes=_by_name(stored, wishes),
     )  # fmt: skip
 
 
-def _by_operator(graph: TrainingGraph, wishes: Collection[SpecWish]) -> dict[int, tuple[SpecWish, ...]]:
+def _by_name(names: Mapping[int, str], wishes: Collection[SpecWish]) -> dict[int, tuple[SpecWish, ...]]:
     named = {wish.operator for wish in wishes}
-    return {o.index: tuple(w for w in wishes if w.operator == o.name) for o in graph.operators if o.name in named}
+    return {i: tuple(w for w in wishes if w.operator == name) for i, name in names.items() if name in named}
 
 
 def _uses(graph: TrainingGraph) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.sharding.wish import SpecWish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,10 +38,14 @@ class StageGraph:
     """Equal for two stages whose sharding problems are equal."""
 
     def without_wishes(self, operators: Collection[int] | None = None) -> StageGraph:
-        """The same stage with nothing wished of these operators, or of any."""
-        left = {} if operators is None else {o: w for o, w in self.layered.wishes.items() if o not in operators}
-        key = f"{self.structure_key} with the wishes of {sorted(left)} alone"
-        return replace(self, layered=replace(self.layered, wishes=left), structure_key=key)
+        """The same stage with nothing wished of these operators, or of anything."""
+        left, stored = dict(self.layered.wishes), self.layered.stored_wishes
+        for operator in tuple(left) if operators is None else operators:
+            left.pop(operator, None)
+        if operators is None:
+            stored = {}
+        key = f"{self.structure_key} with the wishes of {sorted(left)} and {sorted(stored)} alone"
+        return replace(self, layered=replace(self.layered, wishes=left, stored_wishes=stored), structure_key=key)
 
 
 def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
@@ -86,7 +91,7 @@ class StageSlicer:
         names: list[str] = []
         self._name_of: list[str] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
-            wished = tuple((wish.kind, wish.spec) for wish in layered.wishes.get(operator.index, ()))
+            wished = _asked(layered.wishes.get(operator.index, ()))
             rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index], wished
             number = numbers.setdefault((id(signature), *rest), len(names))
             if number == len(names):
@@ -176,7 +181,8 @@ class StageSlicer:
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
             digest.update(
                 repr((number[parameter.tensor], self._shapes[parameter.tensor], [number[t] for t in grads],
-                      parameter.state_bytes_per_element, self._name_of[parameter.update])).encode()
+                      parameter.state_bytes_per_element, self._name_of[parameter.update],
+                      *_asked(layered.stored_wishes.get(position, ())))).encode()
             )  # fmt: skip
         rows = []
         for index in stage.operators:
@@ -189,6 +195,11 @@ class StageSlicer:
         # Storage decides the workspace.
         digest.update(repr(sorted((number[t], number[layered.storage[t]]) for t in list(number))).encode())
         return digest.hexdigest()
+
+
+def _asked(wishes: Sequence[SpecWish]) -> tuple[tuple[str, str], ...]:
+    """Wishes without the name of what they are of."""
+    return tuple((wish.kind.value, wish.spec) for wish in wishes)
 
 
 class _Numbers(dict[int, int]):

@@ -10,12 +10,13 @@ Nodes, in this order:
 Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
 runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
 that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
-accumulator, weight. A strategy that is not as the user wishes (`sharding/wish.py`) is forbidden.
+accumulator, weight. A strategy or stored spec that is not as the user wishes (`sharding/wish.py`) is forbidden.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,7 +34,7 @@ from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.sharding.spec import PARTIAL, Spec
-from alpa_explore.sharding.wish import granted
+from alpa_explore.sharding.wish import SpecWish, granted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -260,13 +261,19 @@ class _Builder:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def unwished(self, operator: Operator, priced: PricedOperator) -> Floats:
-        """FORBIDDEN for each strategy that is not as wished, 0 for the others."""
-        wishes = self.stage.layered.wishes.get(operator.index)
-        if wishes is None:
+    def unwished(self, wishes: Sequence[SpecWish], tensor: int, specs: Ints) -> Floats:
+        """FORBIDDEN for each of these specs of a tensor that is not as wished, 0 for the others."""
+        if not wishes:
+            return np.zeros(len(specs))
+        table, rank = self.model.reshard(self.graph.tensors[tensor]), len(self.graph.tensors[tensor].shape)
+        return np.where(granted(wishes, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN)
+
+    def unwished_strategies(self, operator: Operator, priced: PricedOperator) -> Floats:
+        """The same of the strategies of an operator, whose first output counts."""
+        if not operator.outputs:
             return np.zeros(len(priced.strategies))
-        rank = len(self.graph.tensors[operator.outputs[0]].shape)
-        return np.where(granted(wishes, priced.strategies, rank), 0.0, FORBIDDEN)
+        wishes = self.stage.layered.wishes.get(operator.index, ())
+        return self.unwished(wishes, operator.outputs[0], priced.output_specs[0])
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
@@ -278,7 +285,8 @@ class _Builder:
     def add_weight(self, position: int) -> None:
         tensor = self.graph.parameters[position].tensor
         specs, local = self.specs_of(tensor, partial=False)
-        node = self.add_node(NodeKind.WEIGHT, position, np.zeros(len(specs)), weight=local)
+        unwished = self.unwished(self.stage.layered.stored_wishes.get(position, ()), tensor, specs)
+        node = self.add_node(NodeKind.WEIGHT, position, unwished, weight=local)
         self.maker[tensor] = (node, specs)
 
     def add_operator(self, index: int) -> None:
@@ -289,7 +297,7 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = priced.seconds * times + self.unwished(operator, priced)
+        seconds = priced.seconds * times + self.unwished_strategies(operator, priced)
         activation = np.zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
@@ -326,7 +334,7 @@ class _Builder:
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
         node = self.add_node(
-            NodeKind.UPDATE, position, self.unwished(operator, priced), iteration=priced.seconds,
+            NodeKind.UPDATE, position, self.unwished_strategies(operator, priced), iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element, priced=priced,
         )  # fmt: skip
         self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]

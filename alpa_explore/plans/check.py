@@ -185,10 +185,13 @@ def _wishes(wishes: list[Any], stages: list[Any]) -> Iterator[str]:
     of: dict[str, list[SpecWish]] = {}
     for wish in asked:
         of.setdefault(wish.operator, []).append(wish)
-    for operator in (o for stage in stages if of for o in stage["operators"]):
-        for wish in of.get(operator["name"], ()):
-            if not wish.grants(operator["output"]):
-                yield f"options.wishes: {wish}, but the plan has it as {operator['output']}"
+    for stage in stages if of else ():
+        specs = {t["name"]: t["spec"] for t in stage.get("tensors", ()) if t["role"] == "weight"}
+        specs |= {o["name"]: o["output"] for o in stage["operators"]}
+        for name in specs.keys() & of.keys():
+            for wish in of[name]:
+                if not wish.grants(specs[name]):
+                    yield f"options.wishes: {wish}, but the plan has it as {specs[name]}"
 
 
 def _sweep(sweep: list[Any]) -> Iterator[str]:

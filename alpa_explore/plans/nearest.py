@@ -32,7 +32,7 @@ def nothing_fits(
     needed = _needed(costs, cluster, num_microbatches, options)
     if needed is None and wishes:
         return InfeasiblePlanError(
-            "No plan grants all that is wished of operators", found="; ".join(map(str, wishes)),
+            "No plan grants all that is wished", found="; ".join(map(str, wishes)),
             remedy="Each can be had alone, but not together on one logical mesh for each stage: take one of them back.",
         )  # fmt: skip
     if needed is None:

@@ -8,10 +8,10 @@ the other layering, the stage r, restricts its choice to r, so with the rest of 
 
 What r pays and its part of R does not is the slack. Tensors that leave r leave without a pending sum, and inside R they
 may keep it: that is the cheapest way to complete one. (Where it is completed at its own size behind r, as a residual
-stream is, R pays for that as well, and the slack is more than is needed. What is not counted is a pending sum that
-enters r, meets one made in r, and is reduced to something smaller before it is completed: no model that we know does so
-across the end of a layer.) And what r computes twice R may compute once (layers decide what
-is rematerialised): operators D, on which R spends x in all. R also takes x and the shares of all but D, so whatever x
+stream is, R pays for that as well, and the slack is more than is needed.) Tensors that enter r do so without one too,
+and inside R they may add theirs to what is pending in r: `entering_sums` says what that takes at most. And what r
+computes twice R may compute once (layers decide what is rematerialised): operators D, on which R spends x in all. R
+also takes x and the shares of all but D, so whatever x
 
     cost(R)  ≥  share(R) + ( cost(r) − slack(r) − share(r) − share(D) ) / 2
 """
@@ -33,6 +33,7 @@ from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import Kernel, least_seconds
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.profiling.entering_sums import EnteringSums
 from alpa_explore.profiling.frontier import TOLERANCE
 from alpa_explore.profiling.stage_costs import StageCosts
 from alpa_explore.sharding.reshard import StepKind
@@ -66,7 +67,7 @@ class Least:
         alike = not hides or layered.recomputed == other.recomputed
         found = known.fastest(num_microbatches) if alike else {}
         shares = {n: self._shares(n) for n in {piece.devices for piece in self.submeshes}}
-        leaving = _leaving(layered, other_ends)
+        leaving, entering = _leaving(layered, other_ends), EnteringSums(other)
         # Of every layer the first whole layer of the other layering from its start on, and the last up to its end.
         begin = [bisect_left(other_ends, at) for at in ends[:-1]]
         end = [bisect_right(other_ends, at) - 1 for at in ends[1:]]
@@ -80,9 +81,10 @@ class Least:
                 up, down = (np.array([sum(_completion(t, mesh) for t in here) for here in side]) for side in leaving)
                 gain = np.zeros(apart.shape)
                 if (index, mesh) in found:
+                    inside = entering.seconds(mesh)
                     known_here = np.isfinite(found[index, mesh])
                     seconds = np.where(known_here, found[index, mesh], 0.0)
-                    least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - apart[:-1, 1:]
+                    least = seconds * (1 - ENVELOPE) - up[None, 1:] - down[:-1, None] - inside - apart[:-1, 1:]
                     least = np.where(twice[:-1, 1:] == 0, least, (least - twice[:-1, 1:]) / 2)
                     gain[:-1, 1:] = np.where(known_here, least, 0.0)
                 # The most that any run of whole layers inside adds: over later beginnings and earlier ends.

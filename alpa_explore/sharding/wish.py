@@ -1,4 +1,5 @@
-"""What a user wishes of one operator of a plan: that its (first) output has a spec, or that it has not.
+"""What a user wishes of one operator of a plan: that its (first) output has a spec, or that it has not; or of one
+parameter, by its name in the model: that it is stored in a spec between iterations, or is not.
 
     pin S0R       every strategy whose output is not S0R is forbidden
     forbid S0R    every strategy whose output is S0R is forbidden
@@ -16,14 +17,16 @@ import enum
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from alpa_explore.errors import InfeasiblePlanError, OptionError, nearest_names
-from alpa_explore.graph import Operator, TrainingGraph
+from alpa_explore.graph import Operator, Parameter, TrainingGraph
 from alpa_explore.sharding.rules import splits_for
-from alpa_explore.sharding.spec import render
-from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
+from alpa_explore.sharding.spec import Spec, legal_specs, render
+from alpa_explore.sharding.strategy import enumerate_strategies
 
 _AXES = {0: "one device", 1: "a mesh of one axis", 2: "one of two axes"}
+_AN = {Operator: "an operator", Parameter: "a parameter"}
 _SPEC = re.compile(r"(·|(R|S[0-9]+)+)(\+P[0-9]+)?")
 
 
@@ -39,7 +42,7 @@ class SpecWish:
     """One wish; see the module's text."""
 
     operator: str
-    """Its name in the graph."""
+    """Its name in the graph; or that of a parameter, where no operator has it."""
     kind: WishKind
     spec: str
 
@@ -61,7 +64,26 @@ def wishes_of(
     forbidden = {
         SpecWish(operator=name, kind=WishKind.FORBID, spec=spec) for name, specs in several.items() for spec in specs
     }
-    found = tuple(sorted(pinned | forbidden))
+    return _checked(pinned | forbidden)
+
+
+def parse_wishes(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecWish, ...]:
+    """Wishes as they are typed, NAME=SPEC each. OptionError for what cannot be read, and as `wishes_of`."""
+    found = set()
+    for kind, texts in ((WishKind.PIN, pin), (WishKind.FORBID, forbid)):
+        for text in texts:
+            name, equals, spec = text.rpartition("=")
+            if not equals:
+                raise OptionError(
+                    "A wish is written NAME=SPEC", found=repr(text),
+                    remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
+                )  # fmt: skip
+            found.add(SpecWish(operator=name, kind=kind, spec=spec))
+    return _checked(found)
+
+
+def _checked(wishes: Iterable[SpecWish]) -> tuple[SpecWish, ...]:
+    found = tuple(sorted(wishes))
     if fault := fault_of(found):
         raise OptionError(
             "These wishes cannot be", found=fault,
@@ -102,7 +124,7 @@ def wished(wishes: Iterable[SpecWish], new: SpecWish) -> tuple[SpecWish, ...]:
     return tuple(sorted((*(old for old in wishes if stays(old)), new)))
 
 
-def mappings(wishes: Iterable[SpecWish]) -> dict[str, dict[str, str] | dict[str, list[str]]]:
+def mappings(wishes: Iterable[SpecWish]) -> dict[str, Any]:
     """The `pin` and `forbid` that `wishes_of` takes; neither where it would be empty."""
     pin: dict[str, str] = {}
     forbid: dict[str, list[str]] = {}
@@ -114,39 +136,43 @@ def mappings(wishes: Iterable[SpecWish]) -> dict[str, dict[str, str] | dict[str,
     return {**({"pin": pin} if pin else {}), **({"forbid": forbid} if forbid else {})}
 
 
-def granted(wishes: Sequence[SpecWish], strategies: Iterable[Strategy], rank: int) -> list[bool]:
-    """For each strategy of an operator, whose first output has `rank` dims, whether it is as wished."""
-    return [all(wish.grants(render(s.outputs[0], rank)) for wish in wishes) for s in strategies]
+def granted(wishes: Sequence[SpecWish], specs: Iterable[Spec], rank: int) -> list[bool]:
+    """For each spec of a tensor of `rank` dims whether it is as wished."""
+    return [all(wish.grants(render(spec, rank)) for wish in wishes) for spec in specs]
 
 
 def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]) -> None:
-    """OptionError for an operator that the graph has not, InfeasiblePlanError for wishes that none of the (squeezed)
-    meshes grants: at another size of the microbatch it may."""
+    """OptionError for an operator or parameter that the graph has not, InfeasiblePlanError for wishes that none of the
+    (squeezed) meshes grants: at another size of the microbatch it may."""
     of: dict[str, list[SpecWish]] = {}
     for wish in wishes:
         of.setdefault(wish.operator, []).append(wish)
-    operators = {o.name: o for o in graph.operators if o.outputs}
+    known: dict[str, Operator | Parameter] = {p.name: p for p in graph.parameters}
+    known |= {o.name: o for o in graph.operators if o.outputs}
     shapes = sorted(set(meshes), key=lambda shape: (len(shape), shape))
     for name, own in of.items():
-        if name not in operators:
+        if name not in known:
             raise OptionError(
-                "The model has no operator of this name to pin or forbid", found=repr(name),
-                remedy=nearest_names(name, operators),
+                "The model has no operator or parameter of this name to pin or forbid", found=repr(name),
+                remedy=nearest_names(name, known),
             )  # fmt: skip
         # By the number of axes: a large cluster has many meshes of each.
         specs: dict[int, dict[str, None]] = {}
         for shape in shapes:
-            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(operators[name], graph, shape)))
+            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(known[name], graph, shape)))
         if not any(all(wish.grants(spec) for wish in own) for there in specs.values() for spec in there):
             there = "; ".join(f"{', '.join(found)} on {_AXES.get(n, f'{n} axes')}" for n, found in specs.items())
             raise InfeasiblePlanError(
-                "No logical mesh of the cluster grants what is wished of an operator",
+                f"No logical mesh of the cluster grants what is wished of {_AN[type(known[name])]}",
                 found="; ".join(map(str, own)), remedy=f"Pin or forbid other specs: it can be {there}.",
             )  # fmt: skip
 
 
-def _specs(operator: Operator, graph: TrainingGraph, mesh_shape: tuple[int, ...]) -> list[str]:
-    """What the first output of an operator can be on a mesh."""
+def _specs(operator: Operator | Parameter, graph: TrainingGraph, mesh_shape: tuple[int, ...]) -> list[str]:
+    """What the first output of an operator, or a stored parameter, can be on a mesh."""
+    if isinstance(operator, Parameter):
+        shape = graph.tensors[operator.tensor].shape
+        return [render(spec, len(shape)) for spec in legal_specs(shape, mesh_shape, partial=False)]
     read, made = ([graph.tensors[t].shape for t in side] for side in (operator.inputs, operator.outputs))
     how = splits_for(operator, graph.tensors)
     strategies = enumerate_strategies(how.splits, read, made, mesh_shape, replicable=not how.heavy)

@@ -24,7 +24,10 @@ from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import NodeKind, StageProblem, build_stage_problem
-from alpa_explore.layering import manual_layers
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner import resolve
+from alpa_explore.plans.describe import node_specs
+from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.wish import SpecWish, WishKind, wishes_of
 from alpa_explore.tracing.capture import capture
 
@@ -134,14 +137,37 @@ def test_an_update_can_be_pinned_as_other_operators_can() -> None:
         assert node.priced.strategies[choice].outputs[0] == (placement,)
 
 
+@pytest.mark.parametrize("kind", list(WishKind))
+def test_the_optimum_is_that_of_the_specs_of_a_weight_that_are_left(kind: WishKind) -> None:
+    model, weight = model_on((1, 2)), "blocks.0.weight"
+    free = build_stage_problem(slice_stages(layered(2))(0, 0), model)
+    (v,) = [i for i, n in enumerate(free.nodes) if n.kind is NodeKind.WEIGHT]
+    specs = [render(spec, 2) for spec in node_specs(free, free.nodes[v])]
+    assert set(specs) == {"RR", "S0R", "RS0"}
+    unwished = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
+    found = []
+    for spec in specs:
+        wish = SpecWish(operator=weight, kind=kind, spec=spec)
+        stage = slice_stages(layered(2, [wish]))(0, 0)
+        answer = solve(build_stage_problem(stage, model).at(inverse_b=B, memory_price=0.0, microbatches_held=1))
+        left = [(s == spec) is (kind is WishKind.PIN) for s in specs]
+        expected = least(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1), {v: left})
+        assert answer.objective == pytest.approx(expected, rel=1e-9)
+        assert left[answer.choices[v]]
+        found.append(answer.objective)
+    assert min(found) == pytest.approx(unwished), "to pin what is best, or to forbid what is not, changes nothing"
+    assert max(found) > unwished * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("mesh", [(1, 2), (2, 2)])
-@pytest.mark.parametrize("wished", ["pin", "forbid", "out of reach"])
+@pytest.mark.parametrize("wished", ["pin", "forbid", "out of reach", "stored"])
 def test_composed_ranges_grant_wishes_of_one_of_several_equal_blocks(mesh: tuple[int, int], wished: str) -> None:
     count, name = 5, products(graph_of(5))[2]
     wishes = {
         "pin": wishes_of({name: "RS0" if mesh == (1, 2) else "RS01"}),
         "forbid": wishes_of(None, {name: ["S0R", "S01R"]}),
         "out of reach": wishes_of({name: "RS7"}),
+        "stored": wishes_of({"blocks.2.weight": "RS0"}),
     }[wished]  # fmt: skip
     model = model_on(mesh)
     ranges = list(combinations_with_replacement(range(count), 2))
@@ -174,25 +200,41 @@ def test_composed_ranges_grant_wishes_of_one_of_several_equal_blocks(mesh: tuple
     assert wished == "out of reach" or any(held[r] > free[r] * (1 + 1e-6) for r in with_it)
 
 
+def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_wished() -> None:
+    graph, model = resolve("gpt-tiny", 8), model_on((1, 2))
+    places = cluster_operators(graph, 3, delta=1.0).layer_of_forward
+    costs = []
+    for spec in ("RR", "RS0"):
+        wished = assign_layers(graph, places, None, wishes_of({"embedding.tokens.weight": spec}))
+        stage_of = slice_stages(wished)
+        (found,) = Composer(chain_of(wished), stage_of, model).solve([(0, 2)], [PRICE])
+        best, problem = found[0, 2], build_stage_problem(stage_of(0, 2), model)
+        assert best is not None
+        assert best.cost == pytest.approx(solve(problem.at(**PRICE._asdict())).objective, rel=1e-9)
+        costs.append(best.cost)
+    assert costs[1] > costs[0] * (1 + 1e-6)
+
+
 def test_stages_have_another_key_where_something_is_wished_of_them_and_only_there() -> None:
     name = products(graph_of(4))[1]
     plain = slice_stages(layered(4))
     keys = set()
-    for wishes in (wishes_of({name: "S0R"}), wishes_of({name: "RS0"}), wishes_of(None, {name: "S0R"})):
+    of_weight = wishes_of({"blocks.1.weight": "S0R"})
+    for wishes in (wishes_of({name: "S0R"}), wishes_of({name: "RS0"}), wishes_of(None, {name: "S0R"}), of_weight):
         wished = slice_stages(layered(4, wishes))
         for r in combinations_with_replacement(range(4), 2):
             same = plain(*r).structure_key == wished(*r).structure_key
             assert same is not (r[0] <= 1 <= r[1])
         keys.add(wished(1, 1).structure_key)
         assert wished(1, 2).structure_key != wished(2, 3).structure_key
-    assert len(keys) == 3
+    assert len(keys) == 4
 
 
 def test_formulations_are_compared_with_nothing_wished() -> None:
     name, model = products(graph_of(2))[0], model_on((2, 2))
     rows = []
-    for wishes in ((), wishes_of({name: "RR+P01"})):
+    for wishes in ((), wishes_of({name: "RR+P01"}), wishes_of({"blocks.0.weight": "RS7"})):
         stage = slice_stages(layered(2, wishes))(0, 0)
         asked = Question(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
         rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(asked, ["auto", "independent"]).rows])
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] == rows[2]

@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 
 import alpa_explore as ax
+from alpa_explore import planner
 from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.planner import resolve
@@ -161,6 +162,17 @@ def test_where_stages_cannot_be_composed_or_versions_compete_the_whole_planner_i
     assert len(found.costs.versions) > 1
     by_highs = planned(gpt, cluster("1x2:v100"), 3, solver="highs")
     assert ax.replan(by_highs, delta=1.0).costs.complete
+
+
+def test_the_whole_planner_is_asked_with_the_scheduler_and_the_cache_that_replan_was_given(gpt, monkeypatch):
+    before = planned(gpt, cluster(), 4)
+    before = replace(before, options=replace(before.options, solver="highs"))
+    asked = {}
+    monkeypatch.setattr(planner, "plan", lambda _graph, _cluster, **options: asked.update(options) or before)
+    how = {"scheduler": object(), "cache": False, "progress": print, "cancel": threading.Event()}
+    ax.replan(before, delta=0.2, **how)
+    assert asked["delta"] == 0.2
+    assert {name: asked[name] for name in how} == how
 
 
 def test_errors_say_what_stands_in_the_way(gpt):

@@ -32,6 +32,24 @@ def test_the_line_magic_shows_a_catalogue_model_with_its_options(shell: Interact
     assert planner.plans[0]["pipeline"] == {"schedule": "gpipe"}
 
 
+@pytest.mark.parametrize(
+    "line", ["--pin addmm=S0R --forbid mm=RR --forbid mm=S0R", "--forbid=mm=S0R --pin=addmm=S0R --forbid=mm=RR"]
+)
+def test_the_magics_hold_the_specs_that_are_pinned_and_forbidden(
+    shell: InteractiveShell, planner: Any, line: str
+) -> None:
+    found: Explorer = shell.run_line_magic("alpa", f"gpt-tiny {line}")
+    assert found.session.wait(5)
+    assert planner.plans[0]["pin"] == {"addmm": "S0R"}
+    assert planner.plans[0]["forbid"] == {"mm": ["RR", "S0R"]}
+
+
+@pytest.mark.parametrize("line", ["--pin addmm", "--pin mm=much", "--pin mm=S0R --pin mm=RR", "--pin"])
+def test_wishes_of_a_magic_that_cannot_be_are_refused(shell: InteractiveShell, line: str) -> None:
+    with pytest.raises(OptionError):
+        shell.run_line_magic("alpa", f"gpt-tiny {line}")
+
+
 def test_the_line_magic_opens_a_plan_file(shell: InteractiveShell, tmp_path: Path) -> None:
     example_plan().save(tmp_path / "a.plan.json")
     found: Explorer = shell.run_line_magic("alpa", f"'{tmp_path / 'a.plan.json'}'")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
+from traitlets import TraitError
 
 from tests.widgets.conftest import HeldPlanner
 
@@ -36,6 +37,31 @@ def test_whichever_part_of_a_message_is_heard_first_the_press_takes_the_value(
     press(explorer, 1)
     given = {"value": 0.25, "edits": 1}
     explorer.controls["delta"].set_state({name: given[name] for name in names})
+    assert explorer.session.wait(5)
+    assert [asked["delta"] for asked in planner.plans] == [0.25]
+
+
+def test_a_value_that_its_trait_refuses_holds_no_press(explorer: Explorer, planner: HeldPlanner) -> None:
+    with pytest.raises(TraitError):
+        typed(explorer, "delta", 1, "much")
+    press(explorer, 1)
+    assert explorer.session.wait(5)
+    assert [asked["delta"] for asked in planner.plans] == [0.5]
+
+
+def test_a_value_that_ends_in_an_error_lets_the_presses_go_that_waited_for_it(
+    explorer: Explorer, planner: HeldPlanner
+) -> None:
+    def refuse(_change: object) -> None:
+        raise ValueError("refused")
+
+    explorer.controls["num_layers"].observe(refuse, "value")
+    press(explorer, 2)
+    with pytest.raises(ValueError, match="refused"):
+        typed(explorer, "num_layers", 1, 3.0)
+    assert explorer.session.wait(5)
+    assert planner.plans == []
+    typed(explorer, "delta", 1, 0.25)
     assert explorer.session.wait(5)
     assert [asked["delta"] for asked in planner.plans] == [0.25]
 

@@ -22,6 +22,16 @@ class Field(anywidget.AnyWidget):
     edits = traitlets.Int(0).tag(sync=True)
     """How often it was changed on the page; comes with each value (see `order`)."""
 
+    def set_state(self, sync_data: dict[str, Any]) -> None:
+        """Take a message of the page: the value first. Its count is heard also where the value is refused, so that no
+        press waits for a value that will not come."""
+        value = {name: given for name, given in sync_data.items() if name != "edits"}
+        try:
+            super().set_state(value)
+        finally:
+            if "edits" in sync_data:
+                super().set_state({"edits": sync_data["edits"]})
+
 
 class NumberField(Field):
     """A number on a slider over sensible stops, with a box in which any value in the range can be typed."""

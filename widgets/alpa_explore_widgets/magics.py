@@ -2,6 +2,8 @@
 
 %alpa gpt-350m 2x2:v100 -B 64 --layers 4          the explorer on a catalogue model (or a plan file)
 
+%alpa gpt-tiny --pin addmm_3=S0R --forbid mm=RR   specs that operators must have, and must not have
+
 %%alpa 1x4:a100 -B 16                             the explorer on the model that the cell makes:
 model = nn.Linear(8, 8)                           `model`, `example_inputs` (one microbatch) and, where the model
 example_inputs = (torch.empty(4, 8), target)      does not return its loss, `loss`
@@ -15,6 +17,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from alpa_explore.errors import OptionError
+from alpa_explore.sharding.wish import mappings, parse_wishes
 from alpa_explore_widgets.explorer import Explorer, explore
 
 if TYPE_CHECKING:
@@ -64,6 +67,8 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--precision")
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--communication", action="store_true")
+    for wish in ("--pin", "--forbid"):
+        parser.add_argument(wish, action="append", default=[], metavar="NAME=SPEC")
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -77,6 +82,7 @@ def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None)
         "cluster": options.cluster, "num_microbatches": options.num_microbatches, "delta": options.delta,
         "num_layers": options.layers, "solver": options.solver, "schedule": options.schedule,
         "communication": options.communication, "precision": options.precision,
+        **mappings(parse_wishes(options.pin, options.forbid)),
     }  # fmt: skip
     if made is None:
         if options.model.endswith(".json"):

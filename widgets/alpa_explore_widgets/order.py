@@ -2,7 +2,8 @@
 
 Each widget has a channel of its own, and front end and kernel may hand their messages to several threads: what was done
 first on the page can be heard last here. So a field counts what was typed into it (`edits`, sent along with the value),
-and a press says how much had been typed by then in all fields together. It is taken when so much was heard.
+and a press says how much had been typed by then in all fields together. It is taken when so much was heard. A value
+that is refused was heard as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Order:
     def __init__(self, root: W.Widget) -> None:
         self._root, self._lock = root, RLock()
         self._heard: dict[str, int] = {}
-        """Widget -> how often somebody typed into it, as far as its value was taken."""
+        """Widget -> how often somebody typed into it, as far as its value was taken, or refused."""
         self._presses: list[tuple[int, Callable[[], None]]] = []
         self._watch()
 
