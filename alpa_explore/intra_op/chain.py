@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,7 @@ SMALLEST_BLOCK = 4
 """Forward operators; smaller blocks would cost more than they save."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
+class Run(NamedTuple):
     """Neighbouring fragments: a block, or what a range of layers holds of it."""
 
     block: int

@@ -69,7 +69,7 @@ class Overlap:
 
     def _computing(self, operator: int) -> Floats:
         """Of each strategy the seconds that collectives of others can hide behind."""
-        priced = self.model.operator(self.graph.operators[operator], self.graph.tensors)
+        priced = self.model.operator(self.graph, operator)
         alone = np.array([not any(s.sync_bytes) for s in priced.strategies], dtype=np.bool_)
         return np.where(alone, priced.seconds, 0.0)
 

@@ -22,17 +22,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
-from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
-from alpa_explore.sharding.spec import PARTIAL, Spec
+from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.wish import granted
 
 Floats = NDArray[np.float64]
@@ -167,7 +165,7 @@ class StageProblem:
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
         """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
-        return float(completion_seconds(table)[table.index[spec]])
+        return float(table.completion[table.index[spec]])
 
     def _workspace(self, choices: tuple[int, ...]) -> float:
         graph = self.stage.layered.graph
@@ -179,12 +177,6 @@ class StageProblem:
         # Storage that begins outside the stage (a view of something sent here) is its sender's and has no size here.
         sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
         return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
-
-
-def completion_seconds(table: ReshardTable) -> Floats:
-    """For each spec the cheapest way to one without a pending sum; 0 for those that have none. Shape [specs]."""
-    complete = [i for i, spec in enumerate(table.specs) if PARTIAL not in spec]
-    return np.asarray(table.seconds[:, complete].min(axis=1))
 
 
 def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
@@ -283,7 +275,7 @@ class _Builder:
 
     def add_operator(self, index: int) -> None:
         operator = self.graph.operators[index]
-        priced = self.model.operator(operator, self.graph.tensors)
+        priced = self.model.operator(self.graph, index)
         if priced.how == "replicated":
             self.warnings.append(
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
@@ -293,7 +285,7 @@ class _Builder:
         activation = np.zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
-                leaving = completion_seconds(self.model.reshard(self.graph.tensors[tensor]))
+                leaving = self.model.reshard(self.graph.tensors[tensor]).completion
                 seconds = seconds + leaving[priced.output_specs[place]]
             if tensor in self.held:
                 activation = activation + priced.output_bytes[place]
@@ -309,19 +301,13 @@ class _Builder:
         if not grads:
             return
         specs, local = self.specs_of(grads[0], partial=True)
-        device = self.model.device
-        adding = np.array(
-            [
-                compute_seconds(device, Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False))
-                for b in local
-            ]
-        )
+        adding = self.model.adding_seconds(self.graph.tensors[grads[0]])
         accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
         for tensor in grads:
             self.add_edge(tensor, accumulator, specs)
         operator = self.graph.operators[parameter.update]
         assert operator.phase is Phase.UPDATE
-        priced = self.model.operator(operator, self.graph.tensors)
+        priced = self.model.operator(self.graph, parameter.update)
         elements = self.graph.tensors[parameter.tensor].elements
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
