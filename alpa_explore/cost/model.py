@@ -53,6 +53,8 @@ class CostModel:
     _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
     """Likewise, by the arrays of positions, which are of one tensor."""
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
+    _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """By the array of positions in `_specs`."""
     _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
@@ -100,13 +102,11 @@ class CostModel:
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
         """What adding a gradient to a sum takes under each of its legal specs."""
-        _, local = self.specs(tensor, partial=True)
-        return np.array(
-            [
-                compute_seconds(self.device, Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False))
-                for b in local
-            ]
-        )
+        places, local = self.specs(tensor, partial=True)
+        if id(places) not in self._adding:
+            kernels = (Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist())
+            self._adding[id(places)] = _read_only(np.array([compute_seconds(self.device, k) for k in kernels]))
+        return self._adding[id(places)]
 
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
         inputs = [tensors[t] for t in operator.inputs]

@@ -70,7 +70,9 @@ class Chain:
     parameter_readers: tuple[frozenset[int], ...]
     """For each of `graph.parameters` the fragments that read it."""
     _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
-    """By structure; the same on every mesh."""
+    """By structure; the same on every mesh, as those below."""
+    _runs: dict[tuple[int, int], tuple[Run, ...]] = field(default_factory=dict, repr=False)
+    _tied_blocks: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict, repr=False)
 
     def holds(self, first: int, last: int) -> bool:
         """True when layers first..last are a chain."""
@@ -79,7 +81,13 @@ class Chain:
     def tied_blocks(self, runs: Sequence[Run]) -> frozenset[int]:
         """The blocks among these that touch a parameter, or a part of its gradient, that a block far from them touches;
         none where more than that breaks the chain."""
-        first, last = runs[0].first, runs[-1].last
+        ends = runs[0].first, runs[-1].last
+        if ends not in self._tied_blocks:
+            self._tied_blocks[ends] = self._tied(*ends)
+        return self._tied_blocks[ends]
+
+    def _tied(self, first: int, last: int) -> frozenset[int]:
+        """`tied_blocks` of these fragments."""
         layers = [self.fragment_layers[f] for f in (first, last)]
         if any(layers[0] <= a and b <= layers[1] for a, b in self.breaks - self.tied_alone):
             return frozenset()
@@ -99,9 +107,11 @@ class Chain:
 
     def runs(self, first: int, last: int) -> tuple[Run, ...]:
         """What layers first..last hold of each of their blocks, from left to right."""
-        fragments = range(self.starts[first], self.starts[last + 1])
-        groups = [(block, list(here)) for block, here in groupby(fragments, key=self.block_of.__getitem__)]
-        return tuple(Run(block, here[0], here[-1]) for block, here in groups)
+        if (first, last) not in self._runs:
+            fragments = range(self.starts[first], self.starts[last + 1])
+            groups = [(block, list(here)) for block, here in groupby(fragments, key=self.block_of.__getitem__)]
+            self._runs[first, last] = tuple(Run(block, here[0], here[-1]) for block, here in groups)
+        return self._runs[first, last]
 
     def block_of_operator(self, index: int) -> int:
         """The block that an operator of the forward or backward phase is in."""

@@ -36,6 +36,8 @@ class Overlap:
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
         self._rooms: dict[int, Floats] = {}
+        self.hides = bool(model.device.collective_overlap or model.device.gradient_overlap)
+        """Whether anything does."""
 
     def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
         """What is left of an edge [strategies of a, strategies of b] that is paid `times` a microbatch; `operators` are

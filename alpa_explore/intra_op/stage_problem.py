@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,6 +196,14 @@ def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
     )  # fmt: skip
 
 
+@cache
+def zeros(strategies: int) -> Floats:
+    """Of a node that costs nothing."""
+    found = np.zeros(strategies)
+    found.setflags(write=False)
+    return found
+
+
 class _Builder:
     """Collects nodes and edges in order; `maker` remembers which node makes a tensor, and with which specs."""
 
@@ -212,7 +220,7 @@ class _Builder:
         self, kind: NodeKind, subject: int, microbatch: Floats, iteration: Floats | None = None,
         weight: Floats | None = None, activation: Floats | None = None, priced: PricedOperator | None = None,
     ) -> int:  # fmt: skip
-        zero = np.zeros(len(microbatch))
+        zero = zeros(len(microbatch))
         self.nodes.append(
             Node(
                 kind=kind,
@@ -229,12 +237,8 @@ class _Builder:
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.maker[tensor]
         seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
-        ends = [self.nodes[v] for v in (a, b)]
-        if not each_iteration:
-            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
-            seconds = self.overlap.beside(seconds, operators, times)
-        elif ends[0].kind is NodeKind.ACCUMULATOR:
-            seconds = self.overlap.behind_backward(seconds, ends[0].subject)
+        if self.overlap.hides:
+            seconds = self.exposed(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
         self.edges.append(
             Edge(
                 a=a,
@@ -248,29 +252,38 @@ class _Builder:
             )
         )
 
+    def exposed(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
+        """What of an edge does not hide behind computing."""
+        if not each_iteration:
+            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
+            return self.overlap.beside(seconds, operators, times)
+        if ends[0].kind is NodeKind.ACCUMULATOR:
+            return self.overlap.behind_backward(seconds, ends[0].subject)
+        return seconds
+
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def unwished(self, operator: Operator, priced: PricedOperator) -> Floats:
-        """FORBIDDEN for each strategy that is not as wished, 0 for the others."""
+    def granted(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
+        """`seconds` of each strategy, FORBIDDEN more for one that is not as wished."""
         wishes = self.stage.layered.wishes.get(operator.index)
         if wishes is None:
-            return np.zeros(len(priced.strategies))
+            return seconds
         rank = len(self.graph.tensors[operator.outputs[0]].shape)
-        return np.where(granted(wishes, priced.strategies, rank), 0.0, FORBIDDEN)
+        return seconds + np.where(granted(wishes, priced.strategies, rank), 0.0, FORBIDDEN)
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
         node = self.add_node(
-            NodeKind.SOURCE, tensor, np.zeros(len(specs)), activation=local if tensor in self.held else None
+            NodeKind.SOURCE, tensor, zeros(len(specs)), activation=local if tensor in self.held else None
         )
         self.maker[tensor] = (node, specs)
 
     def add_weight(self, position: int) -> None:
         tensor = self.graph.parameters[position].tensor
         specs, local = self.specs_of(tensor, partial=False)
-        node = self.add_node(NodeKind.WEIGHT, position, np.zeros(len(specs)), weight=local)
+        node = self.add_node(NodeKind.WEIGHT, position, zeros(len(specs)), weight=local)
         self.maker[tensor] = (node, specs)
 
     def add_operator(self, index: int) -> None:
@@ -281,8 +294,8 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = priced.seconds * times + self.unwished(operator, priced)
-        activation = np.zeros(len(seconds))
+        seconds = self.granted(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
                 leaving = self.model.reshard(self.graph.tensors[tensor]).completion
@@ -312,7 +325,7 @@ class _Builder:
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
         node = self.add_node(
-            NodeKind.UPDATE, position, self.unwished(operator, priced), iteration=priced.seconds,
+            NodeKind.UPDATE, position, self.granted(zeros(len(share)), operator, priced), iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element, priced=priced,
         )  # fmt: skip
         self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]
