@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -156,21 +156,22 @@ class Chain:
 def chain_of(layered: LayeredGraph) -> Chain:
     """See the module's text."""
     graph = layered.graph
-    short = _short(layered)
+    touched = _touched(layered)
+    short = _short(layered, touched)
     while True:
-        constants, breaks, tied_alone = _layer_breaks(layered, short)
+        constants, breaks, tied_alone = _layer_breaks(layered, touched, short)
         fragments, layer_of, block_of = _divided(layered, constants)
-        if not (apart := short & _apart(fragments, block_of)):
+        if not short or not (apart := short & _apart(fragments, block_of)):
             break
         # Skips that no block holds: they break the chain as long ones do.
         short -= apart
-    touching = _touching(layered, fragments.layer_of)
+    readers = (graph.readers.get(p.tensor, ()) for p in graph.parameters)
     return Chain(
         layered=layered, fragments=fragments,
         starts=tuple(bisect_left(layer_of, layer) for layer in range(layered.num_layers + 1)),
         stage_of=slice_stages(fragments, layers_apart=False), constants=constants, block_of=block_of, breaks=breaks,
         tied_alone=tied_alone,
-        parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
+        parameter_readers=tuple(frozenset(fragments.layer_of[r] for r in read) - {UPDATE_LAYER} for read in readers),
     )  # fmt: skip
 
 
@@ -223,18 +224,18 @@ def _touched(layered: LayeredGraph) -> dict[int, set[int]]:
     return found
 
 
-def _short(layered: LayeredGraph) -> set[int]:
+def _short(layered: LayeredGraph, touched: Mapping[int, set[int]]) -> set[int]:
     """What is made in a layer and read behind the next, but not much farther: a block may hold all of it."""
     tensors = layered.graph.tensors
     return {
         tensor
-        for tensor, layers in _touched(layered).items()
+        for tensor, layers in touched.items()
         if tensors[tensor].producer is not None and 2 <= max(layers) - min(layers) <= MOST_ENDS
     }
 
 
 def _layer_breaks(
-    layered: LayeredGraph, short: Collection[int]
+    layered: LayeredGraph, touched: Mapping[int, set[int]], short: Collection[int]
 ) -> tuple[frozenset[int], frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """Constants, pairs of layers that are not neighbours and touch the same, and those that touch the same parameters
     alone; `short` skips are none of these."""
@@ -243,7 +244,7 @@ def _layer_breaks(
     constants: set[int] = set()
     breaks: set[tuple[int, int]] = set()
     tied: set[tuple[int, int]] = set()
-    for tensor, layers in _touched(layered).items():
+    for tensor, layers in touched.items():
         producer = graph.tensors[tensor].producer
         if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
             tied |= _far(layers | _summed_in(layered, parameter_at[tensor], layered.layer_of))

@@ -90,13 +90,12 @@ class StageSlicer:
         self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             wished = tuple((wish.kind, wish.spec) for wish in layered.wishes.get(operator.index, ()))
-            rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index], wished
+            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], wished
             number = numbers.setdefault((id(signature), *rest), len(numbers))
             if number == len(self._digests):
                 self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
             self._digest_of.append(number)
         self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
-        self._shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
         # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
         self._read_in: dict[int, tuple[int, int]] = {}
         for tensor, readers in graph.readers.items():
@@ -139,6 +138,10 @@ class StageSlicer:
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
         return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
 
+    def _shape(self, tensor: int) -> tuple[object, ...]:
+        whole = self.layered.graph.tensors[tensor]
+        return whole.shape, whole.dtype, whole.kind.value
+
     def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
         layered, graph = self.layered, self.layered.graph
         here, touched = set(operators), set[int]()
@@ -173,13 +176,13 @@ class StageSlicer:
         here, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
         owned: list[int] = []
         said: list[object] = [len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart]
-        said += [self._shapes[t] for t in stage.sources]
+        said += map(self._shape, stage.sources)
         for position in stage.parameters:
             parameter = graph.parameters[position]
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
             owned += [parameter.tensor, *grads]
             update = self._digests[self._digest_of[parameter.update]]
-            said.append((self._shapes[parameter.tensor], len(grads), parameter.state_bytes_per_element, update))
+            said.append((self._shape(parameter.tensor), len(grads), parameter.state_bytes_per_element, update))
         # A tensor's number is its place in the order in which tensors are first met.
         met = np.concatenate([[*stage.sources, *owned], rows.touched(operators), stage.held]).astype(np.int64)
         _, first = _numbers(met, len(graph.tensors))
