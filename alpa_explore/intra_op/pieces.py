@@ -96,15 +96,20 @@ class Piece:
     def least_held(self, microbatches: int) -> float:
         """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
         if microbatches not in self._least_held:
-            nodes = [self.problem.nodes[v] for v in self.own]
-            least = sum(float((n.weight_bytes + microbatches * n.activation_bytes).min()) for n in nodes)
-            self._least_held[microbatches] = least
+            least = (float((weight + microbatches * activation).min()) for weight, activation in self._holding)
+            self._least_held[microbatches] = sum(least)
         return self._least_held[microbatches]
 
     @cached_property
     def least_activation_bytes(self) -> float:
         """Of a microbatch, that the piece holds at least."""
         return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.own)
+
+    @cached_property
+    def _holding(self) -> list[tuple[Floats, Floats]]:
+        """Weight and activation bytes of the nodes of the block that hold any."""
+        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.own)
+        return [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
 
     @cached_property
     def _least_held(self) -> dict[int, float]:
