@@ -265,7 +265,7 @@ class _Builder:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def granted(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
+    def as_wished(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
         """`seconds` of each strategy, FORBIDDEN more for one that is not as wished."""
         wishes = self.stage.layered.wishes.get(operator.index)
         if wishes is None:
@@ -294,7 +294,7 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = self.granted(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        seconds = self.as_wished(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
         activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
@@ -325,7 +325,7 @@ class _Builder:
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
         node = self.add_node(
-            NodeKind.UPDATE, position, self.granted(zeros(len(share)), operator, priced), iteration=priced.seconds,
+            NodeKind.UPDATE, position, self.as_wished(zeros(len(share)), operator, priced), iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element, priced=priced,
         )  # fmt: skip
         self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]
