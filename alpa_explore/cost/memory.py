@@ -10,7 +10,5 @@ def peak_bytes(starts: NDArray[np.int64], ends: NDArray[np.int64], sizes: NDArra
     """Largest sum of `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], both included."""
     if len(sizes) == 0:
         return 0.0
-    change = np.zeros(int(ends.max()) + 2)
-    np.add.at(change, starts, sizes)
-    np.add.at(change, ends + 1, -sizes)
-    return float(np.cumsum(change).max())
+    change = np.bincount(np.concatenate((starts, ends + 1)), np.concatenate((sizes, -sizes)))
+    return float(change.cumsum().max())

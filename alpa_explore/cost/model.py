@@ -12,8 +12,7 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
-from alpa_explore.graph import Operator, Tensor
-from alpa_explore.graph.signature import operator_signature
+from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
@@ -49,13 +48,13 @@ class CostModel:
     device: Device
     mesh: LogicalMesh
     _operators: dict[object, PricedOperator] = field(default_factory=dict, repr=False, compare=False)
-    _seen: dict[int, tuple[Operator, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
-    """By identity, which spares the signature; holds the operator so that its identity stays its own."""
-    _pairs: dict[tuple[int, int, int], tuple[Floats, Ints, Ints]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    """Likewise."""
+    _seen: dict[int, tuple[object, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
+    """By identity of the signature, which spares hashing it; holds it so that its identity stays its own."""
+    _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
+    """Likewise, by the arrays of positions, which are of one tensor."""
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
+    _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """By the array of positions in `_specs`."""
     _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
@@ -66,13 +65,12 @@ class CostModel:
         return self._reshards[key]
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
-        """Seconds from each of `sources` to each of `targets` (positions of specs), [sources, targets]."""
-        table = self.reshard(tensor)
-        key = id(table), id(sources), id(targets)
+        """Seconds from each of `sources` to each of `targets` (positions of specs, as `operator` or `specs` has them),
+        [sources, targets]."""
+        key = id(sources), id(targets)
         if key not in self._pairs:
-            seconds = table.seconds[sources[:, None], targets[None, :]]
-            seconds.setflags(write=False)
-            self._pairs[key] = seconds, sources, targets
+            seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
+            self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
 
     def specs(self, tensor: Tensor, *, partial: bool) -> tuple[Ints, Floats]:
@@ -80,35 +78,35 @@ class CostModel:
         table = self.reshard(tensor)
         key = id(table), partial
         if key not in self._specs:
-            keep = [i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec]
-            share = [local_share(table.specs[i], self.mesh.shape) for i in keep]
-            self._specs[key] = np.array(keep, dtype=np.int64), np.array(share) * tensor.bytes
+            keep = np.array([i for i, spec in enumerate(table.specs) if partial or PARTIAL not in spec], dtype=np.int64)
+            self._specs[key] = keep, _read_only(table.shares[keep] * tensor.bytes)
         return self._specs[key]
 
-    def operator(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
-        """Strategies of `operator` with their seconds."""
-        if id(operator) not in self._seen:
-            key = operator_signature(operator, tensors)
-            if key not in self._operators:
-                self._operators[key] = self._price(operator, tensors)
-            self._seen[id(operator)] = operator, self._operators[key]
-        return self._seen[id(operator)][1]
+    def operator(self, graph: TrainingGraph, index: int) -> PricedOperator:
+        """Strategies of an operator of `graph` with their seconds."""
+        signature = graph.signatures[index]
+        if id(signature) not in self._seen:
+            if signature not in self._operators:
+                self._operators[signature] = self._price(graph.operators[index], graph.tensors)
+            self._seen[id(signature)] = signature, self._operators[signature]
+        return self._seen[id(signature)][1]
 
     def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
         """What one device does of `operator` under one of its strategies."""
-        return self._kernel(operator, tensors, strategy, splits_for(operator, tensors).heavy)
-
-    def _kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy, heavy: bool) -> Kernel:
-        own = [tensors[t] for t in (*operator.inputs, *operator.outputs)]
-        whole = sum(t.bytes for t in own) or 1
+        inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
         local = sum(
             t.bytes * local_share(spec, self.mesh.shape)
-            for t, spec in zip(own, (*strategy.inputs, *strategy.outputs), strict=True)
+            for t, spec in zip((*inputs, *outputs), (*strategy.inputs, *strategy.outputs), strict=True)
         )
-        return Kernel(
-            flops=operator.flops * strategy.work_share, bytes_accessed=operator.bytes_accessed * local / whole,
-            dtype=tensors[(*operator.outputs, *operator.inputs)[0]].dtype, matrix=heavy,
-        )  # fmt: skip
+        return _kernel(operator, inputs, outputs, splits_for(operator, tensors).heavy, strategy.work_share, local)
+
+    def adding_seconds(self, tensor: Tensor) -> Floats:
+        """What adding a gradient to a sum takes under each of its legal specs."""
+        places, local = self.specs(tensor, partial=True)
+        if id(places) not in self._adding:
+            kernels = (Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist())
+            self._adding[id(places)] = _read_only(np.array([compute_seconds(self.device, k) for k in kernels]))
+        return self._adding[id(places)]
 
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
         inputs = [tensors[t] for t in operator.inputs]
@@ -119,29 +117,59 @@ class CostModel:
             replicable=not coverage.heavy,
         )  # fmt: skip
 
-        def seconds(strategy: Strategy) -> float:
-            sync = sum(
-                collective_seconds(StepKind.ALL_REDUCE, sent, size, bandwidth, latency)
-                for sent, size, bandwidth, latency in zip(
-                    strategy.sync_bytes, self.mesh.shape, self.mesh.bandwidth, self.mesh.latency_seconds, strict=True
-                )
-                if sent
-            )
-            return sync + compute_seconds(self.device, self._kernel(operator, tensors, strategy, coverage.heavy))
-
         def positions(tensor: Tensor, specs: Sequence[Spec]) -> Ints:
             index = self.reshard(tensor).index
             return np.array([index[s] for s in specs], dtype=np.int64)
 
+        read = [positions(t, [s.inputs[i] for s in strategies]) for i, t in enumerate(inputs)]
+        made = [positions(t, [s.outputs[o] for s in strategies]) for o, t in enumerate(outputs)]
+        sizes = [
+            _read_only(t.bytes * self.reshard(t).shares[places])
+            for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
+        ]
+        # Many strategies are the same work for a device.
+        known: dict[tuple[float, float], float] = {}
+
+        def seconds(strategy: Strategy, local: float) -> float:
+            work = strategy.work_share, local
+            if work not in known:
+                kernel = _kernel(operator, inputs, outputs, coverage.heavy, *work)
+                known[work] = compute_seconds(self.device, kernel)
+            return self._sync_seconds(strategy) + known[work]
+
+        local = sum(sizes, np.zeros(len(strategies))).tolist()
         return PricedOperator(
             strategies=strategies,
-            seconds=np.array([seconds(s) for s in strategies]),
-            input_specs=tuple(positions(t, [s.inputs[i] for s in strategies]) for i, t in enumerate(inputs)),
-            output_specs=tuple(positions(t, [s.outputs[o] for s in strategies]) for o, t in enumerate(outputs)),
-            output_bytes=tuple(
-                np.array([t.bytes * local_share(s.outputs[o], self.mesh.shape) for s in strategies])
-                for o, t in enumerate(outputs)
-            ),
+            seconds=_read_only(np.array([seconds(*one) for one in zip(strategies, local, strict=True)])),
+            input_specs=tuple(read),
+            output_specs=tuple(made),
+            output_bytes=tuple(sizes[len(inputs) :]),
             how=coverage.how,
             reason=coverage.reason,
         )
+
+    def _sync_seconds(self, strategy: Strategy) -> float:
+        """Of the collectives inside an operator."""
+        axes = zip(self.mesh.shape, self.mesh.bandwidth, self.mesh.latency_seconds, strict=True)
+        return sum(
+            collective_seconds(StepKind.ALL_REDUCE, sent, *axis)
+            for sent, axis in zip(strategy.sync_bytes, axes, strict=True)
+            if sent
+        )
+
+
+def _kernel(
+    operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor], heavy: bool, work_share: float,
+    local_bytes: float,
+) -> Kernel:  # fmt: skip
+    """What a device does that has this share of the work and of all tensors so many bytes."""
+    whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
+    return Kernel(
+        flops=operator.flops * work_share, bytes_accessed=operator.bytes_accessed * local_bytes / whole,
+        dtype=(*outputs, *inputs)[0].dtype, matrix=heavy,
+    )  # fmt: skip
+
+
+def _read_only(array: Floats) -> Floats:
+    array.setflags(write=False)
+    return array

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.sharding.reshard import Step, StepKind, steps_from
-from alpa_explore.sharding.spec import Spec, legal_specs, local_share
+from alpa_explore.sharding.reshard import Step, StepKind, steps_between
+from alpa_explore.sharding.spec import PARTIAL, Spec, legal_specs, local_share
+
+Floats = NDArray[np.float64]
 
 UNREACHABLE = 1e18
 """Seconds of a resharding that does not exist (nothing becomes Partial): forbidden, not merely slow."""
@@ -22,52 +25,78 @@ class ReshardTable:
 
     specs: tuple[Spec, ...]
     index: dict[Spec, int]
-    seconds: NDArray[np.float64]
+    shares: Floats
+    """[spec]: of the tensor on one device."""
+    step_seconds: Floats
+    """[from, to] of a single step; inf where there is none."""
+    seconds: Floats
     """[from, to]."""
-    first_step: NDArray[np.int32]
-    """[from, to] -> position of the spec after the first step; -1 where nothing is to do or nothing leads there."""
-    steps: dict[tuple[int, int], Step]
-    step_seconds: dict[tuple[int, int], float]
-    bytes: int
+    rank: int
+    """Of the tensor."""
 
     def path(self, source: Spec, target: Spec) -> tuple[tuple[Step, float], ...]:
         """The collectives of the cheapest way, each with its seconds."""
         here, goal = self.index[source], self.index[target]
         found = []
         while here != goal:
-            after = int(self.first_step[here, goal])
+            after = int(self._first_step[here, goal])
             assert after >= 0, f"no way from {source} to {target}"
-            found.append((self.steps[here, after], self.step_seconds[here, after]))
+            found.append((self._steps[here, after], float(self.step_seconds[here, after])))
             here = after
         return tuple(found)
+
+    @cached_property
+    def completion(self) -> Floats:
+        """For each spec the cheapest way to one without a pending sum; 0 for those that have none. Shape [specs]."""
+        complete = [i for i, spec in enumerate(self.specs) if PARTIAL not in spec]
+        return np.asarray(self.seconds[:, complete].min(axis=1))
+
+    @cached_property
+    def _steps(self) -> dict[tuple[int, int], Step]:
+        return {(self.index[s.source], self.index[s.target]): s for s in steps_between(self.specs, self.rank)}
+
+    @cached_property
+    def _first_step(self) -> NDArray[np.int64]:
+        """[from, to] -> position of the spec after the first step; -1 where nothing is to do or nothing leads there."""
+        seconds = self.step_seconds.copy()
+        np.fill_diagonal(seconds, 0.0)
+        first_step = np.where(np.isfinite(self.step_seconds), np.arange(len(seconds))[None, :], -1)
+        for k in range(len(seconds)):
+            through = seconds[:, k, None] + seconds[None, k, :]
+            # Strictly better only: free slices form ties, and a tie that replaced a first step could close a loop.
+            better = through < seconds
+            seconds = np.where(better, through, seconds)
+            first_step = np.where(better, first_step[:, k, None], first_step)
+        return first_step
 
 
 def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -> ReshardTable:
     """Price all reshardings of a tensor on a squeezed mesh (Floyd–Warshall over its legal specs)."""
     specs = legal_specs(shape, mesh.shape, partial=True)
-    index = {spec: i for i, spec in enumerate(specs)}
-    seconds = np.full((len(specs), len(specs)), np.inf)
-    first_step = np.full(seconds.shape, -1, dtype=np.int32)
+    shares = np.array([local_share(spec, mesh.shape) for spec in specs])
+    kinds, axes, ends, larger = _steps_as_arrays(specs, len(shape))
+    steps = np.full((len(specs), len(specs)), np.inf)
+    steps[*ends] = [
+        collective_seconds(kind, size, mesh.shape[axis], mesh.bandwidth[axis], mesh.latency_seconds[axis])
+        for kind, axis, size in zip(kinds, axes, (total_bytes * shares[larger]).tolist(), strict=True)
+    ]
+    seconds = steps.copy()
     np.fill_diagonal(seconds, 0.0)
-    steps: dict[tuple[int, int], Step] = {}
-    step_seconds: dict[tuple[int, int], float] = {}
-    for i, spec in enumerate(specs):
-        for step in steps_from(spec, shape, mesh.shape):
-            j = index[step.target]
-            larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
-            cost = collective_seconds(
-                step.kind, total_bytes * local_share(larger, mesh.shape),
-                mesh.shape[step.axis], mesh.bandwidth[step.axis], mesh.latency_seconds[step.axis],
-            )  # fmt: skip
-            if cost < seconds[i, j]:
-                seconds[i, j], first_step[i, j] = cost, j
-                steps[i, j], step_seconds[i, j] = step, cost
     for k in range(len(specs)):
-        through = seconds[:, k, None] + seconds[None, k, :]
-        # Strictly better only: free slices form ties, and a tie that replaced a first step could close a loop.
-        better = through < seconds
-        seconds = np.where(better, through, seconds)
-        first_step = np.where(better, first_step[:, k, None], first_step)
+        np.minimum(seconds, seconds[:, k, None] + seconds[None, k, :], out=seconds)
     seconds[~np.isfinite(seconds)] = UNREACHABLE
     seconds.setflags(write=False)
-    return ReshardTable(specs, index, seconds, first_step, steps, step_seconds, total_bytes)
+    return ReshardTable(specs, {spec: i for i, spec in enumerate(specs)}, shares, steps, seconds, len(shape))
+
+
+@lru_cache(maxsize=256)
+def _steps_as_arrays(
+    specs: tuple[Spec, ...], rank: int
+) -> tuple[tuple[StepKind, ...], tuple[int, ...], NDArray[np.int64], NDArray[np.int64]]:
+    """Of every single step its kind, its axis, the positions of its ends [2, steps], and that of the end which is
+    larger on a device."""
+    index = {spec: i for i, spec in enumerate(specs)}
+    steps = steps_between(specs, rank)
+    ends = np.array([(index[s.source], index[s.target]) for s in steps], dtype=np.int64).reshape(-1, 2).T
+    larger = [index[s.target if s.kind is StepKind.ALL_GATHER else s.source] for s in steps]
+    return tuple(s.kind for s in steps), tuple(s.axis for s in steps), ends, np.array(larger, dtype=np.int64)

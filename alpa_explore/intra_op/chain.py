@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +38,7 @@ SMALLEST_BLOCK = 4
 """Forward operators; smaller blocks would cost more than they save."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Run:
+class Run(NamedTuple):
     """Neighbouring fragments: a block, or what a range of layers holds of it."""
 
     block: int
@@ -70,7 +70,9 @@ class Chain:
     parameter_readers: tuple[frozenset[int], ...]
     """For each of `graph.parameters` the fragments that read it."""
     _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
-    """By structure; the same on every mesh."""
+    """By structure; the same on every mesh, as those below."""
+    _runs: dict[tuple[int, int], tuple[Run, ...]] = field(default_factory=dict, repr=False)
+    _tied_blocks: dict[tuple[int, int], frozenset[int]] = field(default_factory=dict, repr=False)
 
     def holds(self, first: int, last: int) -> bool:
         """True when layers first..last are a chain."""
@@ -79,7 +81,13 @@ class Chain:
     def tied_blocks(self, runs: Sequence[Run]) -> frozenset[int]:
         """The blocks among these that touch a parameter, or a part of its gradient, that a block far from them touches;
         none where more than that breaks the chain."""
-        first, last = runs[0].first, runs[-1].last
+        ends = runs[0].first, runs[-1].last
+        if ends not in self._tied_blocks:
+            self._tied_blocks[ends] = self._tied(*ends)
+        return self._tied_blocks[ends]
+
+    def _tied(self, first: int, last: int) -> frozenset[int]:
+        """`tied_blocks` of these fragments."""
         layers = [self.fragment_layers[f] for f in (first, last)]
         if any(layers[0] <= a and b <= layers[1] for a, b in self.breaks - self.tied_alone):
             return frozenset()
@@ -99,9 +107,11 @@ class Chain:
 
     def runs(self, first: int, last: int) -> tuple[Run, ...]:
         """What layers first..last hold of each of their blocks, from left to right."""
-        fragments = range(self.starts[first], self.starts[last + 1])
-        groups = [(block, list(here)) for block, here in groupby(fragments, key=self.block_of.__getitem__)]
-        return tuple(Run(block, here[0], here[-1]) for block, here in groups)
+        if (first, last) not in self._runs:
+            fragments = range(self.starts[first], self.starts[last + 1])
+            groups = [(block, list(here)) for block, here in groupby(fragments, key=self.block_of.__getitem__)]
+            self._runs[first, last] = tuple(Run(block, here[0], here[-1]) for block, here in groups)
+        return self._runs[first, last]
 
     def block_of_operator(self, index: int) -> int:
         """The block that an operator of the forward or backward phase is in."""
@@ -146,21 +156,22 @@ class Chain:
 def chain_of(layered: LayeredGraph) -> Chain:
     """See the module's text."""
     graph = layered.graph
-    short = _short(layered)
+    touched = _touched(layered)
+    short = _short(layered, touched)
     while True:
-        constants, breaks, tied_alone = _layer_breaks(layered, short)
+        constants, breaks, tied_alone = _layer_breaks(layered, touched, short)
         fragments, layer_of, block_of = _divided(layered, constants)
-        if not (apart := short & _apart(fragments, block_of)):
+        if not short or not (apart := short & _apart(fragments, block_of)):
             break
         # Skips that no block holds: they break the chain as long ones do.
         short -= apart
-    touching = _touching(layered, fragments.layer_of)
+    readers = (graph.readers.get(p.tensor, ()) for p in graph.parameters)
     return Chain(
         layered=layered, fragments=fragments,
         starts=tuple(bisect_left(layer_of, layer) for layer in range(layered.num_layers + 1)),
         stage_of=slice_stages(fragments, layers_apart=False), constants=constants, block_of=block_of, breaks=breaks,
         tied_alone=tied_alone,
-        parameter_readers=tuple(frozenset(touching.get(p.tensor, ())) for p in graph.parameters),
+        parameter_readers=tuple(frozenset(fragments.layer_of[r] for r in read) - {UPDATE_LAYER} for read in readers),
     )  # fmt: skip
 
 
@@ -213,18 +224,18 @@ def _touched(layered: LayeredGraph) -> dict[int, set[int]]:
     return found
 
 
-def _short(layered: LayeredGraph) -> set[int]:
+def _short(layered: LayeredGraph, touched: Mapping[int, set[int]]) -> set[int]:
     """What is made in a layer and read behind the next, but not much farther: a block may hold all of it."""
     tensors = layered.graph.tensors
     return {
         tensor
-        for tensor, layers in _touched(layered).items()
+        for tensor, layers in touched.items()
         if tensors[tensor].producer is not None and 2 <= max(layers) - min(layers) <= MOST_ENDS
     }
 
 
 def _layer_breaks(
-    layered: LayeredGraph, short: Collection[int]
+    layered: LayeredGraph, touched: Mapping[int, set[int]], short: Collection[int]
 ) -> tuple[frozenset[int], frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
     """Constants, pairs of layers that are not neighbours and touch the same, and those that touch the same parameters
     alone; `short` skips are none of these."""
@@ -233,7 +244,7 @@ def _layer_breaks(
     constants: set[int] = set()
     breaks: set[tuple[int, int]] = set()
     tied: set[tuple[int, int]] = set()
-    for tensor, layers in _touched(layered).items():
+    for tensor, layers in touched.items():
         producer = graph.tensors[tensor].producer
         if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in parameter_at:
             tied |= _far(layers | _summed_in(layered, parameter_at[tensor], layered.layer_of))

@@ -36,6 +36,8 @@ class Overlap:
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
         self._rooms: dict[int, Floats] = {}
+        self.hides = bool(model.device.collective_overlap or model.device.gradient_overlap)
+        """Whether anything does."""
 
     def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
         """What is left of an edge [strategies of a, strategies of b] that is paid `times` a microbatch; `operators` are
@@ -69,7 +71,7 @@ class Overlap:
 
     def _computing(self, operator: int) -> Floats:
         """Of each strategy the seconds that collectives of others can hide behind."""
-        priced = self.model.operator(self.graph.operators[operator], self.graph.tensors)
+        priced = self.model.operator(self.graph, operator)
         alone = np.array([not any(s.sync_bytes) for s in priced.strategies], dtype=np.bool_)
         return np.where(alone, priced.seconds, 0.0)
 

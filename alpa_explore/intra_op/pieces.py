@@ -9,7 +9,7 @@ one piece: an edge that leaves a node of the separator on its left belongs to th
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from itertools import accumulate
@@ -26,7 +26,7 @@ from alpa_explore.intra_op.contract_program import OWN, SAME, Form, Given
 from alpa_explore.intra_op.factor_graph import Ints, without_forbidden
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
-from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem, zeros
 from alpa_explore.sharding.spec import REPLICATE
 
 Separators = tuple[tuple[int, ...], tuple[int, ...]]
@@ -117,15 +117,20 @@ class Piece:
     def least_held(self, microbatches: int) -> float:
         """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
         if microbatches not in self._least_held:
-            nodes = [self.problem.nodes[v] for v in self.own]
-            least = sum(float((n.weight_bytes + microbatches * n.activation_bytes).min()) for n in nodes)
-            self._least_held[microbatches] = least
+            least = (float((weight + microbatches * activation).min()) for weight, activation in self._holding)
+            self._least_held[microbatches] = sum(least)
         return self._least_held[microbatches]
 
     @cached_property
     def least_activation_bytes(self) -> float:
         """Of a microbatch, that the piece holds at least."""
         return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.own)
+
+    @cached_property
+    def _holding(self) -> list[tuple[Floats, Floats]]:
+        """Weight and activation bytes of the nodes of the block that hold any."""
+        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.own)
+        return [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
 
     @cached_property
     def _least_held(self) -> dict[int, float]:
@@ -325,7 +330,7 @@ class Pieces:
             if (payer := _payer(e, part, separators, ties)) in edges_of:
                 edges_of[payer].append(e)
         own_of: dict[int, list[int]] = {i: [] for i in separators}
-        for v in sorted(range(len(part)), key=lambda v: (owner[v], v)):
+        for v in sorted(range(len(part)), key=owner.__getitem__):
             if part[v] in own_of:
                 own_of[part[v]].append(v)
         found = []
@@ -429,15 +434,18 @@ def _replicated(problem: StageProblem, v: int) -> int | None:
 
 
 def _unpaid(node: Node, constant: bool) -> Node:
-    nothing = np.zeros(1 if constant else len(node.microbatch_seconds))
-    return replace(
-        node, microbatch_seconds=nothing, iteration_seconds=nothing, weight_bytes=nothing, activation_bytes=nothing
-    )
+    nothing = zeros(1 if constant else len(node.microbatch_seconds))
+    return Node(
+        kind=node.kind, subject=node.subject, priced=node.priced, microbatch_seconds=nothing,
+        iteration_seconds=nothing, weight_bytes=nothing, activation_bytes=nothing,
+    )  # fmt: skip
 
 
 def _on_piece(edge: Edge, place: dict[int, int], strategy: int | None) -> Edge:
-    moved = replace(edge, a=place[edge.a], b=place[edge.b])
-    if strategy is None:
-        return moved
-    rows = slice(strategy, strategy + 1)
-    return replace(moved, seconds=edge.seconds[rows], source_specs=edge.source_specs[rows])
+    seconds, sources = edge.seconds, edge.source_specs
+    if strategy is not None:
+        seconds, sources = seconds[strategy : strategy + 1], sources[strategy : strategy + 1]
+    return Edge(
+        a=place[edge.a], b=place[edge.b], tensor=edge.tensor, seconds=seconds, source_specs=sources,
+        target_specs=edge.target_specs, times=edge.times, each_iteration=edge.each_iteration,
+    )  # fmt: skip

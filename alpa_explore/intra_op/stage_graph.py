@@ -15,6 +15,8 @@ from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.sharding.wish import SpecWish
 
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageGraph:
@@ -53,7 +55,7 @@ def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
     gradients from later ones. Of several views of one storage the largest is sent."""
     graph, layers = layered.graph, range(layered.num_layers)
     first, last = np.arange(layered.num_layers)[:, None], np.arange(layered.num_layers)[None, :]
-    sent: dict[int, NDArray[np.int64]] = {}
+    sent: dict[int, Ints] = {}
     for tensor, readers in graph.readers.items():
         producer = graph.tensors[tensor].producer
         made = UPDATE_LAYER if producer is None else layered.layer_of[producer]
@@ -88,17 +90,17 @@ class StageSlicer:
         # A number and a digest stand for long signatures: ranges overlap, and hashing the same text again would
         # dominate.
         numbers: dict[object, int] = {}
-        names: list[str] = []
-        self._name_of: list[str] = []
+        self._digests: list[bytes] = []
+        """Of the distinct operators, apart from which tensors they touch."""
+        self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             wished = _asked(layered.wishes.get(operator.index, ()))
-            rest = operator.phase, operator.index in layered.recomputed, layered.uses[operator.index], wished
-            number = numbers.setdefault((id(signature), *rest), len(names))
-            if number == len(names):
-                names.append(sha256(repr((signature, *rest)).encode()).hexdigest())
-            self._name_of.append(names[number])
+            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], wished
+            number = numbers.setdefault((id(signature), *rest), len(numbers))
+            if number == len(self._digests):
+                self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
+            self._digest_of.append(number)
         self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
-        self._shapes = [repr((t.shape, t.dtype, t.kind.value)) for t in graph.tensors]
         # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
         self._read_in: dict[int, tuple[int, int]] = {}
         for tensor, readers in graph.readers.items():
@@ -106,6 +108,7 @@ class StageSlicer:
             if layers:
                 self._read_in[tensor] = min(layers), max(layers)
         self._read_in[graph.loss] = 0, layered.num_layers
+        self._rows = _Rows.of(layered)
         self._stages: dict[tuple[object, ...], StageGraph] = {}
 
     def __call__(self, first: int, last: int) -> StageGraph:
@@ -140,6 +143,10 @@ class StageSlicer:
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
         return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
 
+    def _shape(self, tensor: int) -> tuple[object, ...]:
+        whole = self.layered.graph.tensors[tensor]
+        return whole.shape, whole.dtype, whole.kind.value
+
     def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
         layered, graph = self.layered, self.layered.graph
         here, touched = set(operators), set[int]()
@@ -170,30 +177,31 @@ class StageSlicer:
         return replace(found, structure_key=self._key(found))
 
     def _key(self, stage: StageGraph) -> str:
-        layered, graph = self.layered, self.layered.graph
-        # A tensor's number is its place in the order in which tensors are first met.
-        number = _Numbers()
-        here = set(stage.operators)
-        digest = sha256()
-        digest.update(repr([(number[t], self._shapes[t]) for t in stage.sources]).encode())
+        layered, graph, rows = self.layered, self.layered.graph, self._rows
+        here, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
+        owned: list[int] = []
+        said: list[object] = [len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart]
+        said += map(self._shape, stage.sources)
         for position in stage.parameters:
             parameter = graph.parameters[position]
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
-            digest.update(
-                repr((number[parameter.tensor], self._shapes[parameter.tensor], [number[t] for t in grads],
-                      parameter.state_bytes_per_element, self._name_of[parameter.update],
-                      *_asked(layered.stored_wishes.get(position, ())))).encode()
-            )  # fmt: skip
-        rows = []
-        for index in stage.operators:
-            operator = graph.operators[index]
-            inputs, outputs = [number[t] for t in operator.inputs], [number[t] for t in operator.outputs]
-            layer = layered.layer_of[index] - stage.first if self.layers_apart else ""
-            rows.append(f"{self._name_of[index]}{inputs}{outputs}{layer}")
-        digest.update("".join(rows).encode())
-        digest.update(repr((sorted(number[t] for t in stage.sinks), sorted(number[t] for t in stage.held))).encode())
+            owned += [parameter.tensor, *grads]
+            update, wished = self._digests[self._digest_of[parameter.update]], layered.stored_wishes.get(position, ())
+            state = parameter.state_bytes_per_element
+            said.append((self._shape(parameter.tensor), len(grads), state, update, _asked(wished)))
+        # A tensor's number is its place in the order in which tensors are first met.
+        met = np.concatenate([[*stage.sources, *owned], rows.touched(operators), stage.held]).astype(np.int64)
+        _, first = _numbers(met, len(graph.tensors))
         # Storage decides the workspace.
-        digest.update(repr(sorted((number[t], number[layered.storage[t]]) for t in list(number))).encode())
+        met = np.concatenate([met, rows.storage[met[first]]])
+        numbers, _ = _numbers(met, len(graph.tensors))
+        number_of = np.empty(len(graph.tensors), dtype=np.int64)
+        number_of[met] = numbers
+        digest = sha256(repr((said, sorted(number_of[list(stage.sinks)].tolist()))).encode())
+        digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
+        if self.layers_apart:
+            digest.update((rows.layers[operators] - stage.first).tobytes())
+        digest.update(b"".join([self._digests[self._digest_of[o]] for o in stage.operators]))
         return digest.hexdigest()
 
 
@@ -202,9 +210,42 @@ def _asked(wishes: Sequence[SpecWish]) -> tuple[tuple[str, str], ...]:
     return tuple((wish.kind.value, wish.spec) for wish in wishes)
 
 
-class _Numbers(dict[int, int]):
-    """A number for whatever is asked for, counted up."""
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    """What operators touch, as arrays."""
 
-    def __missing__(self, key: int) -> int:
-        self[key] = found = len(self)
+    tensors: Ints
+    """Inputs and outputs of one operator after the other."""
+    begins: Ints
+    """For each operator its place in `tensors`."""
+    counts: Ints
+    """[operators, 2]: inputs and outputs."""
+    layers: Ints
+    storage: Ints
+
+    @classmethod
+    def of(cls, layered: LayeredGraph) -> _Rows:
+        """Of all operators of a graph."""
+        operators = layered.graph.operators
+        counts = np.array([(len(o.inputs), len(o.outputs)) for o in operators], dtype=np.int64).reshape(-1, 2)
+        return cls(
+            tensors=np.array([t for o in operators for t in (*o.inputs, *o.outputs)], dtype=np.int64), counts=counts,
+            begins=counts.sum(axis=1).cumsum() - counts.sum(axis=1), layers=np.array(layered.layer_of, dtype=np.int64),
+            storage=np.array(layered.storage, dtype=np.int64),
+        )  # fmt: skip
+
+    def touched(self, operators: Ints) -> Ints:
+        """By these operators, in order."""
+        lengths = self.counts[operators].sum(axis=1)
+        shift = self.begins[operators] - (lengths.cumsum() - lengths)
+        found: Ints = self.tensors[np.repeat(shift, lengths) + np.arange(lengths.sum())]
         return found
+
+
+def _numbers(met: Ints, count: int) -> tuple[Ints, NDArray[np.bool_]]:
+    """Of each of these numbers below `count` how many others are first met before it, and where it is first met."""
+    places = np.arange(len(met))
+    first_place = np.empty(count, dtype=np.int64)
+    first_place[met[::-1]] = places[::-1]  # the last assignment stays
+    first = first_place[met] == places
+    return (first.cumsum() - 1)[first_place[met]], first

@@ -18,22 +18,20 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
-from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.overlap import Overlap
 from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.stage_graph import StageGraph
-from alpa_explore.sharding.spec import PARTIAL, Spec
+from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.wish import SpecWish, granted
 
 Floats = NDArray[np.float64]
@@ -168,7 +166,7 @@ class StageProblem:
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
         """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
-        return float(completion_seconds(table)[table.index[spec]])
+        return float(table.completion[table.index[spec]])
 
     def _workspace(self, choices: tuple[int, ...]) -> float:
         graph = self.stage.layered.graph
@@ -180,12 +178,6 @@ class StageProblem:
         # Storage that begins outside the stage (a view of something sent here) is its sender's and has no size here.
         sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
         return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
-
-
-def completion_seconds(table: ReshardTable) -> Floats:
-    """For each spec the cheapest way to one without a pending sum; 0 for those that have none. Shape [specs]."""
-    complete = [i for i, spec in enumerate(table.specs) if PARTIAL not in spec]
-    return np.asarray(table.seconds[:, complete].min(axis=1))
 
 
 def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
@@ -205,6 +197,14 @@ def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
     )  # fmt: skip
 
 
+@cache
+def zeros(strategies: int) -> Floats:
+    """Of a node that costs nothing."""
+    found = np.zeros(strategies)
+    found.setflags(write=False)
+    return found
+
+
 class _Builder:
     """Collects nodes and edges in order; `maker` remembers which node makes a tensor, and with which specs."""
 
@@ -221,7 +221,7 @@ class _Builder:
         self, kind: NodeKind, subject: int, microbatch: Floats, iteration: Floats | None = None,
         weight: Floats | None = None, activation: Floats | None = None, priced: PricedOperator | None = None,
     ) -> int:  # fmt: skip
-        zero = np.zeros(len(microbatch))
+        zero = zeros(len(microbatch))
         self.nodes.append(
             Node(
                 kind=kind,
@@ -238,12 +238,8 @@ class _Builder:
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
         a, specs = self.maker[tensor]
         seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
-        ends = [self.nodes[v] for v in (a, b)]
-        if not each_iteration:
-            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
-            seconds = self.overlap.beside(seconds, operators, times)
-        elif ends[0].kind is NodeKind.ACCUMULATOR:
-            seconds = self.overlap.behind_backward(seconds, ends[0].subject)
+        if self.overlap.hides:
+            seconds = self.exposed(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
         self.edges.append(
             Edge(
                 a=a,
@@ -257,51 +253,62 @@ class _Builder:
             )
         )
 
+    def exposed(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
+        """What of an edge does not hide behind computing."""
+        if not each_iteration:
+            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
+            return self.overlap.beside(seconds, operators, times)
+        if ends[0].kind is NodeKind.ACCUMULATOR:
+            return self.overlap.behind_backward(seconds, ends[0].subject)
+        return seconds
+
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def unwished(self, wishes: Sequence[SpecWish], tensor: int, specs: Ints) -> Floats:
-        """FORBIDDEN for each of these specs of a tensor that is not as wished, 0 for the others."""
+    def as_wished(self, seconds: Floats, wishes: Sequence[SpecWish], tensor: int, specs: Ints) -> Floats:
+        """`seconds` for each of these specs of a tensor, FORBIDDEN more for one that is not as wished."""
         if not wishes:
-            return np.zeros(len(specs))
+            return seconds
         table, rank = self.model.reshard(self.graph.tensors[tensor]), len(self.graph.tensors[tensor].shape)
-        return np.where(granted(wishes, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN)
+        return seconds + np.where(granted(wishes, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN)
 
-    def unwished_strategies(self, operator: Operator, priced: PricedOperator) -> Floats:
+    def strategies_as_wished(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
         """The same of the strategies of an operator, whose first output counts."""
-        if not operator.outputs:
-            return np.zeros(len(priced.strategies))
-        wishes = self.stage.layered.wishes.get(operator.index, ())
-        return self.unwished(wishes, operator.outputs[0], priced.output_specs[0])
+        wishes = self.stage.layered.wishes.get(operator.index)
+        if wishes is None or not operator.outputs:
+            return seconds
+        return self.as_wished(seconds, wishes, operator.outputs[0], priced.output_specs[0])
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
         node = self.add_node(
-            NodeKind.SOURCE, tensor, np.zeros(len(specs)), activation=local if tensor in self.held else None
+            NodeKind.SOURCE, tensor, zeros(len(specs)), activation=local if tensor in self.held else None
         )
         self.maker[tensor] = (node, specs)
 
     def add_weight(self, position: int) -> None:
         tensor = self.graph.parameters[position].tensor
         specs, local = self.specs_of(tensor, partial=False)
-        unwished = self.unwished(self.stage.layered.stored_wishes.get(position, ()), tensor, specs)
-        node = self.add_node(NodeKind.WEIGHT, position, unwished, weight=local)
+        wishes = self.stage.layered.stored_wishes.get(position, ())
+        node = self.add_node(
+            NodeKind.WEIGHT, position, self.as_wished(zeros(len(specs)), wishes, tensor, specs), weight=local
+        )
         self.maker[tensor] = (node, specs)
 
     def add_operator(self, index: int) -> None:
         operator = self.graph.operators[index]
-        priced = self.model.operator(operator, self.graph.tensors)
+        priced = self.model.operator(self.graph, index)
         if priced.how == "replicated":
             self.warnings.append(
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = priced.seconds * times + self.unwished_strategies(operator, priced)
-        activation = np.zeros(len(seconds))
+        seconds = self.strategies_as_wished(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
-                leaving = completion_seconds(self.model.reshard(self.graph.tensors[tensor]))
+                leaving = self.model.reshard(self.graph.tensors[tensor]).completion
                 seconds = seconds + leaving[priced.output_specs[place]]
             if tensor in self.held:
                 activation = activation + priced.output_bytes[place]
@@ -317,24 +324,19 @@ class _Builder:
         if not grads:
             return
         specs, local = self.specs_of(grads[0], partial=True)
-        device = self.model.device
-        adding = np.array(
-            [
-                compute_seconds(device, Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False))
-                for b in local
-            ]
-        )
+        adding = self.model.adding_seconds(self.graph.tensors[grads[0]])
         accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
         for tensor in grads:
             self.add_edge(tensor, accumulator, specs)
         operator = self.graph.operators[parameter.update]
         assert operator.phase is Phase.UPDATE
-        priced = self.model.operator(operator, self.graph.tensors)
+        priced = self.model.operator(self.graph, parameter.update)
         elements = self.graph.tensors[parameter.tensor].elements
         updated = operator.outputs[0]
         share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
         node = self.add_node(
-            NodeKind.UPDATE, position, self.unwished_strategies(operator, priced), iteration=priced.seconds,
+            NodeKind.UPDATE, position, self.strategies_as_wished(zeros(len(share)), operator, priced),
+            iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element, priced=priced,
         )  # fmt: skip
         self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]

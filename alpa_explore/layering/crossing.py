@@ -6,11 +6,11 @@ producer. Only tensors that forward operators make count: parameters, buffers an
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph import TrainingGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +24,13 @@ class Crossing:
 
 def crossings_of(graph: TrainingGraph) -> tuple[Crossing, ...]:
     """Every tensor that a forward operator makes and a later forward operator reads, each once."""
-    place = {operator.index: position for position, operator in enumerate(graph.forward_operators)}
+    count = len(graph.forward_operators)  # they come first, so that a position is an index
     found = []
-    for position, operator in enumerate(graph.forward_operators):
+    for operator in graph.forward_operators:
         for tensor in dict.fromkeys(operator.outputs):
-            readers = [r for r in graph.readers.get(tensor, ()) if graph.operators[r].phase is Phase.FORWARD]
-            if readers:
-                sizes = graph.tensors[tensor].bytes
-                found.append(Crossing(producer=position, readers=tuple(place[r] for r in readers), bytes=sizes))
+            readers = graph.readers.get(tensor, ())
+            if forward := readers[: bisect_left(readers, count)]:
+                found.append(Crossing(producer=operator.index, readers=forward, bytes=graph.tensors[tensor].bytes))
     return tuple(found)
 
 

@@ -162,7 +162,7 @@ def _communication(
 
 
 def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ...]:
-    """The collectives of the cheapest way to a spec without a pending sum (`stage_problem.completion_seconds`)."""
+    """The collectives of the cheapest way to a spec without a pending sum (`ReshardTable.completion`)."""
     complete = [target for target in table.specs if PARTIAL not in target]
     return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from alpa_explore.intra_op.limited import EASY_ILP
 from alpa_explore.profiling.frontier import TOLERANCE, Frontier, Point, line, peak
@@ -28,6 +28,8 @@ class _Facts:
     proven: bool
     quickest: Point | None
     bounds: Mapping[int, float]
+    fitting: dict[int, float] = field(default_factory=dict)
+    """Microbatches held -> seconds of the fastest choice known that fits beside them; filled as it is asked for."""
 
 
 class Known:
@@ -72,14 +74,23 @@ class Known:
     def doubts(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[Doubt]]:
         """Of problems that may serve the same stage, by the microbatches that it holds: those that could be better than
         the best that is known of them all."""
+        most = max(counts)
+        open_keys = [key for key in keys if not self._settled_up_to(key, most)]
         found = {}
-        for held in counts:
-            doubted = [doubt for key in keys if (doubt := self._doubt(key, held)) is not None]
+        for held in counts if open_keys else ():
+            doubted = [doubt for key in open_keys if (doubt := self._doubt(key, held)) is not None]
             if doubted:
                 best = min(self._fitting(self._of(key), held) for key in keys)
                 if worth := [doubt for doubt in doubted if doubt[1] < best]:
                     found[held] = worth
         return found
+
+    def _settled_up_to(self, key: str, held: int) -> bool:
+        """True when the optimum is known beside any number of microbatches up to `held`: the fastest choice fits, or
+        none does."""
+        facts = self._of(key)
+        fits = facts.quickest is None or peak(facts.quickest, held) <= self.memory
+        return facts.proven and (fits or min(facts.least_peaks) > self.memory)
 
     def _doubt(self, key: str, held: int) -> Doubt | None:
         """None where the optimum is known, or is known to be near enough."""
@@ -100,7 +111,10 @@ class Known:
 
     def _fitting(self, facts: _Facts, held: int) -> float:
         """Seconds of the fastest choice known that fits."""
-        return min((line(p, self.inverse_b) for p in facts.points if peak(p, held) <= self.memory), default=math.inf)
+        if held not in facts.fitting:
+            fitting = (line(p, self.inverse_b) for p in facts.points if peak(p, held) <= self.memory)
+            facts.fitting[held] = min(fitting, default=math.inf)
+        return facts.fitting[held]
 
     def _of(self, key: str) -> _Facts:
         frontiers = self.found[key]

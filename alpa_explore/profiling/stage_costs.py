@@ -185,16 +185,17 @@ class StageCosts:
     def _labels(self) -> tuple[list[LogicalMesh], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
         """The logical meshes, and of each candidate, in the order of `_columns`, which it is on, and whether it was
         sought because it fits, or because it is fast."""
-        number: dict[LogicalMesh, int] = {}
         every = [c for found in self.candidates.values() for c in found]
-        mesh_of = [number.setdefault(c.logical_mesh, len(number)) for c in every]
-        fitting = [c.found is Found.FITTING for c in every]
-        near = [c.found in (Found.NEAR, Found.FASTEST, Found.EXACT) for c in every]
+        number: dict[LogicalMesh, int] = {}
+        # Most meshes are one value: its identity spares hashing it again and again.
+        meshes = {id(c.logical_mesh): c.logical_mesh for c in every}
+        number_of = {key: number.setdefault(mesh, len(number)) for key, mesh in meshes.items()}
+        found = np.array([c.found.value for c in every], dtype=np.str_)
         return (
             list(number),
-            np.array(mesh_of, dtype=np.int64),
-            np.array(fitting, dtype=bool),
-            np.array(near, dtype=bool),
+            np.array([number_of[id(c.logical_mesh)] for c in every], dtype=np.int64),
+            found == Found.FITTING.value,
+            np.isin(found, [Found.NEAR.value, Found.FASTEST.value, Found.EXACT.value]),
         )
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
@@ -202,7 +203,9 @@ class StageCosts:
         than the best by this table."""
         table = self.latency_table(num_microbatches, held)
         places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
-        for (first, last, submesh), bound in self.bounds.items():
-            cell = table[first, last + 1, submesh]
-            np.minimum(cell, [bound.get(count, np.inf) for count in places], out=cell)
+        if self.bounds:
+            nothing = [np.inf] * len(places)
+            bounds = np.array([list(map(bound.get, places, nothing)) for bound in self.bounds.values()])
+            first, last, submesh = np.array(list(self.bounds)).T
+            table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         return table

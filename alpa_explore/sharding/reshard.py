@@ -7,10 +7,10 @@ axis of a sharded dim can be gathered, sliced or moved: the blocks of the others
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec, is_legal
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, Spec
 
 
 class StepKind(enum.Enum):
@@ -33,16 +33,22 @@ class Step:
     target: Spec
 
 
-def steps_from(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> Iterator[Step]:
-    """Every legal single step that starts at `spec` (of a tensor of this whole shape)."""
+def steps_between(specs: tuple[Spec, ...], rank: int) -> tuple[Step, ...]:
+    """Every single step between the legal specs of a tensor of this rank."""
+    legal = frozenset(specs)
+    return tuple(step for spec in specs for step in steps_from(spec, rank, legal))
+
+
+def steps_from(spec: Spec, rank: int, legal: Collection[Spec]) -> Iterator[Step]:
+    """Every single step that starts at `spec` and ends at another of the `legal` specs of the tensor."""
     for axis, placement in enumerate(spec):
-        for target, kind in _moves(placement, len(shape)):
+        for target, kind in _moves(placement, rank):
             # Appending or removing an axis is local to a block only if no inner axis shards the same dim.
             inner = spec[axis + 1 :]
             if (placement >= 0 and placement in inner) or (target >= 0 and target in inner):
                 continue
             changed = (*spec[:axis], target, *inner)
-            if is_legal(changed, shape, mesh_shape):
+            if changed in legal:
                 yield Step(kind, axis, spec, changed)
 
 

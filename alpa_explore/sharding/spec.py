@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TypeAlias
 
 REPLICATE = -1
 PARTIAL = -2
 
 Spec: TypeAlias = tuple[int, ...]
+Divides: TypeAlias = tuple[bool, ...]
+"""For every set of mesh axes, given by its bits, whether together they divide an extent."""
 
 
 def shards(spec: Spec, mesh_shape: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -46,9 +49,36 @@ def local_share(spec: Spec, mesh_shape: Sequence[int]) -> float:
 
 def legal_specs(shape: Sequence[int], mesh_shape: Sequence[int], *, partial: bool) -> tuple[Spec, ...]:
     """All legal specs of a tensor, replicated first; with `partial` also those with pending sums."""
-    placements = [REPLICATE, *range(len(shape)), *([PARTIAL] if partial else [])]
-    every = itertools.product(placements, repeat=len(mesh_shape))
-    return tuple(s for s in every if is_legal(s, shape, mesh_shape))
+    return specs_where(divided_by(shape, mesh_shape), len(mesh_shape), partial)
+
+
+def divided_by(extents: Iterable[int], mesh_shape: Sequence[int]) -> tuple[Divides, ...]:
+    """Of each extent what divides it: all that makes specs and strategies legal, and the same on most meshes."""
+    counts = blocks(tuple(mesh_shape))
+    return tuple(tuple(extent % n == 0 for n in counts) for extent in extents)
+
+
+@lru_cache(maxsize=256)
+def blocks(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """How many pieces each set of axes, given by its bits, makes."""
+    axes = range(len(mesh_shape))
+    return tuple(math.prod(mesh_shape[a] for a in axes if bits >> a & 1) for bits in range(1 << len(mesh_shape)))
+
+
+@lru_cache(maxsize=1024)
+def specs_where(divided: tuple[Divides, ...], axes: int, partial: bool) -> tuple[Spec, ...]:
+    """`legal_specs` of a tensor of whose dims this is known."""
+    placements = [REPLICATE, *range(len(divided)), *([PARTIAL] if partial else [])]
+
+    def legal(spec: Spec) -> bool:
+        return all(divides[cutting(spec, dim)] for dim, divides in enumerate(divided))
+
+    return tuple(spec for spec in itertools.product(placements, repeat=axes) if legal(spec))
+
+
+def cutting(spec: Spec, dim: int) -> int:
+    """The axes that shard a dim, as bits."""
+    return sum(1 << axis for axis, placement in enumerate(spec) if placement == dim)
 
 
 def render(spec: Spec, rank: int) -> str:

@@ -7,12 +7,13 @@ each mesh axis one split, or none (the operator is then replicated along that ax
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from alpa_explore.errors import OptionError
-from alpa_explore.sharding.spec import REPLICATE, Spec, is_legal
+from alpa_explore.sharding.spec import REPLICATE, Divides, Spec, blocks, divided_by, specs_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,43 +72,69 @@ def enumerate_strategies(
     An operator that is not `replicable` (a heavy one) is left undivided along an axis only where nothing else is legal.
     Never empty: the fully replicated strategy is the last resort. OptionError when there would be too many.
     """
-    whole = Split("-", 1, (REPLICATE,) * len(input_shapes), (REPLICATE,) * len(output_shapes), divides=False)
-    shapes = (*input_shapes, *output_shapes)
     if (count := (len(splits) + 1) ** len(mesh_shape)) > MOST_COMBINATIONS:
         raise OptionError(
             "Too many strategies to enumerate",
             found=f"{count:,} combinations of {len(splits)} splits on a mesh of {len(mesh_shape)} axes",
             remedy="Merge axes of the mesh: two axes of 8 and 4 devices can be one of 32.",
         )  # fmt: skip
-    found: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], Strategy] = {}
-    for choice in itertools.product((whole, *splits), repeat=len(mesh_shape)):
-        cut: dict[int, int] = {}
-        for split, size in zip(choice, mesh_shape, strict=True):
-            if split is not whole:
-                cut[id(split)] = cut.get(id(split), 1) * size
-        if any(split is not whole and split.divides and split.size % cut[id(split)] for split in choice):
-            continue
-        inputs = tuple(tuple(s.inputs[i] for s in choice) for i in range(len(input_shapes)))
-        outputs = tuple(tuple(s.outputs[o] for s in choice) for o in range(len(output_shapes)))
-        if not all(is_legal(spec, shape, mesh_shape) for spec, shape in zip((*inputs, *outputs), shapes, strict=True)):
-            continue
-        if _collides(choice, mesh_shape):
-            continue
-        share = 1.0 / math.prod(size for split, size in zip(choice, mesh_shape, strict=True) if split.divides)
-        sync = tuple(s.sync_bytes for s in choice)
-        strategy = Strategy(tuple(s.factor for s in choice), inputs, outputs, share, sync)
-        found.setdefault((inputs, outputs), strategy)
-    strategies = tuple(found.values())
+    counts = blocks(tuple(mesh_shape))
+    choices = _choices(
+        tuple(splits), divided_by([s.size for s in splits], mesh_shape),
+        tuple(divided_by(shape, mesh_shape) for shape in input_shapes),
+        tuple(divided_by(shape, mesh_shape) for shape in output_shapes), len(mesh_shape),
+    )  # fmt: skip
+    strategies = tuple(Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], c.sync) for c in choices)
     if not replicable:
         least = min(s.work_share for s in strategies)
-        undivided = {s for s in strategies if "-" in s.factors or s.work_share > least}
-        strategies = tuple(s for s in strategies if s not in undivided) or tuple(
+        strategies = tuple(s for s in strategies if "-" not in s.factors and s.work_share <= least) or tuple(
             s for s in strategies if s.work_share == least
         )
     return strategies
 
 
-def _collides(choice: Sequence[Split], mesh_shape: Sequence[int]) -> bool:
+class _Choice(NamedTuple):
+    """A strategy without what the sizes of the axes decide."""
+
+    factors: tuple[str, ...]
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    sync: tuple[int, ...]
+    working: int
+    """The axes that divide the work, as bits."""
+
+
+@lru_cache(maxsize=4096)
+def _choices(
+    splits: tuple[Split, ...], sizes: tuple[Divides, ...], inputs: tuple[tuple[Divides, ...], ...],
+    outputs: tuple[tuple[Divides, ...], ...], axes: int,
+) -> tuple[_Choice, ...]:  # fmt: skip
+    """The legal strategies of one operator on all meshes whose axes divide the same extents, given by what divides the
+    sizes of the splits and the dims of every tensor."""
+    legal = [frozenset(specs_where(divided, axes, True)) for divided in (*inputs, *outputs)]
+    whole = Split("-", 1, (REPLICATE,) * len(inputs), (REPLICATE,) * len(outputs), divides=False)
+    divides = dict(zip(map(id, splits), sizes, strict=True))
+    found: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}
+    for choice in itertools.product((whole, *splits), repeat=axes):
+        if any(s.divides and not divides[id(s)][_axes_of(choice, s)] for s in choice):
+            continue
+        ins = tuple(tuple(s.inputs[i] for s in choice) for i in range(len(inputs)))
+        outs = tuple(tuple(s.outputs[o] for s in choice) for o in range(len(outputs)))
+        if (ins, outs) in found or _collides(choice):
+            continue
+        if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
+            working = sum(1 << axis for axis, s in enumerate(choice) if s.divides)
+            factors, sync = tuple(s.factor for s in choice), tuple(s.sync_bytes for s in choice)
+            found[ins, outs] = _Choice(factors, ins, outs, sync, working)
+    return tuple(found.values())
+
+
+def _axes_of(choice: Sequence[Split], split: Split) -> int:
+    """The axes that a split is assigned to, as bits."""
+    return sum(1 << axis for axis, other in enumerate(choice) if other is split)
+
+
+def _collides(choice: Sequence[Split]) -> bool:
     """True when two different factors would cut the same dim of one tensor: their blocks do not nest."""
     for tensor in range(len(choice[0].inputs) + len(choice[0].outputs) if choice else 0):
         owner: dict[int, str] = {}

@@ -9,7 +9,7 @@ import pytest
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.resharding import UNREACHABLE, reshard_table
-from alpa_explore.sharding.reshard import StepKind, steps_from
+from alpa_explore.sharding.reshard import StepKind, steps_between, steps_from
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, legal_specs, local_share
 
 MESH = LogicalMesh((2, 4), (1e9, 4e9), (1e-5, 2e-6))
@@ -65,7 +65,7 @@ def test_the_table_is_what_dijkstra_finds_and_its_paths_add_up(shape, mesh):
             cost, spec = heapq.heappop(queue)
             if cost > best[spec]:
                 continue
-            for step in steps_from(spec, shape, mesh.shape):
+            for step in steps_from(spec, len(shape), table.specs):
                 larger = step.target if step.kind is StepKind.ALL_GATHER else spec
                 after = cost + collective_seconds(
                     step.kind, total * local_share(larger, mesh.shape),
@@ -105,15 +105,14 @@ def test_every_step_turns_the_pieces_of_one_spec_into_those_of_the_other(mesh_sh
     """Runs each collective on real pieces: what the algebra of specs claims is what the data do."""
     rng = np.random.default_rng(0)
     value = rng.normal(size=(8, 8, 3))
-    for spec in legal_specs(value.shape, mesh_shape, partial=True):
-        for step in steps_from(spec, value.shape, mesh_shape):
-            local = _pieces(value, spec, mesh_shape, rng)
-            moved = _run(step, local, mesh_shape)
-            if PARTIAL in step.target:
-                continue  # addends are random; the other axis' step is checked on its own
-            wanted = _pieces(value, step.target, mesh_shape, rng)
-            for coordinate in wanted:
-                np.testing.assert_allclose(moved[coordinate], wanted[coordinate], atol=1e-9)
+    for step in steps_between(legal_specs(value.shape, mesh_shape, partial=True), value.ndim):
+        local = _pieces(value, step.source, mesh_shape, rng)
+        moved = _run(step, local, mesh_shape)
+        if PARTIAL in step.target:
+            continue  # addends are random; the other axis' step is checked on its own
+        wanted = _pieces(value, step.target, mesh_shape, rng)
+        for coordinate in wanted:
+            np.testing.assert_allclose(moved[coordinate], wanted[coordinate], atol=1e-9)
 
 
 def _run(step, local, mesh_shape):

@@ -1,5 +1,8 @@
 """Specs: notation, legality, local shapes."""
 
+import itertools
+import random
+
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_legal, legal_specs, local_shape, render
 
 
@@ -24,3 +27,14 @@ def test_a_tensor_of_three_dims_has_25_specs_on_two_axes():
     assert len(legal_specs((8, 8, 8), (2, 2), partial=True)) == 25
     assert len(legal_specs((8, 8, 8), (2, 2), partial=False)) == 16
     assert legal_specs((8, 8), (2,), partial=True)[0] == (REPLICATE,)
+
+
+def test_legal_specs_are_those_of_all_that_divide_evenly():
+    rng = random.Random(0)
+    for _ in range(200):
+        shape = tuple(rng.choice((1, 2, 3, 4, 6, 8, 12)) for _ in range(rng.randrange(4)))
+        mesh = tuple(rng.choice((2, 3, 4, 6)) for _ in range(rng.randrange(4)))
+        for partial in (False, True):
+            placements = [REPLICATE, *range(len(shape)), *([PARTIAL] * partial)]
+            every = itertools.product(placements, repeat=len(mesh))
+            assert legal_specs(shape, mesh, partial=partial) == tuple(s for s in every if is_legal(s, shape, mesh))
