@@ -101,10 +101,13 @@ def plan(
             )  # fmt: skip
 
         if num_microbatches != "auto":
-            return at(num_microbatches, progress)
-        if global_batch is None:
-            return best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
-        return best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+            found = at(num_microbatches, progress)
+        elif global_batch is None:
+            found = best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+        else:
+            found = best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+        said = (*(store.warnings if store is not None else ()), *executor.warnings)
+        return replace(found, warnings=(*found.warnings, *said))
 
 
 def _planned(

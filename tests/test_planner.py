@@ -151,6 +151,45 @@ def test_a_second_run_takes_its_solves_from_the_cache():
 
 
 @pytest.mark.distributed
+def _older(text: bytes) -> bytes:
+    """An entry as another version of the code would have written it."""
+    words = text.split(b" ", 3)
+    return b" ".join([*words[:2], b"0123456789abcdef", words[3]])
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda text: text[: len(text) // 2], "damaged"),
+        (lambda text: b"", "damaged"),
+        (lambda text: b"\xff\x00garbage", "damaged"),
+        (_older, "another version"),
+    ],
+)
+def test_a_cache_that_cannot_be_used_is_computed_again_and_the_plan_says_so_once(fault, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    sound = tiny_plan("mlp-tiny", layers=2)
+    entries = [path for path in tmp_path.rglob("*.json") if path.is_file()]
+    assert len(entries) > 2
+    for path in entries:
+        path.write_bytes(fault(path.read_bytes()))
+    again = tiny_plan("mlp-tiny", layers=2)
+    assert [warning for warning in again.warnings if "cache" in warning] == list(again.warnings)
+    assert len(again.warnings) == 1
+    assert said in again.warnings[0]
+    assert again.stages == sound.stages
+    assert tiny_plan("mlp-tiny", layers=2).warnings == sound.warnings == ()
+
+
+def test_a_cache_that_cannot_be_written_is_said_once_and_the_plan_is_the_same(tmp_path, monkeypatch):
+    sound = tiny_plan("mlp-tiny", layers=2)
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path / "file"))
+    found = tiny_plan("mlp-tiny", layers=2)
+    assert found.stages == sound.stages
+    assert sum("not written any more" in warning for warning in found.warnings) == 1
+
+
 def test_worker_processes_give_the_same_plan():
     serial = tiny_plan(cache=False)
     spread = ax.plan(
