@@ -13,6 +13,9 @@ from alpa_explore.errors import ClusterError
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
 
+MOST_DEVICES = 2**14
+"""Of a cluster: there every submesh of whole nodes is a few tasks already, and planning takes hours."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -38,6 +41,11 @@ class Cluster:
                 remedy=f"1, 2, 4, 8, 16, … work; nearest here: {lower if m > 0 else 1}"
                 + (f" or {lower * 2}." if m > 0 else "."),
             )
+        if self.devices > MOST_DEVICES:
+            raise ClusterError(
+                "The cluster is too large to plan for", found=f"{self.devices:,} devices",
+                remedy=f"Give {MOST_DEVICES:,} devices at most.",
+            )  # fmt: skip
 
     @classmethod
     def parse(cls, text: str, **changes: object) -> Cluster:
