@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
@@ -65,7 +66,7 @@ def plan(
     set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    _check(num_microbatches=num_microbatches, delta=delta)
+    _check(num_microbatches=num_microbatches, delta=delta, num_layers=num_layers)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
@@ -306,17 +307,26 @@ def _named(progress: ProgressCallback | None, count: int) -> ProgressCallback | 
     return lambda seen: progress(replace(seen, pass_name=f"B = {count}: {seen.pass_name}"))
 
 
-def _check(*, num_microbatches: int | str, delta: float) -> None:
-    if isinstance(num_microbatches, str) and num_microbatches != "auto":
-        raise OptionError("B is a number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'.")
+def _check(*, num_microbatches: int | str, delta: float, num_layers: int | None = None) -> None:
+    if num_microbatches != "auto" and (
+        isinstance(num_microbatches, bool) or not isinstance(num_microbatches, Integral)
+    ):
+        raise OptionError(
+            "B is a whole number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'."
+        )
     if not isinstance(num_microbatches, str) and num_microbatches < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
         )
-    if not 0 <= delta < float("inf"):
+    if not isinstance(delta, Real) or not 0 <= delta < float("inf"):
         raise OptionError(
-            "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta}",
+            "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta!r}",
             remedy="Give 0 or more; 0.5 is common.",
+        )  # fmt: skip
+    if num_layers is not None and not isinstance(num_layers, Integral):
+        raise OptionError(
+            "The number of layers is a whole number", found=repr(num_layers),
+            remedy="Give 1 or more, or leave it out for as many as can be balanced.",
         )  # fmt: skip
 
 
