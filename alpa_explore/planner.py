@@ -66,7 +66,7 @@ def plan(
     set.
     """
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    _check(num_microbatches=num_microbatches, delta=delta, num_layers=num_layers)
+    num_microbatches, delta, num_layers = _count(num_microbatches), _share(delta), _layers(num_layers)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
@@ -175,9 +175,9 @@ def replan(
     that of `plan`. Raises as `plan` does.
     """
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
-    asked = options.num_microbatches if num_microbatches is None else num_microbatches
-    _check(num_microbatches=asked, delta=options.delta if delta is None else delta)
-    if delta is not None and delta != options.delta:
+    asked = _count(options.num_microbatches if num_microbatches is None else num_microbatches)
+    delta = options.delta if delta is None else _share(delta)
+    if delta != options.delta:
         if asked == "auto":
             raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
         return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), cancel, progress)
@@ -307,27 +307,39 @@ def _named(progress: ProgressCallback | None, count: int) -> ProgressCallback | 
     return lambda seen: progress(replace(seen, pass_name=f"B = {count}: {seen.pass_name}"))
 
 
-def _check(*, num_microbatches: int | str, delta: float, num_layers: int | None = None) -> None:
-    if num_microbatches != "auto" and (
-        isinstance(num_microbatches, bool) or not isinstance(num_microbatches, Integral)
-    ):
+def _count(given: int | Literal["auto"]) -> int | Literal["auto"]:
+    """B, where it can be one; numpy's integers become Python's, which files and keys are made of."""
+    if given == "auto":
+        return given
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise OptionError("B is a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
+    if given < 1:
         raise OptionError(
-            "B is a whole number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'."
+            "The number of microbatches must be at least 1", found=f"B = {given}", remedy="Give 1 or more."
         )
-    if not isinstance(num_microbatches, str) and num_microbatches < 1:
-        raise OptionError(
-            "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
-        )
+    return int(given)
+
+
+def _share(delta: float) -> float:
+    """delta, where it can be one."""
     if not isinstance(delta, Real) or not 0 <= delta < float("inf"):
         raise OptionError(
             "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta!r}",
             remedy="Give 0 or more; 0.5 is common.",
         )  # fmt: skip
-    if num_layers is not None and not isinstance(num_layers, Integral):
+    return float(delta)
+
+
+def _layers(given: int | None) -> int | None:
+    """The number of layers, where it can be one."""
+    if given is None:
+        return None
+    if not isinstance(given, Integral):
         raise OptionError(
-            "The number of layers is a whole number", found=repr(num_layers),
+            "The number of layers is a whole number", found=repr(given),
             remedy="Give 1 or more, or leave it out for as many as can be balanced.",
         )  # fmt: skip
+    return int(given)
 
 
 class _Clock:

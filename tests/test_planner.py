@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
@@ -267,6 +268,16 @@ def test_boundaries_set_by_hand_are_kept():
     plan = tiny_plan(boundaries=("h.1", "h.2"))
     assert len(plan.layers) == 3
     assert plan.options.boundaries == ("h.1", "h.2")
+
+
+def test_numbers_of_numpy_make_the_plan_and_the_file_of_plain_ones(tmp_path):
+    plain = tiny_plan("mlp-tiny", layers=2)
+    found = tiny_plan("mlp-tiny", b=np.int64(4), layers=np.int32(2), delta=np.float32(1.0))
+    assert found.options == plain.options
+    assert found.statistics.cached_solves == found.statistics.distinct_solves, "the keys are the same"
+    more = ax.replan(found, num_microbatches=np.arange(9)[8])
+    more.save(tmp_path / "a.plan.json")
+    assert ax.load_plan(tmp_path / "a.plan.json").options.num_microbatches == 8
 
 
 @pytest.mark.parametrize(
