@@ -32,7 +32,9 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("table", metavar="ROWS.csv", help="a table of layouts, one a line")
-    argument("--device", required=True, metavar="NAME", help="a device that `alpa-explore clusters` lists")
+    argument(
+        "--device", required=True, metavar="NAME", help="a device that `alpa-explore clusters` lists, or a device file"
+    )
     argument("--devices-per-node", type=int, default=8, metavar="M", help="devices of a node (default: 8)")
     argument("--vocabulary", type=int, default=50257, metavar="V", help="tokens of the vocabulary (default: 50257)")
     argument("--no-remat", action="store_true", help="layers hold all activations instead of computing them again")

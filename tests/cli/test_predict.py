@@ -97,6 +97,22 @@ def test_a_device_that_was_not_measured_is_said(tmp_path: Path, capsys: Capture)
     assert "no measured iterations" in capsys.readouterr().err
 
 
+def test_a_device_file_is_a_device(tmp_path: Path, capsys: Capture) -> None:
+    rows, slow = table(tmp_path, HEADER, ROW), tmp_path / "slow.json"
+    preset = json.loads(Path("alpa_explore/cluster/presets/h100.json").read_text())
+    found = []
+    for factor in (1, 100):
+        preset["device"]["peak_flops"] = {n: p / factor for n, p in preset["device"]["peak_flops"].items()}
+        slow.write_text(json.dumps(preset))
+        assert cli.main(["predict", rows, "--device", str(slow), "--json"]) == 0
+        captured = capsys.readouterr()
+        assert "no measured iterations" in captured.err
+        found.append(json.loads(captured.out)["rows"][0]["predicted_seconds"])
+    assert cli.main(["predict", rows, "--device", "h100", "--json"]) == 0
+    assert found[0] == json.loads(capsys.readouterr().out)["rows"][0]["predicted_seconds"]
+    assert found[1] > 2 * found[0]
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
