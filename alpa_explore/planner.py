@@ -65,7 +65,7 @@ def plan(
     UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
     set.
     """
-    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     num_microbatches, delta, num_layers = _count(num_microbatches), _share(delta), _layers(num_layers)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
@@ -277,6 +277,12 @@ def resolve(
                 found=f"{graph.samples} samples × B = {num_microbatches} for a global batch of {global_batch}",
                 remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or another B.",
             )
+    elif not hasattr(model, "at_batch"):
+        raise OptionError(
+            "A model is planned once it is captured", found=type(model).__name__,
+            remedy="Give `ax.capture(module, inputs)`, `ax.capture_batches(module, inputs)`, or a name that "
+            "`alpa-explore models` lists.",
+        )  # fmt: skip
     else:
         samples = model.samples
         if global_batch is not None:

@@ -54,6 +54,12 @@ class Cluster:
         A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
         Raises ClusterError where the text or a file has another form, UnknownNameError for an unknown device.
         """
+        if not isinstance(text, str):
+            raise ClusterError(
+                "A cluster is a text, or what Cluster.parse makes of one",
+                found=repr(text),
+                remedy="Give '2x8:a100', say.",
+            )
         match = _FORM.match(text)
         if match is not None and is_file_name(match[3]):
             return cls._of(int(match[1]), int(match[2]), read_device(match[3]), changes)
