@@ -112,7 +112,13 @@ class CancelledError(AlpaExploreError):
 
 
 def nearest_names(name: str, known: Iterable[str], count: int = 3) -> str:
-    """The known names closest to `name`, as a phrase for a remedy."""
+    """The known names closest to `name`, as a phrase for a remedy; where none is close the first of them all."""
     names = sorted(known)
-    close = difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.3) or names[:count]
-    return "Did you mean " + " or ".join(repr(n) for n in close) + "?"
+    close = difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.3)
+    if close:
+        return "Did you mean " + " or ".join(repr(n) for n in close) + "?"
+    more = ", …" if len(names) > _MOST_NAMES else ""
+    return f"Known: {', '.join(names[:_MOST_NAMES])}{more}."
+
+
+_MOST_NAMES = 20

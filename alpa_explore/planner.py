@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
@@ -65,8 +66,8 @@ def plan(
     UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
     set.
     """
-    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    _check(num_microbatches=num_microbatches, delta=delta)
+    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
+    num_microbatches, delta, num_layers = _count(num_microbatches), _share(delta), _layers(num_layers)
     check_solver(solver)
     pipeline = pipeline or PipelineOptions()
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
@@ -102,10 +103,13 @@ def plan(
             )  # fmt: skip
 
         if num_microbatches != "auto":
-            return at(num_microbatches, progress)
-        if global_batch is None:
-            return best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
-        return best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+            found = at(num_microbatches, progress)
+        elif global_batch is None:
+            found = best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+        else:
+            found = best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+        said = (*(store.warnings if store is not None else ()), *executor.warnings)
+        return replace(found, warnings=(*found.warnings, *said))
 
 
 def _planned(
@@ -173,9 +177,9 @@ def replan(
     """
     how: dict[str, Any] = {"scheduler": scheduler, "cache": cache, "progress": progress, "cancel": cancel}
     options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
-    asked = options.num_microbatches if num_microbatches is None else num_microbatches
-    _check(num_microbatches=asked, delta=options.delta if delta is None else delta)
-    if delta is not None and delta != options.delta:
+    asked = _count(options.num_microbatches if num_microbatches is None else num_microbatches)
+    delta = options.delta if delta is None else _share(delta)
+    if delta != options.delta:
         if asked == "auto":
             raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
         return _other_layers(plan, replace(options, num_microbatches=asked, delta=delta), **how)
@@ -273,6 +277,12 @@ def resolve(
                 found=f"{graph.samples} samples × B = {num_microbatches} for a global batch of {global_batch}",
                 remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or another B.",
             )
+    elif not hasattr(model, "at_batch"):
+        raise OptionError(
+            "A model is planned once it is captured", found=type(model).__name__,
+            remedy="Give `ax.capture(module, inputs)`, `ax.capture_batches(module, inputs)`, or a name that "
+            "`alpa-explore models` lists.",
+        )  # fmt: skip
     else:
         samples = model.samples
         if global_batch is not None:
@@ -303,18 +313,39 @@ def _named(progress: ProgressCallback | None, count: int) -> ProgressCallback | 
     return lambda seen: progress(replace(seen, pass_name=f"B = {count}: {seen.pass_name}"))
 
 
-def _check(*, num_microbatches: int | str, delta: float) -> None:
-    if isinstance(num_microbatches, str) and num_microbatches != "auto":
-        raise OptionError("B is a number or 'auto'", found=repr(num_microbatches), remedy="Give 1 or more, or 'auto'.")
-    if not isinstance(num_microbatches, str) and num_microbatches < 1:
+def _count(given: int | Literal["auto"]) -> int | Literal["auto"]:
+    """B, where it can be one; numpy's integers become Python's, which files and keys are made of."""
+    if given == "auto":
+        return given
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise OptionError("B is a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
+    if given < 1:
         raise OptionError(
-            "The number of microbatches must be at least 1", found=f"B = {num_microbatches}", remedy="Give 1 or more."
+            "The number of microbatches must be at least 1", found=f"B = {given}", remedy="Give 1 or more."
         )
-    if not 0 <= delta < float("inf"):
+    return int(given)
+
+
+def _share(delta: float) -> float:
+    """delta, where it can be one."""
+    if not isinstance(delta, Real) or not 0 <= delta < float("inf"):
         raise OptionError(
-            "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta}",
+            "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta!r}",
             remedy="Give 0 or more; 0.5 is common.",
         )  # fmt: skip
+    return float(delta)
+
+
+def _layers(given: int | None) -> int | None:
+    """The number of layers, where it can be one."""
+    if given is None:
+        return None
+    if not isinstance(given, Integral):
+        raise OptionError(
+            "The number of layers is a whole number", found=repr(given),
+            remedy="Give 1 or more, or leave it out for as many as can be balanced.",
+        )  # fmt: skip
+    return int(given)
 
 
 class _Clock:

@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
@@ -151,6 +152,45 @@ def test_a_second_run_takes_its_solves_from_the_cache():
 
 
 @pytest.mark.distributed
+def _older(text: bytes) -> bytes:
+    """An entry as another version of the code would have written it."""
+    words = text.split(b" ", 3)
+    return b" ".join([*words[:2], b"0123456789abcdef", words[3]])
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (lambda text: text[: len(text) // 2], "damaged"),
+        (lambda text: b"", "damaged"),
+        (lambda text: b"\xff\x00garbage", "damaged"),
+        (_older, "another version"),
+    ],
+)
+def test_a_cache_that_cannot_be_used_is_computed_again_and_the_plan_says_so_once(fault, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path))
+    sound = tiny_plan("mlp-tiny", layers=2)
+    entries = [path for path in tmp_path.rglob("*.json") if path.is_file()]
+    assert len(entries) > 2
+    for path in entries:
+        path.write_bytes(fault(path.read_bytes()))
+    again = tiny_plan("mlp-tiny", layers=2)
+    assert [warning for warning in again.warnings if "cache" in warning] == list(again.warnings)
+    assert len(again.warnings) == 1
+    assert said in again.warnings[0]
+    assert again.stages == sound.stages
+    assert tiny_plan("mlp-tiny", layers=2).warnings == sound.warnings == ()
+
+
+def test_a_cache_that_cannot_be_written_is_said_once_and_the_plan_is_the_same(tmp_path, monkeypatch):
+    sound = tiny_plan("mlp-tiny", layers=2)
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("ALPA_EXPLORE_CACHE", str(tmp_path / "file"))
+    found = tiny_plan("mlp-tiny", layers=2)
+    assert found.stages == sound.stages
+    assert sum("not written any more" in warning for warning in found.warnings) == 1
+
+
 def test_worker_processes_give_the_same_plan():
     serial = tiny_plan(cache=False)
     spread = ax.plan(
@@ -230,15 +270,33 @@ def test_boundaries_set_by_hand_are_kept():
     assert plan.options.boundaries == ("h.1", "h.2")
 
 
+def test_numbers_of_numpy_make_the_plan_and_the_file_of_plain_ones(tmp_path):
+    plain = tiny_plan("mlp-tiny", layers=2)
+    found = tiny_plan("mlp-tiny", b=np.int64(4), layers=np.int32(2), delta=np.float32(1.0))
+    assert found.options == plain.options
+    assert found.statistics.cached_solves == found.statistics.distinct_solves, "the keys are the same"
+    more = ax.replan(found, num_microbatches=np.arange(9)[8])
+    more.save(tmp_path / "a.plan.json")
+    assert ax.load_plan(tmp_path / "a.plan.json").options.num_microbatches == 8
+
+
 @pytest.mark.parametrize(
     ("options", "error", "advice"),
     [
         ({"name": "gpt-1.4b"}, UnknownNameError, "gpt-1.3b"),
         ({"cluster": "1x4:v1000"}, UnknownNameError, "v100"),
         ({"cluster": "1x3:v100"}, ClusterError, "2 or 4"),
+        ({"cluster": 8}, ClusterError, "'2x8:a100'"),
+        ({"name": torch.nn.Linear(2, 2)}, OptionError, "ax.capture"),
+        ({"global_batch": 64.0}, OptionError, "1 or more"),
         ({"b": 0}, OptionError, "1 or more"),
         ({"b": 3}, OptionError, "divi"),
+        ({"b": None}, OptionError, "'auto'"),
+        ({"b": 2.0}, OptionError, "'auto'"),
+        ({"b": True}, OptionError, "'auto'"),
         ({"delta": -0.1}, OptionError, "0 or more"),
+        ({"delta": "0.5"}, OptionError, "0 or more"),
+        ({"layers": 2.5}, OptionError, "leave it out"),
         ({"delta": 0.0, "layers": 7}, LayeringError, "delta"),
         ({"layers": 100_000}, LayeringError, "operators"),
         ({"layers": 0}, OptionError, "at least one"),

@@ -51,7 +51,7 @@ def baseline(
     fastest that fits is returned. InfeasiblePlanError where none fits in memory, OptionError for degrees that do not
     divide; else as `ax.plan`.
     """
-    cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     degrees = Degrees(tp=tp, dp=dp, pp=pp)
     check_kind(kind, degrees)
     started = time.perf_counter()

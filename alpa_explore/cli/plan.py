@@ -8,7 +8,8 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
@@ -127,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
-    with _stoppable() as cancel, ProgressLine(sys.stderr) as line:
+    with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {known.name} on {cluster}, {sizes}")
         from alpa_explore import planner
 
@@ -197,17 +198,20 @@ def write(plan: Plan, *, output: str | None, html: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _stoppable() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second stops at once."""
+def _stoppable(begun: Callable[[], bool]) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second stops at once, as does the first where nothing that would be kept
+    was `begun`: a model is being captured."""
     cancel = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
         yield cancel
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def stop(_signal: int, _frame: object) -> None:
-        cancel.set()
+    def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        cancel.set()
+        if not begun():
+            signal.default_int_handler(number, frame)
         complain("stopping after what is being solved; Ctrl-C again stops at once")
 
     signal.signal(signal.SIGINT, stop)

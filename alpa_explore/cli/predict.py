@@ -12,7 +12,7 @@ from alpa_explore.plans.text import render_table
 
 if TYPE_CHECKING:
     from alpa_explore.layouts.iteration import IterationTime
-    from alpa_explore.layouts.score import Score
+    from alpa_explore.layouts.score import GroupKey, Score
     from alpa_explore.layouts.table import Row
 
 _EPILOG = """The first line of the table names its columns, in any order: "# GPUs", "global batch", "micro batch" (of
@@ -32,7 +32,9 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     argument = parser.add_argument
     argument("table", metavar="ROWS.csv", help="a table of layouts, one a line")
-    argument("--device", required=True, metavar="NAME", help="a device that `alpa-explore clusters` lists")
+    argument(
+        "--device", required=True, metavar="NAME", help="a device that `alpa-explore clusters` lists, or a device file"
+    )
     argument("--devices-per-node", type=int, default=8, metavar="M", help="devices of a node (default: 8)")
     argument("--vocabulary", type=int, default=50257, metavar="V", help="tokens of the vocabulary (default: 50257)")
     argument("--no-remat", action="store_true", help="layers hold all activations instead of computing them again")
@@ -41,9 +43,10 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each layout, and the errors."""
+    """Print one line for each layout, the order within each model and number of GPUs, and the errors."""
     from alpa_explore.layouts.iteration import iteration_time
     from alpa_explore.layouts.machine import machine
+    from alpa_explore.layouts.memory import device_bytes
     from alpa_explore.layouts.score import score
     from alpa_explore.layouts.table import read_layouts
 
@@ -52,17 +55,34 @@ def run(options: argparse.Namespace) -> int:
     if not known.calibrated:
         complain(f"{known.device.name} has no measured iterations: taken are its preset and the host of the A100")
     times = [iteration_time(row.layout, known) for row in rows]
+    needed = [device_bytes(row.layout) for row in rows]
+    room = known.device.memory_bytes
+    over = [(row.line, size) for row, size in zip(rows, needed, strict=True) if size > room]
+    if over:
+        line, most = max(over, key=lambda found: found[1])
+        complain(
+            f"{len(over)} of {len(rows)} layouts would not fit in the {units.bytes_(room)} of {known.device.name}; "
+            f"line {line} needs most, {units.bytes_(most)} a device: divide it more, or take smaller microbatches"
+        )
     pairs = [(r, t, r.measured_seconds) for r, t in zip(rows, times, strict=True) if r.measured_seconds is not None]
     found = score([r.layout for r, _, _ in pairs], [t.seconds for _, t, _ in pairs], [m for _, _, m in pairs],
                   options.devices_per_node)  # fmt: skip
     if options.json:
         print_json({
             "device": known.device.name,
-            "rows": [_record(row, time) for row, time in zip(rows, times, strict=True)],
+            "rows": [
+                {**_record(row, time), "memory_bytes": round(size), "fits_memory": size <= room}
+                for row, time, size in zip(rows, times, needed, strict=True)
+            ],
             **({"errors": _errors(found)} if pairs else {}),
         })  # fmt: skip
         return 0
-    print(render_table([_line(row, time) for row, time in zip(rows, times, strict=True)]))
+    print(render_table([
+        {**_line(row, time), "memory": units.bytes_(size), "fits": "yes" if size <= room else "no"}
+        for row, time, size in zip(rows, times, needed, strict=True)
+    ]))  # fmt: skip
+    if found.groups:
+        print(f"\n{render_table([_group(*group) for group in found.groups])}")
     if pairs:
         print(f"\n{_sentence(found)}")
     return 0
@@ -86,6 +106,11 @@ def _line(row: Row, time: IterationTime) -> dict[str, Any]:
         "predicted_seconds": time.seconds, "measured_seconds": measured,
         "error": "–" if measured is None else f"{time.seconds / measured - 1:+.1%}", "bound by": bound,
     }  # fmt: skip
+
+
+def _group(key: GroupKey, rows: int, tau: float) -> dict[str, Any]:
+    names = ("hidden", "heads", "layers of model", "sequence", "GPUs")
+    return {**dict(zip(names, key, strict=True)), "rows": rows, "Kendall's tau": f"{tau:.2f}"}
 
 
 def _errors(found: Score) -> dict[str, Any]:

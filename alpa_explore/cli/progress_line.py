@@ -30,6 +30,11 @@ class ProgressLine:
     def __exit__(self, *_error: object) -> None:
         self._close()
 
+    @property
+    def begun(self) -> bool:
+        """Whether a pass with tasks to count has begun."""
+        return bool(self._pass)
+
     def say(self, text: str) -> None:
         """A line that stays."""
         self._close()

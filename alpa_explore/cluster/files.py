@@ -45,6 +45,15 @@ _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
 _MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds", *_OVERLAPS)
 _MOST = 1e24
+_RANGES: Mapping[str, tuple[float, float, str]] = {
+    "peak_flops": (1e6, 1e18, "FLOP/s: 125 TFLOP/s is 1.25e14"),
+    "memory_bytes": (2**20, 2**50, "bytes: 16 GiB is 17179869184"),
+    "memory_bandwidth": (1e6, 1e16, "bytes per second: 900 GB/s is 9e11"),
+    "bandwidth": (1e6, 1e15, "bytes per second: 130 GB/s is 1.3e11"),
+    "latency_seconds": (0, 1, "seconds: 5 µs is 5e-6"),
+    "launch_seconds": (0, 1, "seconds: 5 µs is 5e-6"),
+}
+"""(least, most, unit with an example): what is outside was meant in another unit."""
 
 Parts = tuple[Device, Link, Link]
 """Device, link inside a node, link between nodes."""
@@ -205,6 +214,9 @@ def _number(value: Any, key: str, path: str) -> float:
         raise _fault(path, key, "nothing" if value is None else repr(value), "Give a number (SI units).")
     if not (value > 0 or (zero and value == 0)):
         raise _fault(path, key, repr(value), f"Give a number {'of 0 or more' if zero else 'above 0'} (SI units).")
+    least, most, unit = _RANGES.get(key.split(".")[1], (0, _MOST, ""))
+    if not least <= value <= most:
+        raise _fault(path, key, repr(value), f"Give {unit}; {least:.3g} to {most:.3g} is taken.")
     return float(value)
 
 

@@ -13,6 +13,9 @@ from alpa_explore.errors import ClusterError
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
 
+MOST_DEVICES = 2**14
+"""Of a cluster: there every submesh of whole nodes is a few tasks already, and planning takes hours."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
@@ -38,6 +41,11 @@ class Cluster:
                 remedy=f"1, 2, 4, 8, 16, … work; nearest here: {lower if m > 0 else 1}"
                 + (f" or {lower * 2}." if m > 0 else "."),
             )
+        if self.devices > MOST_DEVICES:
+            raise ClusterError(
+                "The cluster is too large to plan for", found=f"{self.devices:,} devices",
+                remedy=f"Give {MOST_DEVICES:,} devices at most.",
+            )  # fmt: skip
 
     @classmethod
     def parse(cls, text: str, **changes: object) -> Cluster:
@@ -46,6 +54,12 @@ class Cluster:
         A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
         Raises ClusterError where the text or a file has another form, UnknownNameError for an unknown device.
         """
+        if not isinstance(text, str):
+            raise ClusterError(
+                "A cluster is a text, or what Cluster.parse makes of one",
+                found=repr(text),
+                remedy="Give '2x8:a100', say.",
+            )
         match = _FORM.match(text)
         if match is not None and is_file_name(match[3]):
             return cls._of(int(match[1]), int(match[2]), read_device(match[3]), changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.files import is_file_name, read_device
 from alpa_explore.cluster.presets import load_preset, load_section
 from alpa_explore.errors import ClusterError
 
@@ -74,13 +75,14 @@ class Machine:
 
 
 def machine(name: str, devices_per_node: int = 8) -> Machine:
-    """The machine of a device preset.
+    """The machine of a device preset, or of a device file such as `alpa-explore calibrate` writes.
 
-    A preset without figures of its own for the software takes the host's figures measured on `a100-80gb` and the
+    One without figures of its own for the software takes the host's figures measured on `a100-80gb` and the
     efficiencies and link of the preset: `calibrated` is then False. UnknownNameError for an unknown device.
     """
-    device, inside, between = load_preset(name)
-    own = load_section(name, SECTION)
+    from_file = is_file_name(name)
+    device, inside, between = read_device(name) if from_file else load_preset(name)
+    own = None if from_file else load_section(name, SECTION)
     known = own or load_section(_MEASURED_ON, SECTION)
     assert known is not None, "the preset that others fall back to has the section"
     software = Software(**known["software"])

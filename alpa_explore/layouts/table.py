@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
 from alpa_explore.layouts.layout import Layout
+
+if TYPE_CHECKING:
+    from _csv import Reader as CsvReader
 
 COLUMNS = {
     "# GPUs": "devices", "global batch": "global_batch", "micro batch": "micro_batch", "hidden size": "hidden",
@@ -39,7 +44,17 @@ def read_layouts(path: str | Path, *, vocabulary: int = 50257, recompute: bool =
         raise OptionError(
             "The table of layouts cannot be read", found=f"{path}: {_reason(error)}", remedy="Give a CSV file, UTF-8."
         ) from error
-    lines = csv.reader(text.splitlines())
+    lines = csv.reader(io.StringIO(text, newline=""))
+    try:
+        return _read(lines, path, vocabulary, recompute)
+    except csv.Error as error:
+        raise OptionError(
+            "The table of layouts is no CSV", found=f"line {lines.line_num} of {path}: {error}",
+            remedy="Correct that line: quotes must come in pairs.",
+        ) from error  # fmt: skip
+
+
+def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) -> tuple[Row, ...]:
     header = [name.strip() for name in next(lines, [])]
     missing = [name for name in COLUMNS if name not in header]
     if missing:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
@@ -20,6 +22,7 @@ _CONFIGS: dict[str, type[ModelConfig]] = {
     "wide-resnet": WideResNetConfig,
     "mlp": MLPConfig,
 }
+_MOST_SAMPLES = 10**9
 _ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
 
 
@@ -106,8 +109,7 @@ def microbatch_size(entry: CatalogEntry, num_microbatches: int, global_batch: in
 def divided_batch(batch: int, num_microbatches: int, model: str) -> int:
     """batch / B; OptionError, naming `model` and the nearest B, when B is not a positive divisor of the batch."""
     what = f"The number of microbatches does not suit {model}"
-    if batch < 1:
-        raise OptionError("The global batch holds at least one sample", found=f"{batch}", remedy="Give 1 or more.")
+    batch = _whole(batch)
     if num_microbatches <= 0:
         raise OptionError(what, found=f"B = {num_microbatches}", remedy=f"Give a B from 1 to {batch}.")
     if batch % num_microbatches == 0:
@@ -125,7 +127,21 @@ def divided_batch(batch: int, num_microbatches: int, model: str) -> int:
 
 def divisors_of(batch: int) -> tuple[int, ...]:
     """The B that a global batch can be divided into, ascending."""
-    return tuple(d for d in range(1, batch + 1) if batch % d == 0)
+    batch = _whole(batch)
+    small = [d for d in range(1, math.isqrt(batch) + 1) if batch % d == 0]
+    return tuple(sorted({*small, *(batch // d for d in small)}))
+
+
+def _whole(batch: int) -> int:
+    """A global batch, where it can be one; numpy's integers become Python's."""
+    if isinstance(batch, bool) or not isinstance(batch, Integral):
+        raise OptionError("The global batch is a whole number of samples", found=repr(batch), remedy="Give 1 or more.")
+    if not 1 <= batch <= _MOST_SAMPLES:
+        raise OptionError(
+            "The global batch holds at least one sample", found=f"{batch}",
+            remedy=f"Give 1 or more, and {_MOST_SAMPLES:,} at most.",
+        )  # fmt: skip
+    return int(batch)
 
 
 def build(

@@ -138,7 +138,11 @@ class SolveCache:
                 temporary.unlink(missing_ok=True)
             with self._lock:
                 self._writing = False
-            self._say("full", f"The cache in {self.folder} is not written any more: {error.strerror or error}.")
+            self._say(
+                "full",
+                f"The cache in {self.folder} is not written any more: {error.strerror or error}. Make room for it, or "
+                "name another folder in $ALPA_EXPLORE_CACHE.",
+            )
             return
         with self._lock:
             self._counts["writes"] += 1

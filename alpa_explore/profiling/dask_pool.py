@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import queue
 import threading
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -46,14 +47,29 @@ def open_pool(where: Any, workers: int) -> DaskPool:
         )
     if where == "processes":
         return _local_pool(workers)
+    end = ExitStack()
+    end.enter_context(_quiet())
     try:
-        client = Client(where, timeout=_CONNECT_SECONDS, set_as_default=False)
+        client = end.enter_context(Client(where, timeout=_CONNECT_SECONDS, set_as_default=False))
     except (OSError, TimeoutError, ValueError) as error:
+        end.close()
         raise ExecutorError(
             "The dask scheduler does not answer", found=f"{where} ({error})",
             remedy="Check that it runs and that the address is right, or leave the scheduler out.",
         ) from error  # fmt: skip
-    return DaskPool(client, close=client.close)
+    return DaskPool(client, close=end.close)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A client logs a traceback when its scheduler goes; our error says it in a line."""
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _local_pool(workers: int) -> DaskPool:
@@ -178,7 +194,7 @@ class DaskPool:
 
     def _check_alive(self, counter: Counter) -> None:
         if self.client.status != "running":
-            raise self._gone("The dask scheduler is gone", f"its connection is {self.client.status}", counter)
+            raise self._gone("The dask scheduler is gone", "it closed the connection", counter)
 
     def _outcome(self, future: Future, counter: Counter) -> _Outcome:
         try:

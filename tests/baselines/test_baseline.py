@@ -182,7 +182,7 @@ def test_what_fits_in_no_way_says_how_much_it_needs() -> None:
 @pytest.mark.parametrize(
     ("kind", "degrees", "told"),
     [
-        ("ddp", {}, "Unknown baseline.*Did you mean 'data-parallel'"),
+        ("ddp", {}, "Unknown baseline.*Known: data-parallel, .*zero-3"),
         ("zero-3", {"tp": 2}, "does not take tp"),
         ("megatron", {"tp": 3}, "No division of 1x4:v100 is the baseline megatron.*tp=3, 4 layers"),
         ("megatron", {"pp": 0}, "pp must be 1 or more"),

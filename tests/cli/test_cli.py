@@ -21,11 +21,12 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import names
 from alpa_explore.plans.files import load_plan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.profiling.progress import Progress
+from alpa_explore.profiling.progress import Progress, ProgressCallback
 from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
 
 PLAN = ("plan", "gpt-tiny", "--cluster", "2x4:v100")
+FIRST = Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0)
 Capture = pytest.CaptureFixture[str]
 
 
@@ -41,7 +42,7 @@ def asked(example: Plan, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def plan(model: str, cluster: object, *, progress: Callable[[Progress], None], **options: Any) -> Plan:
         found.update(options, model=model, cluster=str(cluster))
-        progress(Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0))
+        progress(FIRST)
         progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=3.0))
         return example
 
@@ -139,7 +140,8 @@ class TestPlan:
         assert cli.main(PLAN) == 1
 
     def test_ctrl_c_cancels_and_ends_with_130(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-        def plan(*_: object, cancel: threading.Event, **__: object) -> Plan:
+        def plan(*_: object, cancel: threading.Event, progress: ProgressCallback, **__: object) -> Plan:
+            progress(FIRST)
             os.kill(os.getpid(), signal.SIGINT)
             assert cancel.wait(10)
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
@@ -154,13 +156,27 @@ class TestPlan:
         assert "Traceback" not in err
 
     def test_a_second_ctrl_c_stops_at_once(self, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-        def plan(*_: object, **__: object) -> Plan:
+        def plan(*_: object, progress: ProgressCallback, **__: object) -> Plan:
+            progress(FIRST)
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("not stopped")
 
         monkeypatch.setattr(planner, "plan", plan)
         assert cli.main(PLAN) == 130
+        assert capsys.readouterr().err.splitlines()[-1] == "alpa-explore: stopped"
+
+    def test_while_the_model_is_captured_one_ctrl_c_stops_at_once(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    ) -> None:
+        def plan(*_: object, cancel: threading.Event, **__: object) -> Plan:
+            os.kill(os.getpid(), signal.SIGINT)
+            raise AssertionError("not stopped")
+
+        monkeypatch.setattr(planner, "plan", plan)
+        before = signal.getsignal(signal.SIGINT)
+        assert cli.main(PLAN) == 130
+        assert signal.getsignal(signal.SIGINT) is before
         assert capsys.readouterr().err.splitlines()[-1] == "alpa-explore: stopped"
 
 

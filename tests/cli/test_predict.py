@@ -46,6 +46,32 @@ def test_the_text_ends_with_the_errors(capsys: Capture) -> None:
     assert lines[1].split()[:4] == ["2", "64", "3,072", "30"]
     assert lines[-1].startswith("Mean absolute error of 28 measured rows: ")
     assert "Kendall's tau" in lines[-1]
+    groups = [line.split() for line in lines[-6:-2]]
+    assert [group[:1] + group[4:6] for group in groups] == [
+        ["3,072", "64", "7"], ["6,144", "256", "4"], ["8,192", "512", "11"], ["12,288", "512", "6"],
+    ], "a line with the tau of each model and number of GPUs"  # fmt: skip
+    assert all(-1 <= float(group[-1]) <= 1 for group in groups)
+
+
+def test_a_layout_that_does_not_fit_is_predicted_and_said(tmp_path: Path, capsys: Capture) -> None:
+    huge = "8,512,8,12288,96,96,2048,8,1,1,"
+    assert predict(table(tmp_path, HEADER, ROW, huge), "--json") == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)["rows"]
+    assert [row["fits_memory"] for row in found] == [True, False]
+    assert found[1]["memory_bytes"] > 80 * 2**30
+    assert found[1]["predicted_seconds"] > 0
+    assert "1 of 2 layouts would not fit in the 80 GiB of a100-80gb; line 3 needs most" in captured.err
+
+
+def test_files_of_other_programs_are_read(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "windows.csv"
+    lines = [f"{HEADER},note", "", f'{ROW},"two\r\nlines, quoted"', "", ""]
+    path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    assert predict(str(path), "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["note"] == "two\nlines, quoted"
+    assert row["# GPUs"] == 2
 
 
 def test_nothing_measured_is_predicted_all_the_same(tmp_path: Path, capsys: Capture) -> None:
@@ -71,6 +97,22 @@ def test_a_device_that_was_not_measured_is_said(tmp_path: Path, capsys: Capture)
     assert "no measured iterations" in capsys.readouterr().err
 
 
+def test_a_device_file_is_a_device(tmp_path: Path, capsys: Capture) -> None:
+    rows, slow = table(tmp_path, HEADER, ROW), tmp_path / "slow.json"
+    preset = json.loads(Path("alpa_explore/cluster/presets/h100.json").read_text())
+    found = []
+    for factor in (1, 100):
+        preset["device"]["peak_flops"] = {n: p / factor for n, p in preset["device"]["peak_flops"].items()}
+        slow.write_text(json.dumps(preset))
+        assert cli.main(["predict", rows, "--device", str(slow), "--json"]) == 0
+        captured = capsys.readouterr()
+        assert "no measured iterations" in captured.err
+        found.append(json.loads(captured.out)["rows"][0]["predicted_seconds"])
+    assert cli.main(["predict", rows, "--device", "h100", "--json"]) == 0
+    assert found[0] == json.loads(capsys.readouterr().out)["rows"][0]["predicted_seconds"]
+    assert found[1] > 2 * found[0]
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
@@ -90,6 +132,7 @@ def test_a_device_that_was_not_measured_is_said(tmp_path: Path, capsys: Capture)
         ([HEADER, ROW.replace("2,16,8", "2,15,8")], "Line 2: The global batch must be a multiple"),
         ([HEADER, ROW + ",7"], "line 2 of .* has 12 cells, the header 11"),
         ([HEADER + ",# GPUs", ROW + ",2"], "names a column twice: '# GPUs'"),
+        ([HEADER, ROW, '"' + "x" * 200_000], "is no CSV: line 3"),
     ],
 )
 def test_a_fault_of_the_table_names_its_line_and_is_exit_2(

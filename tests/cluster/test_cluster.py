@@ -40,6 +40,12 @@ def test_devices_per_node_must_be_a_power_of_two(count, advice):
         Cluster.parse(f"1x{count}:v100")
 
 
+def test_a_cluster_too_large_to_plan_for_is_refused_at_once():
+    assert Cluster.parse("2048x8:v100").devices == 2**14
+    with pytest.raises(ClusterError, match="799,992 devices"):
+        Cluster.parse("99999x8:v100")
+
+
 def test_zero_nodes_are_refused():
     with pytest.raises(ClusterError, match="1 node or more"):
         Cluster.parse("0x4:v100")

@@ -10,6 +10,7 @@ from alpa_explore.errors import ClusterError, OptionError, UnknownNameError
 from alpa_explore.layouts.iteration import iteration_time
 from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import machine
+from alpa_explore.layouts.memory import device_bytes
 from tests.layouts.measured import small
 
 A100 = machine("a100-80gb")
@@ -43,6 +44,16 @@ def test_one_more_microbatch_adds_the_slowest_stage_once(layout: Layout) -> None
     more = replace(layout, global_batch=layout.global_batch + layout.data * layout.micro_batch)
     before, after = iteration_time(layout, A100), iteration_time(more, A100)
     assert after.seconds - before.seconds == pytest.approx(before.slowest_stage_seconds)
+
+
+@given(layouts())
+def test_more_work_takes_longer_and_never_less_memory(layout: Layout) -> None:
+    before, held = iteration_time(layout, A100).seconds, device_bytes(layout)
+    for name in ("global_batch", "layers", "hidden", "sequence", "vocabulary"):
+        more = replace(layout, **{name: 2 * getattr(layout, name)})  # type: ignore[arg-type]
+        if name != "vocabulary":  # a vocabulary of another divisor may have a faster product
+            assert iteration_time(more, A100).seconds > before, name
+        assert device_bytes(more) >= held, name
 
 
 @given(layouts())

@@ -9,6 +9,7 @@ import pytest
 import alpa_explore
 from alpa_explore.errors import OptionError, UnknownNameError
 from alpa_explore.models import GPTConfig, entry, microbatch_size, names
+from alpa_explore.models.catalog import divided_batch, divisors_of
 
 PAPER_ROWS = (
     *("gpt-350m", "gpt-1.3b", "gpt-2.6b", "gpt-6.7b", "gpt-15b", "gpt-39b"),
@@ -77,3 +78,17 @@ def test_names_and_entries_take_no_torch(monkeypatch):
     assert counts["gpt-350m"] == 355_788_800
     with pytest.raises(ImportError):
         fresh.build("mlp-tiny", 1)
+
+
+def test_divisors_are_all_and_in_order() -> None:
+    for batch in range(1, 400):
+        assert divisors_of(batch) == tuple(d for d in range(1, batch + 1) if batch % d == 0)
+    assert len(divisors_of(735_134_400)) == 1344, "of nine digits, at once"
+
+
+@pytest.mark.parametrize("batch", [0, -3, 64.0, "64", True, 10**18])
+def test_a_global_batch_that_cannot_be_is_refused(batch: object) -> None:
+    with pytest.raises(OptionError, match="global batch"):
+        divided_batch(batch, 2, "a model")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="global batch"):
+        divisors_of(batch)  # type: ignore[arg-type]

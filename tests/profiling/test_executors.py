@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import logging
 import os
 import signal
 import socket
@@ -398,8 +399,9 @@ def test_a_scheduler_of_the_users_serves_by_address_and_by_client(own_scheduler)
 
 
 @pytest.mark.distributed
-def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_scheduler):
+def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_scheduler, caplog):
     kept = {}
+    logging.getLogger("distributed.client").addHandler(caplog.handler)
     with Executor(own_scheduler.address) as executor:
         with pytest.raises(ExecutorError, match="of 200 tasks") as caught:
             read(executor.map(slow, {n: n for n in range(200)}, batch_size=2), kept, 6, own_scheduler.processes[0].kill)
@@ -408,3 +410,4 @@ def test_a_scheduler_that_goes_is_a_clear_error_and_results_are_kept(own_schedul
     assert 6 <= len(kept) < 50
     assert all(value == key * 7 for key, value in kept.items())
     assert "is kept" in caught.value.remedy
+    assert not caplog.records, "dask's own complaint says no more"

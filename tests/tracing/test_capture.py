@@ -189,7 +189,7 @@ def test_capture_is_the_same_every_time(gpt):
     assert capture(model, inputs) == capture(model, inputs)
 
 
-@pytest.mark.parametrize("options", [{"optimizer": "adma"}, {"precision": "fp8"}])
+@pytest.mark.parametrize("options", [{"optimizer": "adma"}, {"precision": "float6"}])
 def test_unknown_options_offer_the_nearest_names(gpt, options):
     model, inputs = gpt
     with pytest.raises(OptionError) as caught:
