@@ -24,8 +24,9 @@ import numpy as np
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.piece_tables import Filled, PieceTable, PieceTables, State
-from alpa_explore.intra_op.pieces import Pieces, Price, Range, replicated_strategy
+from alpa_explore.intra_op.pieces import Pieces, Range, replicated_strategy
 from alpa_explore.intra_op.problem import Floats
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals

@@ -23,8 +23,9 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.intra_op.compose import Composed, Composer
 from alpa_explore.intra_op.mix import mix
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.piece_tables import PieceTables
-from alpa_explore.intra_op.pieces import Price, Range
+from alpa_explore.intra_op.pieces import Range
 
 SPREAD = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
 """First prices of a whole device of memory, in times of the fastest choice."""

@@ -17,8 +17,9 @@ import numpy as np
 
 from alpa_explore.intra_op.compose import Composed, Composer
 from alpa_explore.intra_op.factor_graph import Ints
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.piece_tables import Filled, PieceTable, PieceTables
-from alpa_explore.intra_op.pieces import Price, Range
+from alpa_explore.intra_op.pieces import Range
 from alpa_explore.intra_op.problem import Floats
 
 AROUND = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)

@@ -10,7 +10,8 @@ import numpy as np
 from alpa_explore.intra_op.chain import Run
 from alpa_explore.intra_op.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.factor_graph import Ints
-from alpa_explore.intra_op.pieces import Piece, Pieces, Price
+from alpa_explore.intra_op.piece import Piece, Price
+from alpa_explore.intra_op.pieces import Pieces
 from alpa_explore.intra_op.problem import Floats
 
 Filled = tuple[tuple[int, ...], Floats, Floats]

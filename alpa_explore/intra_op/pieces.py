@@ -10,21 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
-from itertools import accumulate
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.chain import CONSTANT, Chain, Run
-from alpa_explore.intra_op.contract import Priced
-from alpa_explore.intra_op.contract_program import OWN, SAME, Form, Given
-from alpa_explore.intra_op.factor_graph import Ints, without_forbidden
-from alpa_explore.intra_op.problem import Floats
+from alpa_explore.intra_op.piece import Piece
 from alpa_explore.intra_op.stage_graph import StageGraph
 from alpa_explore.intra_op.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem, zeros
 from alpa_explore.sharding.spec import REPLICATE
@@ -36,184 +28,6 @@ Range = tuple[int, int]
 """(first, last) layer, both included."""
 
 _KINDS = tuple(NodeKind)
-
-
-class Price(NamedTuple):
-    """What `StageProblem.at` is asked for."""
-
-    inverse_b: float
-    memory_price: float
-    microbatches_held: int
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Piece:
-    """A block and its separators as a problem of their own; nodes of other pieces cost nothing here."""
-
-    problem: StageProblem
-    own: tuple[int, ...]
-    """Nodes of the block, in their order in every stage that holds it (block by block where blocks are joined)."""
-    left: tuple[int, ...]
-    """Nodes of the separators; the piece may own some of them."""
-    right: tuple[int, ...]
-    ties: tuple[int, ...]
-    """Nodes that pieces far from each other share, in the order that all of them have; none where it has no edge to
-    them."""
-    variables: int
-    """Of Eq. 1, that the piece adds to a stage; `constraints` likewise."""
-    constraints: int
-
-    def at(self, prices: Sequence[Price]) -> Priced:
-        """`StageProblem.at` of every price."""
-        form, same, nodes, edges = self._forms
-        inverse_b, memory, held = np.array(prices).T[:, :, None]
-        paid = nodes[0] + inverse_b * nodes[1] + memory * (nodes[2] + held * nodes[3])
-        return Priced(form=form, same=same, own=np.concatenate([paid, inverse_b * edges], axis=1))
-
-    @cached_property
-    def _forms(self) -> tuple[Form, Floats, Floats, Floats]:
-        """The form of `at`, what it says of every price, and what it makes of each: of nodes that a price changes their
-        four figures [4, entries], of edges that are paid in each iteration their seconds."""
-        flat = self._flat
-        starts, parts, seconds = flat.node_starts, flat.nodes, flat.seconds
-        nodes, edges = self.problem.nodes, self.problem.edges
-        charged = np.asarray(np.logical_or.reduceat(parts != 0, starts, axis=1))
-        ends = np.append(starts, parts.shape[1])
-        taken = {SAME: 0, OWN: 0}
-        slices: dict[int, list[Ints]] = {SAME: [], OWN: []}
-        """Of nodes, then of edges."""
-
-        def give(space: int, begin: int, end: int) -> Given:
-            slices[space].append(np.arange(begin, end))
-            taken[space] += end - begin
-            return Given(space, taken[space] - (end - begin))
-
-        changed, free = np.any(charged[1:], axis=0).tolist(), (~np.any(charged, axis=0)).tolist()
-        nodes_given = tuple(
-            None if free[v] else give(OWN if changed[v] else SAME, ends[v], ends[v + 1]) for v in range(len(nodes))
-        )
-        some = {space: np.concatenate([np.zeros(0, dtype=np.int64), *here]) for space, here in slices.items()}
-        slices.update({SAME: [], OWN: []})
-        ends = np.append(flat.edge_starts, len(seconds))
-        edges_given = tuple(give(OWN if e.each_iteration else SAME, ends[i], ends[i + 1]) for i, e in enumerate(edges))
-        more = {space: np.concatenate([np.zeros(0, dtype=np.int64), *here]) for space, here in slices.items()}
-        form = Form(
-            sizes=tuple(len(n.microbatch_seconds) for n in nodes), edges=tuple((e.a, e.b) for e in edges),
-            nodes_given=nodes_given, edges_given=edges_given, same=taken[SAME], own=taken[OWN],
-        )  # fmt: skip
-        same = np.concatenate([parts[0, some[SAME]], seconds[more[SAME]]])
-        return (
-            form,
-            without_forbidden(same),
-            without_forbidden(parts[:, some[OWN]]),
-            without_forbidden(seconds[more[OWN]]),
-        )
-
-    @cached_property
-    def least_bytes(self) -> Floats:
-        """Bytes on one device of every output of every operator of the piece where each is as small as it can be."""
-        return np.array([size.min() for _, size in self._outputs])
-
-    def least_held(self, microbatches: int) -> float:
-        """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
-        if microbatches not in self._least_held:
-            least = (float((weight + microbatches * activation).min()) for weight, activation in self._holding)
-            self._least_held[microbatches] = sum(least)
-        return self._least_held[microbatches]
-
-    @cached_property
-    def least_activation_bytes(self) -> float:
-        """Of a microbatch, that the piece holds at least."""
-        return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.own)
-
-    @cached_property
-    def _holding(self) -> list[tuple[Floats, Floats]]:
-        """Weight and activation bytes of the nodes of the block that hold any."""
-        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.own)
-        return [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
-
-    @cached_property
-    def _least_held(self) -> dict[int, float]:
-        return {}
-
-    @cached_property
-    def content(self) -> tuple[object, ...]:
-        """Equal for pieces that are equal in all that is asked of them."""
-        digest = sha256()
-        for n in self.problem.nodes:
-            for part in _parts(n):
-                digest.update(part.tobytes())
-        for v, size in self._outputs:
-            digest.update(repr(v).encode() + size.tobytes())
-        for e in self.problem.edges:
-            digest.update(repr((e.a, e.b, e.each_iteration, e.times)).encode() + e.seconds.tobytes())
-        return digest.hexdigest(), self.own, self.left, self.right, self.ties
-
-    def totals(self, choices: Ints) -> tuple[Floats, Floats]:
-        """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
-        [rows, 4], and the bytes on one device of every output of every operator [rows, outputs]."""
-        flat = self._flat
-        found = flat.nodes[:, flat.node_starts + choices].sum(axis=2).T
-        paid = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
-        found[:, 0] += paid[:, ~flat.each_iteration].sum(axis=1)
-        found[:, 1] += paid[:, flat.each_iteration].sum(axis=1)
-        return found, flat.sizes[flat.output_starts + choices[:, flat.makers]]
-
-    @cached_property
-    def _outputs(self) -> list[tuple[int, Floats]]:
-        nodes = self.problem.nodes
-        return [
-            (v, size)
-            for v in self.own if nodes[v].kind is NodeKind.OPERATOR and (priced := nodes[v].priced) is not None
-            for size in priced.output_bytes
-        ]  # fmt: skip
-
-    @cached_property
-    def _flat(self) -> _Flat:
-        nodes, edges = self.problem.nodes, self.problem.edges
-
-        def starts(arrays: Sequence[Floats]) -> Ints:
-            return np.array([0, *accumulate(array.size for array in arrays)][: len(arrays)], dtype=np.int64)
-
-        def flat(arrays: Sequence[Floats]) -> Floats:
-            return np.concatenate([np.zeros(0), *(array.ravel() for array in arrays)])
-
-        microbatch = [n.microbatch_seconds for n in nodes]
-        sizes = [size for _, size in self._outputs]
-        return _Flat(
-            node_starts=starts(microbatch),
-            nodes=np.array([flat(part) for part in zip(*map(_parts, nodes), strict=True)]),
-            a=np.array([e.a for e in edges], dtype=np.int64), b=np.array([e.b for e in edges], dtype=np.int64),
-            edge_starts=starts([e.seconds for e in edges]),
-            widths=np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
-            seconds=flat([e.seconds if e.times == 1 else e.seconds * e.times for e in edges]),
-            each_iteration=np.array([e.each_iteration for e in edges], dtype=np.bool_),
-            makers=np.array([v for v, _ in self._outputs], dtype=np.int64),
-            output_starts=starts(sizes), sizes=flat(sizes),
-        )  # fmt: skip
-
-
-class _Flat(NamedTuple):
-    """The arrays of a piece one after the other: of all nodes, of all edges, of all outputs."""
-
-    node_starts: Ints
-    nodes: Floats
-    """[4, entries], the figures of `_parts`."""
-    a: Ints
-    b: Ints
-    edge_starts: Ints
-    widths: Ints
-    """Strategies of b."""
-    seconds: Floats
-    each_iteration: NDArray[np.bool_]
-    makers: Ints
-    """The node of every output."""
-    output_starts: Ints
-    sizes: Floats
-
-
-def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
-    return node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes
 
 
 @dataclass(kw_only=True, eq=False)

@@ -23,7 +23,8 @@ from alpa_explore.intra_op.compose import Composer
 from alpa_explore.intra_op.contract import Priced, contract
 from alpa_explore.intra_op.fit import fit
 from alpa_explore.intra_op.layered_graph import LayeredGraph
-from alpa_explore.intra_op.pieces import Price, Range
+from alpa_explore.intra_op.piece import Price
+from alpa_explore.intra_op.pieces import Range
 from alpa_explore.intra_op.stage_problem import StageTotals
 from alpa_explore.profiling.frontier import (
     SMALLEST_INVERSE_B,

@@ -19,8 +19,9 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.compose import Composer
 from alpa_explore.intra_op.fit import fit
 from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.piece_tables import PieceTables
-from alpa_explore.intra_op.pieces import Price, Range
+from alpa_explore.intra_op.pieces import Range
 from alpa_explore.intra_op.stage_graph import received_bytes
 from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.profiling.candidates import Candidates, Choices, Wanted

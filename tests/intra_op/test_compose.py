@@ -17,7 +17,8 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.chain import CONSTANT, Chain, chain_of
 from alpa_explore.intra_op.compose import Composer, whole_choice
 from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.pieces import Pieces, Price
+from alpa_explore.intra_op.piece import Price
+from alpa_explore.intra_op.pieces import Pieces
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import StageTotals, build_stage_problem

@@ -9,7 +9,7 @@ import pytest
 from alpa_explore.intra_op.compose import Composer, whole_choice
 from alpa_explore.intra_op.fit import fit
 from alpa_explore.intra_op.limited import solve_limited
-from alpa_explore.intra_op.pieces import Price
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import build_stage_problem
 from tests.intra_op.test_compose import CHAINS, on

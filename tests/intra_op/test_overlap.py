@@ -16,7 +16,7 @@ from alpa_explore.graph import Phase
 from alpa_explore.intra_op.chain import chain_of
 from alpa_explore.intra_op.compose import Composer
 from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.pieces import Price
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage_graph import slice_stages
 from alpa_explore.intra_op.stage_problem import NodeKind, build_stage_problem

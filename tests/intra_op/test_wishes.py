@@ -18,7 +18,7 @@ from alpa_explore.intra_op.chain import chain_of
 from alpa_explore.intra_op.compare import Question, compare_solvers
 from alpa_explore.intra_op.compose import Composer, whole_choice
 from alpa_explore.intra_op.layered_graph import LayeredGraph, assign_layers
-from alpa_explore.intra_op.pieces import Price
+from alpa_explore.intra_op.piece import Price
 from alpa_explore.intra_op.problem import ShardingProblem
 from alpa_explore.intra_op.solution import Status
 from alpa_explore.intra_op.solve import solve
