@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op import contract_kernels
-from alpa_explore.intra_op.contract_program import OWN, RESULT, SAME, Form, Given, Program, order_of, program
+from alpa_explore.intra_op.contract_program import OWN, POINTS, RESULT, SAME, Form, Given, Program, order_of, program
 from alpa_explore.intra_op.elimination import Limits
 from alpa_explore.intra_op.factor_graph import Ints, without_forbidden
 from alpa_explore.intra_op.problem import Floats
@@ -77,7 +77,7 @@ class Contraction:
         steps, (starts, step) = self._program, self._program.starts(len(self.table))
         contract_kernels.go_back(
             steps.recipes, steps.recipe_begins, steps.slices, steps.slice_begins, steps.order,
-            np.empty(steps.slice_entries), self._memory, starts, step, prices, choices,
+            POINTS, np.empty(steps.slice_entries), self._memory, starts, step, prices, choices,
         )  # fmt: skip
         return choices
 

@@ -124,25 +124,51 @@ def run(
             _make(code, begins[i], memory, here)
 
 
+@compiled(fastmath={"nnan", "nsz", "contract"}, inline="always")
+def _read(recipes: Ints, at: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints) -> float:
+    """The entry of a part at the choices of its nodes."""
+    space, place = recipes[at], recipes[at + 1]
+    for u in range(recipes[at + 2]):
+        place += choice[recipes[at + 3 + 2 * u]] * recipes[at + 4 + 2 * u]
+    found: float = slices[place] if space >= len(starts) else memory[starts[space] + place]
+    return found
+
+
 @compiled(fastmath={"nnan", "nsz", "contract"})
-def _least(
-    recipes: Ints, begin: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints
-) -> tuple[float, int]:  # fmt: skip
-    """The least cost over the strategies of the node of a step at the choices of the others, and the first strategy
-    that has it."""
-    node, count, parts = recipes[begin], recipes[begin + 1], recipes[begin + 2]
-    best, arrow = np.inf, 0
-    for k in range(count):
+def _point(recipes: Ints, begin: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints) -> float:
+    """The entry at the choices of its nodes of a table whose parts are all kept, or slices."""
+    node, best = recipes[begin], np.inf
+    for k in range(recipes[begin + 1]):
         if node >= 0:
             choice[node] = k
         total = 0.0
         at = begin + 3
-        for _ in range(parts):
-            space, place, reads = recipes[at], recipes[at + 1], recipes[at + 2]
-            for u in range(reads):
-                place += choice[recipes[at + 3 + 2 * u]] * recipes[at + 4 + 2 * u]
-            total += slices[place] if space >= len(starts) else memory[starts[space] + place]
-            at += 3 + 2 * reads
+        for _ in range(recipes[begin + 2]):
+            total += _read(recipes, at, memory, starts, slices, choice)
+            at += 3 + 2 * recipes[at + 2]
+        best = min(best, total)
+    return best
+
+
+@compiled(fastmath={"nnan", "nsz", "contract"})
+def _least(
+    recipes: Ints, begins: Ints, made: int, points: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints
+) -> tuple[float, int]:  # fmt: skip
+    """The least cost over the strategies of the node of a step at the choices of the others, and the first strategy
+    that has it."""
+    begin = begins[made]
+    node, best, arrow = recipes[begin], np.inf, 0
+    for k in range(recipes[begin + 1]):
+        if node >= 0:
+            choice[node] = k
+        total = 0.0
+        at = begin + 3
+        for _ in range(recipes[begin + 2]):
+            if recipes[at] == points:
+                total += _point(recipes, begins[recipes[at + 1]], memory, starts, slices, choice)
+            else:
+                total += _read(recipes, at, memory, starts, slices, choice)
+            at += 3 + 2 * recipes[at + 2]
         if total < best:
             best, arrow = total, k
     return best, arrow
@@ -150,8 +176,8 @@ def _least(
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
 def go_back(
-    recipes: Ints, begins: Ints, fillings: Ints, filling_begins: Ints, order: Ints, slices: Floats, memory: Floats,
-    starts: Ints, step: Ints, prices: Ints, choices: Ints,
+    recipes: Ints, begins: Ints, fillings: Ints, filling_begins: Ints, order: Ints, points: int, slices: Floats,
+    memory: Floats, starts: Ints, step: Ints, prices: Ints, choices: Ints,
 ) -> None:  # fmt: skip
     """Fill in a best choice of each node that was minimised out, row by row, at prices[row]."""
     for row in range(len(choices)):
@@ -167,9 +193,9 @@ def go_back(
                     size = fillings[begin + 4 + 2 * axis]
                     choice[fillings[begin + 3 + 2 * axis]] = left % size
                     left //= size
-                slices[place + entry], _ = _least(recipes, begins[made], memory, here, slices, choice)
+                slices[place + entry], _ = _least(recipes, begins, made, points, memory, here, slices, choice)
         for i in order:
-            _, arrow = _least(recipes, begins[i], memory, here, slices, choice)
+            _, arrow = _least(recipes, begins, i, points, memory, here, slices, choice)
             choice[recipes[begins[i]]] = arrow
 
 

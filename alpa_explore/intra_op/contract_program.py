@@ -14,8 +14,10 @@ and where no node is minimised out it is their sum. A table lies in one of the S
     SCRATCH  what is needed at one price only until another table is made of it: each price writes over the last
     RESULT   the table over the kept nodes, once for each price
 
-Large tables over kept nodes are rough or scratch. On the way back to choices the kept nodes have one strategy each:
-what is read of such a table is a *slice*, a small table over its other nodes, and that is made again (SLICES).
+Large tables are rough or scratch where what is read of them on the way back to choices is little, and made again:
+
+    SLICES   kept nodes have one strategy each there, and the table over the others may be small
+    POINTS   of others, made of what is there, a step reads an entry for each strategy of its node
 """
 
 from __future__ import annotations
@@ -32,11 +34,13 @@ from alpa_explore.intra_op.elimination_order import EliminationOrder, eliminatio
 from alpa_explore.intra_op.factor_graph import Ints, Scope
 
 SAME, OWN, ROUGH, SCRATCH, RESULT = SPACES = range(5)
-SLICES = 5
+SLICES, POINTS = 5, 6
 KEPT_ENTRIES = 1 << 12
-"""Larger tables are not kept where a slice joins"""
+"""Up to this many are always kept."""
+POINT_ENTRIES = 1 << 15
+"""Up to this many are kept where no slice is small."""
 JOINED_SHARE = 1 / 8
-"""of their entries at most: the way back is gone for a few states only."""
+"""A slice may join this share of the entries of its table: the way back is gone for a few states only."""
 ADDED_ENTRIES = 1 << 12
 """Up to this many entries tables over the same nodes become one; larger ones stay, to be read together."""
 
@@ -111,8 +115,9 @@ class _Table:
     maker: _Step | None = None
     space: int = SAME
     at: int = 0
-    slice_at: int | None = None
-    """Where its slice is; None where the whole is kept."""
+    again: int | None = None
+    """SLICES or POINTS; None where the whole is kept."""
+    slice_at: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -149,10 +154,11 @@ def program(form: Form, keep: tuple[int, ...]) -> Program:
     steps.sort(key=lambda step: step.made.priced)
     for i, step in enumerate(steps):
         step.index = i
-    entries, slice_entries = _placed(steps, form, sizes, count)
+    slice_entries = _set_apart(steps, sizes, count)
+    entries = _placed(steps, form)
     code, begins = _joined([list(_code(step, sizes)) for step in steps])
     recipes, recipe_begins = _joined([list(_recipe(step, numbered, sizes, count)) for step in steps])
-    sliced = [step for step in steps if step.made.slice_at is not None]
+    sliced = [step for step in steps if step.made.again == SLICES]
     slices, slice_begins = _joined([list(_filling(step, numbered, sizes, count)) for step in sliced])
     eliminations = [step for step in steps if step.node is not None]
     # By number, not by place: the node that goes first is found last.
@@ -230,23 +236,39 @@ class _Eliminated:
         return made
 
 
-def _placed(steps: Sequence[_Step], form: Form, sizes: Sequence[int], count: int) -> tuple[list[int], int]:
-    """Give every table a place; the entries of every space, and of all slices. Nodes from `count` on are kept."""
-    entries = [form.same, form.own, 0, 0, steps[-1].made.entries]
+def _set_apart(steps: Sequence[_Step], sizes: Sequence[int], count: int) -> int:
+    """Say which tables are not kept; the entries of all slices. Nodes from `count` on are kept."""
     slice_entries = 0
+    large = [step for step in steps[:-1] if step.made.entries > KEPT_ENTRIES]
+    for step in large:
+        sliced = prod(sizes[u] for u in step.made.scope if u < count)
+        joined = sliced * (1 if step.node is None else sizes[step.node])
+        if joined <= step.made.entries * JOINED_SHARE:
+            step.made.again, step.made.slice_at = SLICES, slice_entries
+            slice_entries += sliced
+    read_for = {part: step.made for step in steps for part in step.parts}
+    for step in sorted(large, key=lambda step: -step.made.entries):
+        # An entry that is made of others made again, or read for a whole slice, would take too long.
+        tables = (step.made, read_for[step.made])
+        alone = all(t.again is None for t in tables) and all(part.again != POINTS for part in step.parts)
+        if alone and step.made.entries > POINT_ENTRIES:
+            step.made.again = POINTS
+    return slice_entries
+
+
+def _placed(steps: Sequence[_Step], form: Form) -> list[int]:
+    """Give every table a place; the entries of every space."""
+    entries = [form.same, form.own, 0, 0, steps[-1].made.entries]
     last_read = {part: i for i, step in enumerate(steps) for part in step.parts}
     scratch = _Scratch()
     for i, step in enumerate(steps):
         made = step.made
-        sliced = prod(sizes[u] for u in made.scope if u < count)
-        joined = sliced * (1 if step.node is None else sizes[step.node])
         if i == len(steps) - 1:
             made.space = RESULT
-        elif made.entries <= KEPT_ENTRIES or joined > made.entries * JOINED_SHARE:
+        elif made.again is None:
             made.space = OWN if made.priced else SAME
         else:
-            made.space, made.slice_at = SCRATCH if made.priced else ROUGH, slice_entries
-            slice_entries += sliced
+            made.space = SCRATCH if made.priced else ROUGH
         if made.space == SCRATCH:
             made.at = scratch.take(made.entries)
         elif made.space != RESULT:
@@ -256,7 +278,7 @@ def _placed(steps: Sequence[_Step], form: Form, sizes: Sequence[int], count: int
             if part.space == SCRATCH and last_read[part] == i:
                 scratch.give(part.at, part.entries)
     entries[SCRATCH] = scratch.entries
-    return entries, slice_entries
+    return entries
 
 
 class _Scratch:
@@ -327,13 +349,16 @@ def _stride(part: _Table, u: int) -> int:
 
 
 def _recipe(step: _Step, numbered: Sequence[int], sizes: Sequence[int], count: int) -> Iterator[int]:
-    """node (−1: none), its strategies, parts; of every part space, place and how many nodes it reads; of each of these
-    node and stride."""
+    """node (−1: none), its strategies, parts; of every part space, place (of POINTS the step that makes it) and how
+    many nodes it reads; of each of these node and stride."""
     yield from (-1, 1) if step.node is None else (numbered[step.node], sizes[step.node])
     yield len(step.parts)
     for part in step.parts:
+        if part.again == POINTS and part.maker is not None:
+            yield from (POINTS, part.maker.index, 0)
+            continue
         read = list(zip(part.scope, part.strides, strict=True))
-        if part.slice_at is None:
+        if part.again is None:
             yield from (part.space, part.at)
         else:
             read = _sliced(part, sizes, count)
@@ -346,7 +371,7 @@ def _recipe(step: _Step, numbered: Sequence[int], sizes: Sequence[int], count: i
 def _filling(step: _Step, numbered: Sequence[int], sizes: Sequence[int], count: int) -> Iterator[int]:
     """step, place, nodes of the slice; of each of these node and strategies."""
     scope = [u for u in step.made.scope if u < count]
-    yield from (step.index, step.made.slice_at or 0, len(scope))
+    yield from (step.index, step.made.slice_at, len(scope))
     for u in scope:
         yield from (numbered[u], sizes[u])
 

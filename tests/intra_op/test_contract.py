@@ -52,14 +52,16 @@ def evaluate(problem: Drawn, price: int, choices: tuple[int, ...]) -> float:
     )
 
 
-@pytest.mark.parametrize("kept", [0, 1 << 12], ids=["tables made again", "tables kept"])
+@pytest.mark.parametrize(
+    ("kept", "joined"), [(0, 1 << 20), (0, 0), (1 << 12, 0)], ids=["slices", "points", "tables kept"]
+)
 @pytest.mark.parametrize("added", [0, 1 << 12], ids=["apart", "added"])
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, kept: int, added: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kept: int, joined: float, added: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contract_program, "KEPT_ENTRIES", kept)
-    monkeypatch.setattr(contract_program, "JOINED_SHARE", 1 << 20)
+    monkeypatch.setattr(contract_program, "JOINED_SHARE", joined)
     monkeypatch.setattr(contract_program, "ADDED_ENTRIES", added)
     contract_program.program.cache_clear()
     problem, keep = draw(seed)
