@@ -24,6 +24,9 @@ LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
 """At each price: about a second and 240 MB. A residual block with a convolution on its shortcut takes that on 2 x 2."""
 HELD_ENTRIES = 1 << 22
 """Entries of the memory in which a thread works that it keeps for the next contraction (32 MB)."""
+STEPS_ENTRIES = 6e7
+"""Of the tables that the way back reads, at all prices together (480 MB). Where they are more the prices are taken one
+after the other, only the result is kept, and what the way back reads is made again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -66,20 +69,32 @@ class Contraction:
     table: Floats
     """[prices, strategies of the first kept node, …]; inf where no choice is legal."""
     keep: tuple[int, ...]
+    _problem: Priced
     _program: Program
-    _memory: Floats
-    _nodes: int
+    _memory: Floats | None
+    """What the way back reads; None where it is too large to keep."""
 
     def complete(self, prices: Ints, kept: Ints) -> Ints:
         """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
-        choices = np.zeros((len(kept), self._nodes), dtype=np.int64)
+        choices = np.zeros((len(kept), len(self._problem.form.sizes)), dtype=np.int64)
         choices[:, list(self.keep)] = kept
-        steps, (starts, step) = self._program, self._program.starts(len(self.table))
-        contract_kernels.go_back(
-            steps.recipes, steps.recipe_begins, steps.slices, steps.slice_begins, steps.order,
-            POINTS, np.empty(steps.slice_entries), self._memory, starts, step, prices, choices,
-        )  # fmt: skip
+        if self._memory is not None:
+            self._go_back(self._memory, len(self.table), prices, choices)
+            return choices
+        for price in np.unique(prices).tolist():
+            here = prices == price
+            some = choices[here]
+            memory, _ = _run(self._program, self._problem, slice(price, price + 1))
+            self._go_back(memory, 1, np.zeros(len(some), dtype=np.int64), some)
+            choices[here] = some
         return choices
+
+    def _go_back(self, memory: Floats, count: int, prices: Ints, choices: Ints) -> None:
+        steps, (starts, step) = self._program, self._program.starts(count)
+        contract_kernels.go_back(
+            steps.recipes, steps.recipe_begins, steps.slices, steps.slice_begins, steps.order, POINTS,
+            np.empty(steps.slice_entries), memory, starts, step, prices, choices,
+        )  # fmt: skip
 
 
 def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) -> Contraction | None:
@@ -89,13 +104,24 @@ def contract(problem: Priced, keep: tuple[int, ...], limits: Limits = LIMITS) ->
     if math.prod(shape) > limits.largest_table or not limits.allow(order_of(form, frozenset(keep))):
         return None
     steps = program(form, keep)
-    memory = _memory(steps.all(prices))
-    starts, step = steps.starts(prices)
-    memory[: form.same] = problem.same
-    contract_kernels.run(steps.code, steps.begins, steps.unpriced, memory, problem.own, OWN, starts, step)
-    result = memory[starts[RESULT] :][: prices * math.prod(shape)].reshape(prices, *shape).copy()
-    kept = memory[: steps.kept(prices)].copy()
-    return Contraction(table=result, keep=keep, _program=steps, _memory=kept, _nodes=len(form.sizes))
+    kept = None
+    if steps.kept(prices) <= STEPS_ENTRIES:
+        memory, table = _run(steps, problem, slice(prices))
+        table, kept = table.copy(), memory[: steps.kept(prices)].copy()
+    else:
+        table = np.concatenate([_run(steps, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
+    return Contraction(table=table.reshape(-1, *shape), keep=keep, _problem=problem, _program=steps, _memory=kept)
+
+
+def _run(steps: Program, problem: Priced, prices: slice) -> tuple[Floats, Floats]:
+    """The memory after all steps at some of the prices, and the result of each of them, [prices, entries]: both are
+    there until this thread runs another program."""
+    own = problem.own[prices]
+    starts, step = steps.starts(len(own))
+    memory = _memory(steps.all(len(own)))
+    memory[: len(problem.same)] = problem.same
+    contract_kernels.run(steps.code, steps.begins, steps.unpriced, memory, own, OWN, starts, step)
+    return memory, memory[starts[RESULT] :][: len(own) * step[RESULT]].reshape(len(own), -1)
 
 
 _thread = threading.local()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from alpa_explore.intra_op import contract as module
 from alpa_explore.intra_op import contract_program
 from alpa_explore.intra_op.contract import LIMITS, Priced, contract
 from alpa_explore.intra_op.problem import FORBIDDEN
@@ -53,14 +54,18 @@ def evaluate(problem: Drawn, price: int, choices: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kept", "joined"), [(0, 1 << 20), (0, 0), (1 << 12, 0)], ids=["slices", "points", "tables kept"]
+    ("kept", "joined", "steps"),
+    [(0, 1 << 20, np.inf), (0, 0, np.inf), (1 << 12, 0, np.inf), (0, 1 << 20, 0)],
+    ids=["slices", "points", "tables kept", "nothing kept"],
 )
 @pytest.mark.parametrize("added", [0, 1 << 12], ids=["apart", "added"])
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, kept: int, joined: float, added: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, kept: int, joined: float, steps: float, added: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "STEPS_ENTRIES", steps)
     monkeypatch.setattr(contract_program, "KEPT_ENTRIES", kept)
+    monkeypatch.setattr(contract_program, "POINT_ENTRIES", 0)
     monkeypatch.setattr(contract_program, "JOINED_SHARE", joined)
     monkeypatch.setattr(contract_program, "ADDED_ENTRIES", added)
     contract_program.program.cache_clear()
