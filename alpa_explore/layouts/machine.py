@@ -38,6 +38,9 @@ class Software:
     """Beside its layers: data, loss, the schedule's own work."""
     iteration_seconds: float
     """Beside its microbatches."""
+    shared_node_slowdown: float
+    """Share by which a stage's time grows, for each doubling of its nodes, where a node holds several of its replicas.
+    The runs show the effect, not which thing that the replicas share (host, adapters) causes it."""
 
 
 FITTED = tuple(field.name for field in fields(Software))

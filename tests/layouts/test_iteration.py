@@ -63,6 +63,7 @@ def test_a_better_machine_is_never_slower(layout: Layout) -> None:
         {"matmul_efficiency": 0.99}, {"attention_traffic": 1.0}, {"forward_launch_seconds": 1e-6},
         {"backward_launch_seconds": 1e-6}, {"collective_launch_seconds": 1e-6}, {"collective_latency_seconds": 1e-6},
         {"collective_bandwidth": 300e9}, {"microbatch_seconds": 0.0}, {"iteration_seconds": 0.0},
+        {"shared_node_slowdown": 0.0},
     ):  # fmt: skip
         faster = replace(A100, software=replace(A100.software, **better))
         assert iteration_time(layout, faster).seconds <= before * (1 + 1e-12)
@@ -95,6 +96,26 @@ def test_gradients_are_summed_once_an_iteration_and_slower_across_nodes() -> Non
     assert iteration_time(small(pipeline=1, data=1, devices=2), A100).gradient_sum_seconds == 0
     assert across.gradient_sum_seconds > inside.gradient_sum_seconds > 0
     assert across.layer_seconds == inside.layer_seconds, "tensor parallelism stays inside the node"
+
+
+@given(layouts())
+def test_replicas_slow_each_other_only_where_they_share_one_of_several_nodes(layout: Layout) -> None:
+    without = replace(A100, software=replace(A100.software, shared_node_slowdown=0.0))
+    found, alone = iteration_time(layout, A100), iteration_time(layout, without)
+    shares = layout.tensor <= A100.devices_per_node // 2 and layout.tensor * layout.data > A100.devices_per_node
+    assert (found.slowest_stage_seconds > alone.slowest_stage_seconds) == shares
+    assert (found.pipeline_seconds > alone.pipeline_seconds) == shares
+    assert found.gradient_sum_seconds == alone.gradient_sum_seconds
+
+
+def test_every_doubling_of_the_nodes_of_a_stage_costs_the_same_share() -> None:
+    stages = [
+        iteration_time(small(pipeline=1, data=d, devices=2 * d, global_batch=2 * d), A100).slowest_stage_seconds
+        for d in (4, 8, 16, 32)
+    ]
+    assert [s / stages[0] for s in stages] == pytest.approx(
+        [1 + doublings * A100.software.shared_node_slowdown for doublings in range(4)]
+    )
 
 
 def test_a_preset_without_measured_runs_says_so_and_keeps_its_own_device() -> None:
