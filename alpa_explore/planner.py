@@ -35,6 +35,7 @@ from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
 from alpa_explore.sharding.wish import SpecWish, check_wishes, mappings, wishes_of
+from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.tracing.catalogue import catalogue_batches, catalogue_graph
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def plan(
             )
 
         def hopeless(count: int) -> str:
-            with executor.soon():
+            with executor.soon(), cancelled_by(cancel):
                 return too_small(captured(count), cluster)
 
         def at(count: int, progress: ProgressCallback | None) -> Plan:
@@ -132,7 +133,7 @@ def _planned(
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
     clock = _Clock()
-    with clock("capture"), executor.soon():
+    with clock("capture"), executor.soon(), cancelled_by(cancel):
         graph = captured()
     with clock("layering"):
         if boundaries:
@@ -220,7 +221,8 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
             "delta says nothing of these layers", remedy="Plan without boundaries, and no baseline, to move delta.",
             found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
         )  # fmt: skip
-    details = rebuild(before).details
+    with cancelled_by(cancel):
+        details = rebuild(before).details
     assert details is not None, "a rebuilt plan has its problems"
     basis = details.basis or before
     clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
