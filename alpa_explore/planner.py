@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -22,7 +23,7 @@ from alpa_explore.layering import Layering, cluster_operators, manual_layers
 from alpa_explore.models.catalog import divided_batch, entry, microbatch_size, names
 from alpa_explore.plans.assemble import assemble, choose_stages
 from alpa_explore.plans.microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
-from alpa_explore.plans.nearest import nothing_fits
+from alpa_explore.plans.nearest import nothing_fits, too_small
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
 from alpa_explore.profiling.cache import SolveCache
@@ -34,6 +35,7 @@ from alpa_explore.profiling.progress import ProgressCallback
 from alpa_explore.profiling.stage_costs import RangeKey, StageCosts
 from alpa_explore.profiling.versions import profile_versions, versions_of
 from alpa_explore.sharding.wish import SpecWish, check_wishes, mappings, wishes_of
+from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore.tracing.catalogue import catalogue_batches, catalogue_graph
 
 if TYPE_CHECKING:
@@ -69,7 +71,12 @@ def plan(
     cluster = cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster)
     num_microbatches, delta, num_layers = _count(num_microbatches), _share(delta), _layers(num_layers)
     check_solver(solver)
-    pipeline = pipeline or PipelineOptions()
+    pipeline = _pipeline(pipeline)
+    if isinstance(boundaries, str) or not isinstance(boundaries, Sequence):
+        raise OptionError(
+            "Layer boundaries are a list of names", found=repr(boundaries),
+            remedy='Give boundaries=["blocks.1", "blocks.2"], say: operators or modules with which a layer begins.',
+        )  # fmt: skip
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
     wishes = wishes_of(pin, forbid)
     versions_of(rematerialization, 1)
@@ -90,24 +97,30 @@ def plan(
         if num_microbatches == "auto" and isinstance(model, str):
             family = catalogue_batches(model, rematerialization=whole, precision=precision, store=store)
 
-        def at(count: int, progress: ProgressCallback | None) -> Plan:
-            def captured() -> TrainingGraph:
-                return resolve(
-                    family, count, rematerialization=whole, precision=precision, global_batch=global_batch, store=store
-                )
+        def captured(count: int) -> TrainingGraph:
+            return resolve(
+                family, count, rematerialization=whole, precision=precision, global_batch=global_batch, store=store
+            )
 
+        def hopeless(count: int) -> str:
+            with executor.soon(), cancelled_by(cancel):
+                return too_small(captured(count), cluster)
+
+        def at(count: int, progress: ProgressCallback | None) -> Plan:
             return _planned(
-                captured, cluster, num_microbatches=count, delta=delta, num_layers=num_layers, solver=solver,
-                boundaries=tuple(boundaries), executor=executor, store=store, progress=progress, cancel=cancel,
-                pipeline=pipeline, rematerialization=rematerialization, wishes=wishes,
+                partial(captured, count), cluster, num_microbatches=count, delta=delta, num_layers=num_layers,
+                solver=solver, boundaries=tuple(boundaries), executor=executor, store=store, progress=progress,
+                cancel=cancel, pipeline=pipeline, rematerialization=rematerialization, wishes=wishes,
             )  # fmt: skip
 
         if num_microbatches != "auto":
             found = at(num_microbatches, progress)
         elif global_batch is None:
-            found = best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)))
+            found = best_of_one_size(pipeline, lambda count: at(count, _named(progress, count)), hopeless)
         else:
-            found = best_of_one_batch(global_batch, pipeline, lambda count: at(count, _named(progress, count)))
+            found = best_of_one_batch(
+                global_batch, pipeline, lambda count: at(count, _named(progress, count)), hopeless
+            )
         said = (*(store.warnings if store is not None else ()), *executor.warnings)
         return replace(found, warnings=(*found.warnings, *said))
 
@@ -120,7 +133,7 @@ def _planned(
 ) -> Plan:  # fmt: skip
     """The passes in order, for one B."""
     clock = _Clock()
-    with clock("capture"), executor.soon():
+    with clock("capture"), executor.soon(), cancelled_by(cancel):
         graph = captured()
     with clock("layering"):
         if boundaries:
@@ -147,7 +160,9 @@ def _planned(
     with clock("pipeline"):
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
-        raise nothing_fits(profile.costs, cluster, num_microbatches, options=pipeline, wishes=wishes)
+        raise nothing_fits(
+            profile.costs, cluster, num_microbatches, options=pipeline, wishes=wishes, samples=graph.samples
+        )
     options = PlanOptions(
         num_microbatches=num_microbatches, delta=delta, num_layers=len(layering.layers), solver=solver,
         boundaries=boundaries, pipeline=pipeline,
@@ -176,7 +191,7 @@ def replan(
     as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
     """
     how: dict[str, Any] = {"scheduler": scheduler, "cache": cache, "progress": progress, "cancel": cancel}
-    options = replace(plan.options, pipeline=pipeline or plan.options.pipeline)
+    options = replace(plan.options, pipeline=plan.options.pipeline if pipeline is None else _pipeline(pipeline))
     asked = _count(options.num_microbatches if num_microbatches is None else num_microbatches)
     delta = options.delta if delta is None else _share(delta)
     if delta != options.delta:
@@ -193,7 +208,9 @@ def replan(
     if not best.feasible:
         if not plan.costs.complete and not known_alone:  # others than those priced may fit
             return _other_layers(plan, replace(options, num_microbatches=asked), **how)
-        raise nothing_fits(plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes)
+        raise nothing_fits(
+            plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes, samples=plan.model.samples
+        )
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
 
@@ -204,7 +221,8 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
             "delta says nothing of these layers", remedy="Plan without boundaries, and no baseline, to move delta.",
             found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
         )  # fmt: skip
-    details = rebuild(before).details
+    with cancelled_by(cancel):
+        details = rebuild(before).details
     assert details is not None, "a rebuilt plan has its problems"
     basis = details.basis or before
     clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
@@ -326,9 +344,19 @@ def _count(given: int | Literal["auto"]) -> int | Literal["auto"]:
     return int(given)
 
 
+def _pipeline(given: PipelineOptions | None) -> PipelineOptions:
+    """Pipeline options, the paper's where none are given."""
+    if given is not None and not isinstance(given, PipelineOptions):
+        raise OptionError(
+            "Pipeline options are a PipelineOptions", found=repr(given),
+            remedy="Give pipeline=ax.PipelineOptions(schedule='gpipe', cuts=(4, 8)), say.",
+        )  # fmt: skip
+    return given or PipelineOptions()
+
+
 def _share(delta: float) -> float:
     """delta, where it can be one."""
-    if not isinstance(delta, Real) or not 0 <= delta < float("inf"):
+    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 <= delta < float("inf"):
         raise OptionError(
             "delta is the share by which a layer may exceed the mean FLOPs", found=f"delta = {delta!r}",
             remedy="Give 0 or more; 0.5 is common.",
@@ -340,7 +368,7 @@ def _layers(given: int | None) -> int | None:
     """The number of layers, where it can be one."""
     if given is None:
         return None
-    if not isinstance(given, Integral):
+    if isinstance(given, bool) or not isinstance(given, Integral):
         raise OptionError(
             "The number of layers is a whole number", found=repr(given),
             remedy="Give 1 or more, or leave it out for as many as can be balanced.",

@@ -8,7 +8,9 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
+from alpa_explore.planner import resolve
 from alpa_explore.plans.microbatches import COUNTS, ENOUGH, known_microbatches, microbatches_table
+from alpa_explore.profiling.least import least_weight_bytes
 from tests.test_planner import own_cache, tiny_cluster  # noqa: F401
 
 
@@ -49,7 +51,7 @@ def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch
 
 
 def test_where_nothing_fits_at_any_b_the_error_names_the_closest_b_and_stage_and_by_how_much():
-    cluster = tiny_cluster(memory_bytes=20_000)
+    cluster = tiny_cluster(memory_bytes=360_000)  # the weights would fit
     with pytest.raises(InfeasiblePlanError, match="for any number of microbatches") as caught:
         planned(b="auto", cluster=cluster, global_batch=16)
     over = {}
@@ -63,10 +65,40 @@ def test_where_nothing_fits_at_any_b_the_error_names_the_closest_b_and_stage_and
     assert f"closest is B = {nearest}: {over[nearest][1]}" in caught.value.found
     assert "stage 0 of" in caught.value.found
     # With just as much memory as that lacks, it alone fits.
-    found = planned(b="auto", cluster=tiny_cluster(20_001 + int(over[nearest][0])), global_batch=16)
+    found = planned(b="auto", cluster=tiny_cluster(360_001 + int(over[nearest][0])), global_batch=16)
     assert found.options.num_microbatches == nearest
     assert [t.num_microbatches for t in found.microbatches if t.iteration_seconds is not None] == [nearest]
     assert all(t.over_bytes > 0 for t in found.microbatches if t.num_microbatches != nearest)
+
+
+@pytest.mark.parametrize(("given", "leanest", "more"), [({"global_batch": 16}, 16, ""), ({}, 1, "of a smaller size")])
+def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(given, leanest, more):
+    batches = ax.capture_batches(module(), torch.empty(8, 64), loss=square)
+    cluster, passes = tiny_cluster(memory_bytes=100_000), set()
+    with pytest.raises(InfeasiblePlanError, match="for any number of microbatches: weights, gradients") as caught:
+        planned(batches, "auto", cluster, **given, progress=lambda seen: passes.add(seen.pass_name.split(":")[0]))
+    assert passes == {f"B = {leanest}"}
+    with pytest.raises(InfeasiblePlanError) as one:
+        planned(batches, leanest, cluster, **given)
+    assert caught.value.found.endswith(f"B = {leanest}, which holds the fewest activations: {one.value.found}")
+    assert (caught.value.over_bytes, caught.value.remedy) == (one.value.over_bytes, one.value.remedy)
+    assert more in one.value.remedy
+    assert "more nodes" in one.value.remedy
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
+def test_no_plan_stores_less_than_is_said_of_all_plans(name):
+    plan = planned(name, 8, tiny_cluster(devices=4))
+    least = least_weight_bytes(resolve(name, 8))
+    devices = [len(s.devices) for s in plan.stages]
+    assert least > 0
+    whole, shared = [], plan.costs.candidates
+    for (first, last, piece), candidates in shared.items():
+        if (first, last) == (0, plan.costs.num_layers - 1):
+            whole += [c.weight_bytes * plan.costs.submeshes[piece].devices for c in candidates]
+    assert least <= min(whole) * (1 + 1e-9)
+    assert least <= sum(s.weight_bytes * n for s, n in zip(plan.stages, devices, strict=True)) * (1 + 1e-9)
+    assert min(whole) < 2 * least, "so loose a bound shows nothing"
 
 
 def test_auto_with_the_microbatch_fixed_takes_the_least_b_that_is_within_a_percent_of_the_most_samples_a_second():
@@ -106,7 +138,7 @@ def test_numbers_at_which_the_schedule_does_not_exist_are_left_out():
 def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks():
     graph = ax.capture(module(), torch.empty(8, 64), loss=square)
     with pytest.raises(InfeasiblePlanError, match=r"tried B = 1, 2, 16, 1024; closest is B = \d+: stage 0 of"):
-        planned(graph, "auto", tiny_cluster(memory_bytes=20_000))
+        planned(graph, "auto", tiny_cluster(memory_bytes=140_000))
 
 
 def test_more_microbatches_of_one_size_hold_more_up_to_the_depth_of_the_pipeline():

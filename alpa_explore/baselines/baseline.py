@@ -38,6 +38,7 @@ from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERA
 from alpa_explore.profiling.profile_stages import StageProfile
 from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.profiling.versions import tied_weights
+from alpa_explore.tracing.cancelling import cancelled_by
 
 
 def baseline(
@@ -55,7 +56,8 @@ def baseline(
     degrees = Degrees(tp=tp, dp=dp, pp=pp)
     check_kind(kind, degrees)
     started = time.perf_counter()
-    graph = planner.resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+    with cancelled_by(cancel):
+        graph = planner.resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
     layering = (
         cluster_operators(graph, num_layers, delta=delta) if num_layers is not None
         else planner.default_layering(graph, delta)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 from alpa_explore.errors import ClusterError
 
@@ -38,6 +39,14 @@ class Device:
     """The same of sums of gradients behind the backward pass."""
 
     def __post_init__(self) -> None:
+        _check_numbers(self, "memory_bytes", "memory_bandwidth", "matmul_efficiency", "half_efficiency_flops",
+                       "memory_efficiency", "launch_seconds", "collective_overlap", "gradient_overlap")  # fmt: skip
+        rates = self.peak_flops.values() if isinstance(self.peak_flops, Mapping) else (None,)
+        if not all(isinstance(rate, Real) and rate > 0 for rate in rates) or "float32" not in self.peak_flops:
+            raise ClusterError(
+                "peak_flops names dtypes with their FLOP/s", found=repr(self.peak_flops),
+                remedy='Give {"float32": 1.5e13, "float16": 1.25e14}, say.',
+            )  # fmt: skip
         for name in ("collective_overlap", "gradient_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ClusterError(
@@ -58,3 +67,18 @@ class Link:
     """Bytes per second, one direction: of one device inside a node, of one whole node between nodes."""
     latency_seconds: float
     source: str = ""
+
+    def __post_init__(self) -> None:
+        _check_numbers(self, "bandwidth", "latency_seconds")
+
+
+def _check_numbers(part: Device | Link, *fields: str) -> None:
+    """ClusterError for what is no number of 0 or more; numpy's numbers become Python's, which files are made of."""
+    for name in fields:
+        given = getattr(part, name)
+        if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0:
+            raise ClusterError(
+                f"{name} of a {type(part).__name__.lower()} is a number of 0 or more", found=f"{name}={given!r}",
+                remedy="Give it in bytes, FLOPs, seconds, or bytes or FLOPs a second; efficiencies are shares.",
+            )  # fmt: skip
+        object.__setattr__(part, name, int(given) if isinstance(given, Integral) else float(given))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import Parts, is_file_name, read_cluster, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
-from alpa_explore.errors import ClusterError
+from alpa_explore.errors import ClusterError, nearest_names
 
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
@@ -30,6 +31,20 @@ class Cluster:
     """Bandwidth is that of one node, shared by the devices that use it at once."""
 
     def __post_init__(self) -> None:
+        for name in ("nodes", "devices_per_node"):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, Integral):
+                raise ClusterError(
+                    "A cluster has whole numbers of nodes and devices", found=f"{name}={given!r}",
+                    remedy="Give 1 or more.",
+                )  # fmt: skip
+            object.__setattr__(self, name, int(given))
+        for name, kind in (("device", Device), ("inside_node", Link), ("between_nodes", Link)):
+            if not isinstance(getattr(self, name), kind):
+                raise ClusterError(
+                    f"{name} of a cluster is a {kind.__name__}", found=repr(getattr(self, name)),
+                    remedy="Cluster.parse('2x8:a100') makes it from a preset, dataclasses.replace changes it.",
+                )  # fmt: skip
         if self.nodes < 1:
             raise ClusterError("A cluster needs a node", found=f"nodes={self.nodes}", remedy="Give 1 node or more.")
         m = self.devices_per_node
@@ -85,7 +100,14 @@ class Cluster:
         """The same cluster with some fields of it or of its device replaced."""
         own = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
         device = {k: v for k, v in changes.items() if k not in own}
-        return replace(self, **own, device=replace(self.device, **device))  # type: ignore[arg-type]
+        known = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
+        for name in device:
+            if name not in known:
+                raise ClusterError(
+                    "Neither a cluster nor its device has such a field", found=name, remedy=nearest_names(name, known)
+                )
+        changed = replace(self, **own)  # type: ignore[arg-type]
+        return replace(changed, device=replace(changed.device, **device))  # type: ignore[arg-type]
 
     @property
     def devices(self) -> int:

@@ -13,7 +13,11 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, Submesh, submeshes
 from alpa_explore.errors import OptionError
@@ -41,6 +45,16 @@ class PipelineOptions:
     """A stage with a share x of the devices does between x / (1 + tolerance) and x · (1 + tolerance) of the FLOPs."""
     tied_weights: bool = False
 
+    def __post_init__(self) -> None:
+        """OptionError for what a field cannot be made of; lists and numpy's numbers become tuples and Python's."""
+        for field, (made_of, form) in _FORMS.items():
+            given = getattr(self, field)
+            try:
+                object.__setattr__(self, field, made_of(given))
+            except (TypeError, ValueError) as error:
+                raise OptionError(f"The pipeline option {field} must be {form}", found=f"{given!r}"[:200],
+                                  remedy=f"Give {form}, or leave it out.") from error  # fmt: skip
+
     @property
     def constrained(self) -> bool:
         """True when some partition is ruled out that the paper would take."""
@@ -52,6 +66,47 @@ class PipelineOptions:
             schedule=self.schedule, num_microbatches=num_microbatches, stages_per_submesh=self.stages_per_submesh,
             recomputes=recomputes,
         )  # fmt: skip
+
+
+def _whole(given: Any) -> int:
+    if isinstance(given, bool):
+        raise TypeError("a switch is no number")
+    return operator.index(given)
+
+
+def _switch(given: Any) -> bool:
+    if given not in (True, False):
+        raise TypeError("neither on nor off")
+    return bool(given)
+
+
+def _name(given: Any) -> str:
+    if not isinstance(given, str):
+        raise TypeError("no name")
+    return given
+
+
+def _share(given: Any) -> float:
+    if isinstance(given, bool) or not isinstance(given, Real):
+        raise TypeError("no number")
+    return float(given)
+
+
+_FORMS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "cuts": (lambda given: tuple(map(_whole, given)), "a tuple of layers, as in (4, 8)"),
+    "num_stages": (lambda given: None if given is None else _whole(given), "a whole number"),
+    "stage_submeshes": (
+        lambda given: tuple((_whole(s), _whole(n), _whole(m)) for s, n, m in given),
+        "a tuple of (stage, nodes, devices per node), as in ((0, 1, 4), (-1, 1, 2))",
+    ),
+    "communication": (_switch, "True or False"),
+    "schedule": (_name, f"one of {', '.join(SCHEDULES)}"),
+    "stages_per_submesh": (_whole, "a whole number"),
+    "submesh_space": (_name, f"one of {', '.join(SUBMESH_SPACES)}"),
+    "imbalance_tolerance": (lambda given: None if given is None else _share(given), "a number, as 0.5"),
+    "tied_weights": (_switch, "True or False"),
+}
+"""Field -> what makes it of what was given (TypeError, ValueError where it cannot), and what it is in words."""
 
 
 def phrases(options: PipelineOptions) -> dict[str, str]:

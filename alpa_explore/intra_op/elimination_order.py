@@ -36,8 +36,6 @@ CORE_JOINS = 512
 WIDEST_CORE = 2_000
 """Nodes; of more the two rules have to do."""
 
-Score = Callable[[int], float]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationOrder:
@@ -170,6 +168,8 @@ def _searched(
     """A better order than `best`, where trying finds one."""
     run = _Elimination(sizes, edges, keep)
     run.take_by(_least_join, most=CORE_JOINS)
+    if not any(run.left):
+        return min(best, run.order(), key=lambda order: order.joined_entries)
     core = [v for v in range(len(sizes)) if run.left[v] or v in keep]
     if len(core) > WIDEST_CORE:
         return best

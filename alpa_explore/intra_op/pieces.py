@@ -205,8 +205,7 @@ def separator(
     """Nodes that cover every edge between `block` and the next, in an order that equal blocks share; edges of `ties`
     are not looked at. `edges`, where given, has them all.
 
-    Of each connected group of such edges it is the side with fewer
-    combinations of strategies.
+    Of each connected group of such edges it is the side with fewer combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}

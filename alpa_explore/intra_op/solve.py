@@ -94,7 +94,7 @@ def solve(
 def check_solver(solver: str) -> None:
     """Raise OptionError, with the nearest names, for a solver that does not exist."""
     if solver not in SOLVERS:
-        raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(solver, SOLVERS))
+        raise OptionError("Unknown solver", found=repr(solver), remedy=nearest_names(str(solver), SOLVERS))
 
 
 def _auto(problem: ShardingProblem, deadline: float, gap: float) -> _Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,8 @@ COLUMNS = {
 """Column -> field of `Layout`; other columns are handed on untouched."""
 MEASURED = "iteration time (ms)"
 _MOST_ROWS = 1_000_000
+_MOST_FAULTS = 10
+"""That one error lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Row:
 
 
 def read_layouts(path: str | Path, *, vocabulary: int = 50257, recompute: bool = True) -> tuple[Row, ...]:
-    """The rows of a file. OptionError names the line of a row that cannot be used."""
+    """The rows of a file. OptionError names the cells that cannot be used, by line and column."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -70,59 +72,90 @@ def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) 
             remedy="Keep one of them.",
         )
     rows: list[Row] = []
+    faults: list[OptionError] = []
     for values in lines:
         if not any(value.strip() for value in values):
             continue
-        if len(values) != len(header) or len(rows) >= _MOST_ROWS:
+        if len(rows) >= _MOST_ROWS:
             raise OptionError(
-                "A row of the table cannot be used",
-                found=f"line {lines.line_num} of {path} has {len(values)} cells, the header {len(header)}",
-                remedy=f"Give every row {len(header)} cells, and a table no more than {_MOST_ROWS:,} rows.",
-            )
-        cells = {name: value.strip() for name, value in zip(header, values, strict=True)}
-        rows.append(_row(cells, lines.line_num, vocabulary, recompute))
+                "The table of layouts is too long", found=f"more than {_MOST_ROWS:,} rows in {path}",
+                remedy="Give it in parts.",
+            )  # fmt: skip
+        row = _row(header, values, lines.line_num, vocabulary, recompute, faults)
+        if row is not None:
+            rows.append(row)
+        elif len(faults) > _MOST_FAULTS:
+            break
+    if faults:
+        raise _all_of(faults, path)
     if not rows:
         raise OptionError("The table of layouts is empty", found=str(path), remedy="Give it a row for each layout.")
     return tuple(rows)
 
 
-def _row(cells: Mapping[str, str], line: int, vocabulary: int, recompute: bool) -> Row:
-    numbers = {field: _whole(cells[name], name, line) for name, field in COLUMNS.items()}
+def _row(
+    header: Sequence[str], values: Sequence[str], line: int, vocabulary: int, recompute: bool,
+    faults: list[OptionError],
+) -> Row | None:  # fmt: skip
+    """None where the row cannot be used: why is added to `faults`."""
+    if len(values) != len(header):
+        faults.append(OptionError(
+            f"Line {line}: every row has a cell for each column", found=f"{len(values)} cells, {len(header)} columns",
+            remedy=f"Give the row {len(header)} cells.",
+        ))  # fmt: skip
+        return None
+    cells = {name: value.strip() for name, value in zip(header, values, strict=True)}
+    before = len(faults)
+    numbers = {field: _whole(cells[name], name, line, faults) for name, field in COLUMNS.items()}
+    measured = _milliseconds(cells[MEASURED], line, faults) if cells.get(MEASURED) else None
+    if len(faults) > before:
+        return None
     try:
         layout = Layout(**numbers, vocabulary=vocabulary, recompute=recompute)
     except OptionError as error:
-        raise OptionError(f"Line {line}: {error.what}", found=error.found, remedy=error.remedy) from error
-    measured = cells.get(MEASURED, "")
-    return Row(
-        line=line, cells=cells, layout=layout, measured_seconds=_milliseconds(measured, line) if measured else None
-    )
+        faults.append(OptionError(f"Line {line}: {error.what}", found=error.found, remedy=error.remedy))
+        return None
+    return Row(line=line, cells=cells, layout=layout, measured_seconds=measured)
 
 
-def _whole(text: str, column: str, line: int) -> int:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (value.is_integer() and 1 <= value < 1e15):
-        raise OptionError(
-            f"Line {line}: '{column}' must be a whole number of 1 or more",
-            found=repr(text),
-            remedy="Correct that cell.",
-        )
-    return int(value)
+def _all_of(faults: Sequence[OptionError], path: str | Path) -> OptionError:
+    """One error for all that is wrong, so that a table is corrected in one go."""
+    if len(faults) == 1:
+        return faults[0]
+    told = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
+    more = "; and more" if len(faults) > _MOST_FAULTS else ""
+    return OptionError(
+        f"Cells of {path} cannot be used", found="; ".join(told) + more,
+        remedy="Correct them: either all rows are predicted, or none.",
+    )  # fmt: skip
 
 
-def _milliseconds(text: str, line: int) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+def _whole(text: str, column: str, line: int, faults: list[OptionError]) -> int:
+    value = _number(text)
+    if value.is_integer() and 1 <= value < 1e15:
+        return int(value)
+    faults.append(OptionError(
+        f"Line {line}: '{column}' must be a whole number of 1 or more", found=repr(text), remedy="Correct that cell.",
+    ))  # fmt: skip
+    return 1
+
+
+def _milliseconds(text: str, line: int, faults: list[OptionError]) -> float:
+    """Seconds of so many milliseconds."""
+    value = _number(text)
     if not 0 < value < math.inf:
-        raise OptionError(
+        faults.append(OptionError(
             f"Line {line}: '{MEASURED}' must be a number above 0", found=repr(text),
             remedy="Correct that cell, or leave it empty where nothing was measured.",
-        )  # fmt: skip
+        ))  # fmt: skip
     return value / 1e3
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:

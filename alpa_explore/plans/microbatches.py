@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NoReturn
 
 from alpa_explore import units
 from alpa_explore.errors import InfeasiblePlanError
@@ -65,7 +66,7 @@ def known_microbatches(plan: Plan) -> tuple[TriedMicrobatches, ...]:
             here = replace(plan, options=replace(plan.options, num_microbatches=b))
             found.append(tried(plan if b == own else choose_stages(here, pipeline)))
         else:
-            error = nothing_fits(plan.costs, plan.cluster, b, options=plan.options.pipeline)
+            error = nothing_fits(plan.costs, plan.cluster, b, options=plan.options.pipeline, samples=plan.model.samples)
             found.append(no_plan(b, plan.model.samples, error))
     return tuple(found)
 
@@ -88,15 +89,21 @@ def best_count(found: Sequence[TriedMicrobatches]) -> int | None:
     return min(near) if most > 0.0 else None
 
 
-def best_of_one_batch(global_batch: int, pipeline: PipelineOptions, at: Callable[[int], Plan]) -> Plan:
+def best_of_one_batch(
+    global_batch: int, pipeline: PipelineOptions, at: Callable[[int], Plan], too_small: Callable[[int], str]
+) -> Plan:
     """The plan of the least T over all B that divide the global batch; `at` plans for a B.
 
-    InfeasiblePlanError, with the B and the stage that are closest, where none fits.
+    InfeasiblePlanError, with the B and the stage that are closest, where none fits. `too_small` says from the graph of
+    a B whether (and why) that is so of all B: then the smallest microbatches are tried alone.
     """
+    counts = possible_counts(divisors_of(global_batch), pipeline)
+    if why := too_small(counts[0]):
+        _try_alone(at, counts[-1], why)
     found: list[TriedMicrobatches] = []
     failed: dict[int, InfeasiblePlanError] = {}
     best: Plan | None = None
-    for count in possible_counts(divisors_of(global_batch), pipeline):
+    for count in counts:
         try:
             plan = at(count)
         except InfeasiblePlanError as error:
@@ -111,15 +118,26 @@ def best_of_one_batch(global_batch: int, pipeline: PipelineOptions, at: Callable
     return replace(best, microbatches=tuple(found))
 
 
-def best_of_one_size(pipeline: PipelineOptions, at: Callable[[int], Plan]) -> Plan:
+def _try_alone(at: Callable[[int], Plan], count: int, why: str) -> NoReturn:
+    try:
+        at(count)
+    except InfeasiblePlanError as error:
+        raise nothing_fits_at_any({count: error}, why) from error
+    raise AssertionError(f"a plan for {count} microbatches, but {why}")
+
+
+def best_of_one_size(pipeline: PipelineOptions, at: Callable[[int], Plan], too_small: Callable[[int], str]) -> Plan:
     """The plan of `best_count` over `COUNTS` of microbatches of one size; `at` plans for a B.
 
     All are read from the stage costs of the largest B that fits (more microbatches never hold less, so bisection finds
-    it); the best is then planned by itself. InfeasiblePlanError where none fits.
+    it); the best is then planned by itself. InfeasiblePlanError where none fits; `too_small` as of `best_of_one_batch`,
+    and it is the fewest that are tried.
     """
     failed: dict[int, InfeasiblePlanError] = {}
     most: Plan | None = None
     counts = possible_counts(COUNTS, pipeline)
+    if why := too_small(counts[0]):
+        _try_alone(at, counts[0], why)
     low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it mostly fits
     while low <= high:
         try:

@@ -12,18 +12,23 @@ from alpa_explore import units
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
+from alpa_explore.profiling.least import least_weight_bytes
 from alpa_explore.profiling.stage_costs import StageCosts
 from alpa_explore.sharding.wish import SpecWish
 
 
 def nothing_fits(
     costs: StageCosts, cluster: Cluster, num_microbatches: int, *, options: PipelineOptions | None = None,
-    wishes: Sequence[SpecWish] = (),
+    wishes: Sequence[SpecWish] = (), samples: int,
 ) -> InfeasiblePlanError:  # fmt: skip
-    """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit."""
+    """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit.
+
+    `samples` are those of a microbatch.
+    """
     options = options or PipelineOptions()
     free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
     if options.constrained and best_pipeline(costs, cluster, free, num_microbatches).feasible:
@@ -55,7 +60,8 @@ def nothing_fits(
         advice.append(f"with microbatches of this size {fewer} of them fit")
     if wishes:
         advice.append("specs that are pinned or forbidden may rule out what holds less")
-    advice.append("more microbatches of a smaller size, or more nodes, need less memory on each device")
+    smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"
+    advice.append(f"{smaller} less memory on each device")
     least, _ = (_needed(costs, cluster, num_microbatches, asked) if asked.constrained else None) or needed
     return InfeasiblePlanError(
         "No plan fits in memory", found=where, remedy="; ".join(advice) + ".",
@@ -63,12 +69,31 @@ def nothing_fits(
     )  # fmt: skip
 
 
-def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError]) -> InfeasiblePlanError:
-    """The error where no B has a plan: the B that is closest, with its stage and bytes."""
+def too_small(graph: TrainingGraph, cluster: Cluster) -> str:
+    """Why no B can have a plan, in words, where that is known with no solve: what devices hold at any B is more than
+    there is. Else ''."""
+    needed, memory = least_weight_bytes(graph), cluster.device.memory_bytes
+    if needed <= memory * cluster.devices:
+        return ""
+    nodes = math.ceil(needed / (memory * cluster.devices_per_node))
+    return (
+        f"weights, gradients and optimizer states alone are {units.bytes_(needed / cluster.devices)} on each device of "
+        f"{units.bytes_(memory)} if nothing is stored twice (with {nodes:,} nodes they would fit)"
+    )
+
+
+def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = "") -> InfeasiblePlanError:
+    """The error where no B has a plan: the B that is closest, with its stage and bytes.
+
+    With `why` (`too_small`) only the B that holds least was tried.
+    """
     b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
     return InfeasiblePlanError(
         f"{error.what} for any number of microbatches",
-        found=f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}",
+        found=(
+            f"{why}; B = {b}, which holds the fewest activations: {error.found}" if why else
+            f"tried B = {', '.join(map(str, sorted(failed)))}; closest is B = {b}: {error.found}"
+        ),
         remedy=error.remedy, over_bytes=error.over_bytes,
     )  # fmt: skip
 

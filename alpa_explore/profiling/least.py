@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import Kernel, least_seconds
-from alpa_explore.graph import Operator, Phase, Tensor
-from alpa_explore.intra_op.layered_graph import LayeredGraph
+from alpa_explore.graph import Operator, Phase, Tensor, TrainingGraph
+from alpa_explore.intra_op.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.profiling.entering_sums import EnteringSums
 from alpa_explore.profiling.frontier import TOLERANCE
 from alpa_explore.profiling.stage_costs import StageCosts
@@ -196,6 +196,11 @@ def _ends(layered: LayeredGraph) -> list[int]:
 
 Touching = Mapping[frozenset[int], float]
 """Bytes by the layers that touch them."""
+
+
+def least_weight_bytes(graph: TrainingGraph) -> float:
+    """Of weights, gradients and optimizer states, which all devices together hold at least, whatever the plan and B."""
+    return _touched(_weights(assign_layers(graph, (0,) * len(graph.forward_operators))), 0, 0)
 
 
 def _weights(layered: LayeredGraph) -> Touching:

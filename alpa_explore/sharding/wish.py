@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,28 @@ def wishes_of(
 ) -> tuple[SpecWish, ...]:
     """Wishes by the names of operators, in an order of their own. OptionError for what is no spec, and for an operator
     that is pinned to a spec that it must not have."""
+    for word, given in (("pin", pin), ("forbid", forbid)):
+        if not _readable(given, several=word == "forbid"):
+            raise OptionError(
+                f"{word} names operators or parameters with {'specs' if word == 'forbid' else 'a spec'}",
+                found=repr(given), remedy=f'Give {word}={{"addmm_3": "S0R"}}, say.',
+            )  # fmt: skip
     pinned = {SpecWish(operator=name, kind=WishKind.PIN, spec=spec) for name, spec in (pin or {}).items()}
     several = {name: [one] if isinstance(one, str) else one for name, one in (forbid or {}).items()}
     forbidden = {
         SpecWish(operator=name, kind=WishKind.FORBID, spec=spec) for name, specs in several.items() for spec in specs
     }
     return _checked(pinned | forbidden)
+
+
+def _readable(given: object, *, several: bool) -> bool:
+    if given is None:
+        return True
+    if not isinstance(given, Mapping):
+        return False
+    specs = [spec for one in given.values() for spec in (one if several and isinstance(one, Collection) and
+             not isinstance(one, str) else (one,))]  # fmt: skip
+    return all(isinstance(text, str) for text in (*given, *specs))
 
 
 def parse_wishes(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecWish, ...]:

@@ -21,9 +21,10 @@ from torch import nn
 from torch._subclasses import FakeTensorMode
 
 from alpa_explore.collection import no_collection
-from alpa_explore.errors import CaptureError, OptionError, nearest_names
+from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
 from alpa_explore.tracing.assemble import assemble
+from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.diagnose import diagnose
 from alpa_explore.tracing.drafts import draft
 from alpa_explore.tracing.example import Example, flatten_example
@@ -78,6 +79,7 @@ def capture(
     place = Place()
     with torch.enable_grad(), no_collection():
         joint = _trace(model, held, example, loss, mode, dtype, place)
+        stop_if_cancelled()
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
@@ -122,7 +124,7 @@ def _trace(
 
     try:
         return trace(run, [*(one.fake for one in held), *inputs])
-    except CaptureError:
+    except (CaptureError, CancelledError):
         raise
     except Exception as error:  # whatever the model's code may raise
         raise diagnose(error, place) from error

@@ -24,6 +24,8 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from alpa_explore.errors import CancelledError
+from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.unmerge import unmerge_batches
 
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -169,6 +171,11 @@ def _note_accumulations(loss: torch.Tensor, found: dict[fx.Node, int]) -> None:
 
 def _teller(grad_fn: Any, found: dict[fx.Node, int]) -> Callable[[tuple[Any, ...]], None]:
     def tell(gradients: tuple[Any, ...]) -> None:
+        try:
+            stop_if_cancelled()
+        except CancelledError:
+            torch.autograd.set_detect_anomaly(False)  # else torch warns of the node at which it ends; AOT restores it
+            raise
         mode = get_proxy_mode()
         if mode is None:
             return

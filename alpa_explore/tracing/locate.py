@@ -19,6 +19,8 @@ from torch import nn
 from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
 
+from alpa_explore.tracing.cancelling import stop_if_cancelled
+
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
 
@@ -66,7 +68,8 @@ def _hooks(path: str, place: Place) -> tuple[Callable[..., None], Callable[..., 
 
 
 class AnnotateCalls(TorchFunctionMode):
-    """Annotates the nodes of each torch call with the module and the line of the model that made it."""
+    """Annotates the nodes of each torch call with the module and the line of the model that made it, unless the capture
+    was cancelled."""
 
     def __init__(self, place: Place) -> None:
         super().__init__()
@@ -75,6 +78,7 @@ class AnnotateCalls(TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        stop_if_cancelled()
         kwargs = kwargs or {}
         if getattr(function, "__name__", "") == "__get__":  # tensor.shape and the like make no node
             return function(*args, **kwargs)

@@ -130,7 +130,7 @@ def test_a_device_file_is_a_device(tmp_path: Path, capsys: Capture) -> None:
             "Line 2: The layers must be a multiple.*Nearest that work: 24 and 26",
         ),
         ([HEADER, ROW.replace("2,16,8", "2,15,8")], "Line 2: The global batch must be a multiple"),
-        ([HEADER, ROW + ",7"], "line 2 of .* has 12 cells, the header 11"),
+        ([HEADER, ROW + ",7"], "Line 2: every row has a cell for each column: 12 cells, 11 columns"),
         ([HEADER + ",# GPUs", ROW + ",2"], "names a column twice: '# GPUs'"),
         ([HEADER, ROW, '"' + "x" * 200_000], "is no CSV: line 3"),
     ],
@@ -142,6 +142,27 @@ def test_a_fault_of_the_table_names_its_line_and_is_exit_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert re.search(told, captured.err), captured.err
+
+
+def test_all_faults_of_a_table_are_told_at_once_up_to_ten(tmp_path: Path, capsys: Capture) -> None:
+    bad = [
+        ROW.replace("1024,16,24", "x,16,0"), ROW, ROW.replace("372.160408", "soon"), "", ROW + ",7",
+        ROW.replace("16,24,", "16,25,"),
+    ]  # fmt: skip
+    assert predict(table(tmp_path, HEADER, *bad)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [2, 2, 4, 6, 7]
+    assert [int(n) for n in re.findall(r"Line (\d+): ", captured.err)] == lines
+    for words in ("'hidden size'", "'# layers' must", "'iteration time .ms.' must", "12 cells", "24 and 26"):
+        assert re.search(words, captured.err), words
+    assert "and more" not in captured.err
+    assert predict(table(tmp_path, HEADER, *[ROW.replace("2,16,8", "2,16,-1")] * 10)) == 2
+    assert "and more" not in (ten := capsys.readouterr().err)
+    assert ten.count("'micro batch'") == 10
+    assert predict(table(tmp_path, HEADER, *[ROW.replace("2,16,8", "2,16,-1")] * 11)) == 2
+    assert "and more" in (eleven := capsys.readouterr().err)
+    assert eleven.count("'micro batch'") == 10
 
 
 def test_a_file_that_is_not_there_or_not_text_is_exit_2(tmp_path: Path, capsys: Capture) -> None:

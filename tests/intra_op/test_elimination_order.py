@@ -56,6 +56,16 @@ def test_an_order_takes_what_it_says_and_trying_never_makes_it_worse(
     assert elimination_order(*drawn) == searched, "the same problem always gets the same order"
 
 
+@pytest.mark.parametrize("keep", [frozenset(), frozenset({0, 150})], ids=["none kept", "two kept"])
+def test_many_cheap_nodes_have_an_order_too(keep: frozenset[int]) -> None:
+    # All join less than CORE_JOINS, together more than JOINS_A_TRY: nothing is left to try orders of.
+    nodes = 300
+    chain = (22,) * nodes, tuple((i, i + 1) for i in range(nodes - 1)), keep
+    found = elimination_order(*chain)
+    check(chain, found)
+    assert module.JOINS_A_TRY < found.joined_entries < (nodes - 1 - len(keep)) * 22**3
+
+
 def test_trying_finds_the_best_order_of_small_graphs_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CORE_JOINS", 0)
     greedy = found = 0

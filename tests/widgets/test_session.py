@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 from alpa_explore_widgets.panels.run import progress_html
+from alpa_explore_widgets.planner import Planner
 from alpa_explore_widgets.session import Session
+from alpa_explore_widgets.sources import Sources, own_model
 from alpa_explore_widgets.state import Settings, State
 
 from alpa_explore.errors import AlpaExploreError
@@ -206,6 +209,31 @@ def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, pla
     assert (state.planning, state.cancelling, state.problem) == (False, False, None)
     assert "Cancelled" in state.activity
     assert "kept" in state.activity
+
+
+def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
+    ran: list[int] = []
+
+    class Block(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.append(1)
+            if len(ran) == 3:
+                session.cancel()
+            return super().forward(x)
+
+    model = torch.nn.Sequential(*(Block(4, 4) for _ in range(20)))
+    settings = Settings(
+        model="mine", microbatch=2, nodes=1, devices_per_node=2, device="v100", num_microbatches=8, delta=0.5,
+        num_layers=None,
+    )  # fmt: skip
+    own = own_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
+    session = Session(settings, Sources(Planner().capture, own), Planner())
+    session.plan()
+    assert session.wait(60)
+    state = session.store.state
+    assert len(ran) == 3
+    assert (state.planning, state.cancelling, state.problem, state.plan) == (False, False, None, None)
+    assert "Cancelled" in state.activity
 
 
 def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner: Any) -> None:

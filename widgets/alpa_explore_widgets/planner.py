@@ -44,9 +44,11 @@ def _replan(
     model of a plan that was read from a file."""
     from alpa_explore.planner import replan
     from alpa_explore.plans.rebuild import rebuild
+    from alpa_explore.tracing.cancelling import cancelled_by
 
     if plan.details is None and (delta != plan.options.delta or not plan.costs.complete):
-        plan = rebuild(plan, graph())
+        with cancelled_by(cancel):
+            plan = rebuild(plan, graph())
     options = replace(plan.options.pipeline, **pipeline)
     return replan(
         plan, num_microbatches=num_microbatches, pipeline=options, delta=delta, cancel=cancel, progress=progress

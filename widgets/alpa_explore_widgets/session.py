@@ -13,6 +13,7 @@ from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore.figures.keys import read_key, valid_key
 from alpa_explore.sharding.wish import SpecWish, mappings, wished
+from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.background import EachInTurn, NewestWins
 from alpa_explore_widgets.history import Entry
 from alpa_explore_widgets.planner import Planner
@@ -249,7 +250,8 @@ class Session:
 
     def _planned(self, settings: Settings, cancel: threading.Event, label: str, by_hand: str | None) -> Plan:
         cluster = self.sources.cluster(settings)
-        graph = self.sources.graph(settings)
+        with cancelled_by(cancel):
+            graph = self.sources.graph(settings)
         _stop_if(cancel)
         if by_hand is not None:
             self.store.change(activity=f"{label}{by_hand}…")
