@@ -185,10 +185,10 @@ def replan(
     same global batch has microbatches of another size, and so other problems: ask `ax.plan`.
 
     Another delta makes other layers. Only stages that the best pipeline wants are priced, within bounds from the stage
-    costs of `plan`: less than a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan are
-    not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of that fits
-    others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that; where it takes
-    as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
+    costs of `plan`: less than a second, where stages can be composed, else as long as `ax.plan`. The costs of that plan
+    are not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of that
+    fits others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that; where it
+    takes as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
     """
     how: dict[str, Any] = {"scheduler": scheduler, "cache": cache, "progress": progress, "cancel": cancel}
     options = replace(plan.options, pipeline=plan.options.pipeline if pipeline is None else _pipeline(pipeline))

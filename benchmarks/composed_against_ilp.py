@@ -11,8 +11,7 @@ other pipeline is better, whatever the answers within memory of its stages would
 planner's. Every ILP is written to the checkpoint when it is done, under a key of the problem's own numbers.
 
 Seen: gpt-1.3b 38 stages, largest difference 1.8e-14, T 50.119707 s; wide-resnet-1b 70 stages, 5.3e-15, T 49.236164 s;
-moe-2.4b 95 stages, 1.4e-14, T 12.911598 s; the
-same plan each time. The ILPs took 80, 17 and 707 s of CPU, planning 9, 2 and 21 s.
+moe-2.4b 95 stages, 1.4e-14, T 12.911598 s; the same plan each time. The ILPs took 72, 17 and 697 s of CPU.
 """
 
 from __future__ import annotations
