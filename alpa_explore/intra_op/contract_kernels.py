@@ -135,27 +135,11 @@ def _read(recipes: Ints, at: int, memory: Floats, starts: Ints, slices: Floats, 
 
 
 @compiled(fastmath={"nnan", "nsz", "contract"})
-def _point(recipes: Ints, begin: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints) -> float:
-    """The entry at the choices of its nodes of a table whose parts are all kept, or slices."""
-    node, best = recipes[begin], np.inf
-    for k in range(recipes[begin + 1]):
-        if node >= 0:
-            choice[node] = k
-        total = 0.0
-        at = begin + 3
-        for _ in range(recipes[begin + 2]):
-            total += _read(recipes, at, memory, starts, slices, choice)
-            at += 3 + 2 * recipes[at + 2]
-        best = min(best, total)
-    return best
-
-
-@compiled(fastmath={"nnan", "nsz", "contract"})
 def _least(
     recipes: Ints, begins: Ints, made: int, points: int, memory: Floats, starts: Ints, slices: Floats, choice: Ints
 ) -> tuple[float, int]:  # fmt: skip
     """The least cost over the strategies of the node of a step at the choices of the others, and the first strategy
-    that has it."""
+    that has it. A part that is made again at points is such a least cost too."""
     begin = begins[made]
     node, best, arrow = recipes[begin], np.inf, 0
     for k in range(recipes[begin + 1]):
@@ -165,7 +149,8 @@ def _least(
         at = begin + 3
         for _ in range(recipes[begin + 2]):
             if recipes[at] == points:
-                total += _point(recipes, begins[recipes[at + 1]], memory, starts, slices, choice)
+                part, _ = _least(recipes, begins, recipes[at + 1], points, memory, starts, slices, choice)
+                total += part
             else:
                 total += _read(recipes, at, memory, starts, slices, choice)
             at += 3 + 2 * recipes[at + 2]
