@@ -16,23 +16,23 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from alpa_explore.baselines.baseline import baseline as baseline
+    from alpa_explore.calibration.from_run import recalibrate as recalibrate
     from alpa_explore.cluster import Cluster as Cluster
     from alpa_explore.errors import AlpaExploreError as AlpaExploreError
     from alpa_explore.graph import TrainingGraph as TrainingGraph
     from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
-    from alpa_explore.planner import plan as plan
-    from alpa_explore.planner import replan as replan
-    from alpa_explore.plans.files import load_plan as load_plan
-    from alpa_explore.plans.frontier import frontier as frontier
+    from alpa_explore.planner.plan import plan as plan
+    from alpa_explore.planner.plan import replan as replan
+    from alpa_explore.plans.file.plan_file import load_plan as load_plan
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
-    from alpa_explore.plans.reprice import reprice as reprice
-    from alpa_explore.plans.what_if import regrets as regrets
-    from alpa_explore.plans.what_if import what_if as what_if
-    from alpa_explore.programs.interpret import interpret as interpret
-    from alpa_explore.programs.lower import lower as lower
+    from alpa_explore.programs.execution.interpret import interpret as interpret
+    from alpa_explore.programs.lowering.lower import lower as lower
+    from alpa_explore.questions.frontier import frontier as frontier
+    from alpa_explore.questions.reprice import reprice as reprice
+    from alpa_explore.questions.what_if import regrets as regrets
+    from alpa_explore.questions.what_if import what_if as what_if
     from alpa_explore.runtime.launch import launch as launch
-    from alpa_explore.runtime.recalibrate import recalibrate as recalibrate
     from alpa_explore.runtime.verify import verify as verify
     from alpa_explore.sharding.coverage import coverage as coverage
     from alpa_explore.tracing.batches import capture_batches as capture_batches
@@ -48,19 +48,19 @@ _HOME = {
     "capture": "alpa_explore.tracing.capture",
     "capture_batches": "alpa_explore.tracing.batches",
     "coverage": "alpa_explore.sharding.coverage",
-    "frontier": "alpa_explore.plans.frontier",
-    "interpret": "alpa_explore.programs.interpret",
+    "frontier": "alpa_explore.questions.frontier",
+    "interpret": "alpa_explore.programs.execution.interpret",
     "launch": "alpa_explore.runtime.launch",
-    "load_plan": "alpa_explore.plans.files",
-    "lower": "alpa_explore.programs.lower",
-    "plan": "alpa_explore.planner",
-    "regrets": "alpa_explore.plans.what_if",
+    "load_plan": "alpa_explore.plans.file.plan_file",
+    "lower": "alpa_explore.programs.lowering.lower",
+    "plan": "alpa_explore.planner.plan",
+    "regrets": "alpa_explore.questions.what_if",
     "rebuild": "alpa_explore.plans.rebuild",
-    "recalibrate": "alpa_explore.runtime.recalibrate",
-    "replan": "alpa_explore.planner",
-    "reprice": "alpa_explore.plans.reprice",
+    "recalibrate": "alpa_explore.calibration.from_run",
+    "replan": "alpa_explore.planner.plan",
+    "reprice": "alpa_explore.questions.reprice",
     "verify": "alpa_explore.runtime.verify",
-    "what_if": "alpa_explore.plans.what_if",
+    "what_if": "alpa_explore.questions.what_if",
 }
 
 __all__ = ["__version__", *_HOME]

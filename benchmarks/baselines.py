@@ -22,11 +22,11 @@ from typing import Any
 from paper import plan_row
 from stored import OWN, keep, rows
 
-from alpa_explore import planner
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.models.catalog import entry
+from alpa_explore.planner import plan as planner
 from alpa_explore.plans.plan import Plan
 
 

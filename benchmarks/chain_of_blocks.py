@@ -12,7 +12,7 @@ from itertools import product
 
 import numpy as np
 
-from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
 
 R, S0, S1, S2, P = range(5)
 AXES = (8, 8)

@@ -26,21 +26,21 @@ from pathlib import Path
 
 import numpy as np
 
-from alpa_explore import planner
 from alpa_explore.cluster import Cluster, LogicalMesh, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.intra_op.chain import chain_of
-from alpa_explore.intra_op.compose import Composer
-from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.piece import Price
-from alpa_explore.intra_op.problem import ShardingProblem
+from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.chain import chain_of
+from alpa_explore.intra_op.composition.compose import Composer
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import slice_stages
-from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.layering import cluster_operators
-from alpa_explore.profiling.usable import usable_stages
+from alpa_explore.planner import plan as planner
+from alpa_explore.search.feasible_stages import usable_stages
 
 RUNS = {"gpt-1.3b": ("1x4:v100", 128, 6), "moe-2.4b": ("1x8:v100", 128, 8), "wide-resnet-1b": ("1x4:v100", 24, 8)}
 """Model -> cluster, B and layers."""
@@ -64,8 +64,13 @@ class Ilps:
             started = time.process_time()
             memory = None if limit is None else stage.memory_limit(held, limit)
             found = solve_enumerated(problem, memory=memory)
-            entry = {"key": key, "objective": found.objective, "choices": found.choices,
-                     "variables": found.variables, "seconds": time.process_time() - started}  # fmt: skip
+            entry = {
+                "key": key,
+                "objective": found.objective,
+                "choices": found.choices,
+                "variables": found.variables,
+                "seconds": time.process_time() - started,
+            }
             self.known[key] = entry
             with self.checkpoint.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
@@ -134,9 +139,10 @@ def compare(name: str, ilps: Ilps) -> bool:
         unknown = [
             (key, mesh, held)
             for i, (first, end, piece) in enumerate(best.stages)
-            for held in [min(len(best.stages) - i, b)] for key, mesh in cells[first, end - 1, piece]
+            for held in [min(len(best.stages) - i, b)]
+            for key, mesh in cells[first, end - 1, piece]
             if (key, mesh, held) not in within and peak_of[key, mesh](held) > memory
-        ]  # fmt: skip
+        ]
         for key, mesh, held in unknown:
             first, last = distinct[mesh][key]
             problem = build_stage_problem(stage_of(first, last), models[mesh])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.profiling.stage_costs import StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 
 
 def synthetic_table(layers: int, nodes: int, per_node: int, *, tight: bool, seed: int = 0) -> tuple[NDArray, NDArray]:
@@ -97,16 +97,23 @@ def stage_costs(latency: NDArray, cluster: Cluster) -> StageCosts:
             seconds = float(latency[first, last + 1, place].min())
             candidates[first, last, place] = tuple(
                 StageCandidate(
-                    logical_mesh=mesh, microbatch_seconds=seconds * (1 + 0.03 * n), iteration_seconds=seconds / (1 + n),
-                    weight_bytes=8e9 * (last - first + 1) / piece.devices, activation_bytes=1e8 / (1 + n),
-                    workspace_bytes=1e8, solution_key="",
+                    logical_mesh=mesh,
+                    microbatch_seconds=seconds * (1 + 0.03 * n),
+                    iteration_seconds=seconds / (1 + n),
+                    weight_bytes=8e9 * (last - first + 1) / piece.devices,
+                    activation_bytes=1e8 / (1 + n),
+                    workspace_bytes=1e8,
+                    solution_key="",
                 )
-                for mesh in logical_meshes(cluster, piece) for n in range(3)
-            )  # fmt: skip
+                for mesh in logical_meshes(cluster, piece)
+                for n in range(3)
+            )
     return StageCosts(
-        num_layers=len(latency), submeshes=pieces, device_memory_bytes=cluster.device.memory_bytes,
+        num_layers=len(latency),
+        submeshes=pieces,
+        device_memory_bytes=cluster.device.memory_bytes,
         candidates=candidates,
-    )  # fmt: skip
+    )
 
 
 def main() -> None:
@@ -131,10 +138,16 @@ def main() -> None:
                     transcription(latency, np.ones(1), devices_of, devices, microbatches)
                 seconds, result = measure(ours)
                 row = {
-                    "layers": layers, "cluster": f"{nodes}x{per_node}", "memory_binds": tight, "B": microbatches,
-                    "candidates": len(result.candidates), "evaluations": result.evaluations, "seconds": seconds,
-                    "total_seconds": result.total_seconds, "stages": len(result.stages),
-                }  # fmt: skip
+                    "layers": layers,
+                    "cluster": f"{nodes}x{per_node}",
+                    "memory_binds": tight,
+                    "B": microbatches,
+                    "candidates": len(result.candidates),
+                    "evaluations": result.evaluations,
+                    "seconds": seconds,
+                    "total_seconds": result.total_seconds,
+                    "stages": len(result.stages),
+                }
                 in_full = layers <= 16 or (options.large and nodes == 8 and microbatches == 1024)
                 waiting = (microbatches - 1) * result.candidates
                 needed = result.candidates[waiting < result.total_seconds]
@@ -164,9 +177,15 @@ def main() -> None:
         seconds, _ = measure(lambda: pipeline_dp(table, devices, cluster.devices, 48))  # noqa: B023 - called at once
         count = sum(map(len, costs.candidates.values()))
         rows.append(
-            {"layers": layers, "cluster": f"{nodes}x{per_node}", "stage_candidates": count, "B": 48,
-             "table_seconds": table_seconds, "seconds": seconds}
-        )  # fmt: skip
+            {
+                "layers": layers,
+                "cluster": f"{nodes}x{per_node}",
+                "stage_candidates": count,
+                "B": 48,
+                "table_seconds": table_seconds,
+                "seconds": seconds,
+            }
+        )
         print(
             f"{layers:>3} {nodes}x{per_node} {count:>8} candidates: {1e3 * table_seconds:.1f} + {1e3 * seconds:.1f} ms"
         )

@@ -19,10 +19,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import slice_stages
-from alpa_explore.intra_op.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators
 
 
@@ -36,9 +36,13 @@ def main() -> None:
     mesh = next(m for s in submeshes(cluster) for m in logical_meshes(cluster, s) if tuple(m.shape) == whole)
     for layers in options.layers:
         config = LlamaConfig(
-            hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8,
-            num_hidden_layers=layers, vocab_size=32000,
-        )  # fmt: skip
+            hidden_size=4096,
+            intermediate_size=14336,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            num_hidden_layers=layers,
+            vocab_size=32000,
+        )
         with torch.device("meta"):
             model = LlamaForCausalLM(config)
         tokens = torch.randint(config.vocab_size, (64, 2048))

@@ -28,12 +28,12 @@ from typing import Any
 
 from stored import OWN, keep, rows
 
-from alpa_explore import planner
 from alpa_explore.cluster import SUBMESH_SPACES
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
+from alpa_explore.planner import plan as planner
 from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.catalogue import catalogue_graph
 
@@ -78,15 +78,20 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
     plan = planner.plan(model, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
     total = plan.predicted.iteration_seconds
     found: dict[str, Any] = {
-        "cluster": cluster, "num_microbatches": b, "num_layers": len(plan.layers), "submeshes": submeshes,
-        "planned_seconds": round(time.perf_counter() - start, 1), "iteration_seconds": total,
+        "cluster": cluster,
+        "num_microbatches": b,
+        "num_layers": len(plan.layers),
+        "submeshes": submeshes,
+        "planned_seconds": round(time.perf_counter() - start, 1),
+        "iteration_seconds": total,
         "pflops": plan.model.model_flops * b / total / 1e15,
         "stages": shapes([(s.submesh, s.logical_mesh) for s in plan.stages]),
         "bubble_fraction": plan.predicted.bubble_fraction,
         "optimizer": plan.model.optimizer,
-        "layer_flops_over_mean": max(x.flops for x in plan.layers) * len(plan.layers)
+        "layer_flops_over_mean": max(x.flops for x in plan.layers)
+        * len(plan.layers)
         / sum(x.flops for x in plan.layers),
-    }  # fmt: skip
+    }
     if name in THEIR_STAGES:
         asked = THEIR_STAGES[name]
         pipeline = replace(
@@ -123,11 +128,16 @@ def show(name: str, row: dict[str, Any]) -> None:
     said = PAPER["gpt"]["found_plans"].get(name.removeprefix("gpt-").upper(), "") if family == "gpt" else ""
     if "pflops" in row:
         ratio = f"{row['pflops'] / paper:.2f}" if paper else "–"
-        print(f"{name:18}{known.gpus:>4} GPUs  B {row['num_microbatches']:>5}  {row['num_layers']:>3} layers  "
-              f"T {row['iteration_seconds']:8.2f} s  {row['pflops']:.3f} PFLOPS, paper {paper or '–'}, ratio {ratio}  "
-              f"(planned in {row['planned_seconds']:.0f} s)", flush=True)  # fmt: skip
-        print(f"    found: {row['stages']}; bubble {row['bubble_fraction']:.3f}, the largest layer has "
-              f"{row['layer_flops_over_mean']:.2f} of the mean FLOPs; {row.get('optimizer', 'adam')}")  # fmt: skip
+        print(
+            f"{name:18}{known.gpus:>4} GPUs  B {row['num_microbatches']:>5}  {row['num_layers']:>3} layers  "
+            f"T {row['iteration_seconds']:8.2f} s  {row['pflops']:.3f} PFLOPS, paper {paper or '–'}, ratio {ratio}  "
+            f"(planned in {row['planned_seconds']:.0f} s)",
+            flush=True,
+        )
+        print(
+            f"    found: {row['stages']}; bubble {row['bubble_fraction']:.3f}, the largest layer has "
+            f"{row['layer_flops_over_mean']:.2f} of the mean FLOPs; {row.get('optimizer', 'adam')}"
+        )
     if said:
         print(f"    paper: {said}")
     if "paper_plan_over_ours" in row:

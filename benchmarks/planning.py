@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 import alpa_explore as ax
-from alpa_explore.planner import resolve
-from alpa_explore.profiling.progress import Progress
+from alpa_explore.execution.progress import Progress
+from alpa_explore.planner.plan import resolve
 
 
 def main() -> None:
@@ -43,11 +43,22 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None) -
     begun = time.perf_counter()
     done = subprocess.run(
         [
-            str(Path(sys.executable).with_name("alpa-explore")), "plan", options.model, "--cluster", options.cluster,
-            "-B", str(options.num_microbatches), "--layers", str(options.layers), "--delta", str(options.deltas[0]),
+            str(Path(sys.executable).with_name("alpa-explore")),
+            "plan",
+            options.model,
+            "--cluster",
+            options.cluster,
+            "-B",
+            str(options.num_microbatches),
+            "--layers",
+            str(options.layers),
+            "--delta",
+            str(options.deltas[0]),
         ],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     seconds = time.perf_counter() - begun
     show(name, seconds, cold)
     print("    " + next(line for line in done.stdout.splitlines() if line.startswith("Seconds by pass")))

@@ -26,15 +26,15 @@ from statistics import fmean, median
 from typing import Any
 
 import alpa_explore as ax
-from alpa_explore.cost.calibration import device_file
+from alpa_explore.calibration.device_file import device_file
+from alpa_explore.calibration.from_run import recalibrate
+from alpa_explore.calibration.microbenchmarks import measure
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.layouts.score import kendall_tau
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.text import render_table
-from alpa_explore.profiling.microbench import measure
+from alpa_explore.plans.report.text import render_table
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
-from alpa_explore.runtime.recalibrate import recalibrate
 
 MICROBATCHES = (1, 2, 4, 8)
 FITTED = (1, 4)
@@ -51,7 +51,7 @@ def plans(model: str, cluster: str, layers: int, ranks: int) -> Iterator[tuple[s
             name = " ".join([kind, *(f"{k}{v}" for k, v in degrees.items())])
             made = ax.baseline(
                 model, cluster, kind, num_microbatches=count, num_layers=layers, precision="float32", **degrees
-            )  # fmt: skip
+            )
             yield f"{name}, B = {count}", made
         yield (
             f"automatic, B = {count}",
@@ -93,10 +93,16 @@ def main() -> None:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
             rows.append(
-                {"plan": name, "stages": len(plan.stages), "num_microbatches": plan.options.num_microbatches,
-                 "predicted_seconds": said, "measured_seconds": took, "ratio": took / said,
-                 "folder": folder / str(number)}
-            )  # fmt: skip
+                {
+                    "plan": name,
+                    "stages": len(plan.stages),
+                    "num_microbatches": plan.options.num_microbatches,
+                    "predicted_seconds": said,
+                    "measured_seconds": took,
+                    "ratio": took / said,
+                    "folder": folder / str(number),
+                }
+            )
             print(f"{name}: predicted {said:.3f} s, measured {took:.3f} s", file=sys.stderr, flush=True)
         learnt = learn(rows, folder)
     shown = [{k: v for k, v in row.items() if k != "folder"} for row in rows]

@@ -14,15 +14,15 @@ import time
 
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.chain import chain_of
-from alpa_explore.intra_op.compose import Composer
-from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.piece import Price
+from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.chain import chain_of
+from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import slice_stages
-from alpa_explore.intra_op.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators
-from alpa_explore.planner import resolve
+from alpa_explore.planner.plan import resolve
 
 
 def main() -> None:

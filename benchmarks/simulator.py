@@ -14,17 +14,23 @@ import time
 
 from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
 from alpa_explore.schedules.closed_form import closed_form
-from alpa_explore.schedules.memory import memory_curve
-from alpa_explore.schedules.simulate import simulate
-from alpa_explore.schedules.times import StageTimes
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes
 
 
 def times(count: int) -> list[StageTimes]:
     """Equal stages with sends that take a tenth of a forward pass."""
     one = StageTimes(
-        forward_seconds=1.0, backward_input_seconds=1.0, backward_weight_seconds=1.0, update_seconds=1.0,
-        send_forward_seconds=0.1, send_backward_seconds=0.1, activation_bytes=1.0, weight_bytes=4.0,
-    )  # fmt: skip
+        forward_seconds=1.0,
+        backward_input_seconds=1.0,
+        backward_weight_seconds=1.0,
+        update_seconds=1.0,
+        send_forward_seconds=0.1,
+        send_backward_seconds=0.1,
+        activation_bytes=1.0,
+        weight_bytes=4.0,
+    )
     return [one] * count
 
 
@@ -49,12 +55,19 @@ def main() -> None:
         analysed = time.perf_counter()
         form = closed_form(schedule, timeline.times)
         row = {
-            "schedule": name, "stages": schedule.num_stages, "submeshes": schedule.num_submeshes,
-            "microbatches": schedule.num_microbatches, "tasks": len(timeline.schedule.actions),
-            "simulate_seconds": simulated - begin, "analyse_seconds": analysed - simulated,
-            "makespan_seconds": timeline.makespan_seconds, "bubble_fraction": timeline.bubble_fraction,
-            "closed_form_seconds": form.seconds if form else None, "peak_bytes": peak, "critical_pieces": len(path),
-        }  # fmt: skip
+            "schedule": name,
+            "stages": schedule.num_stages,
+            "submeshes": schedule.num_submeshes,
+            "microbatches": schedule.num_microbatches,
+            "tasks": len(timeline.schedule.actions),
+            "simulate_seconds": simulated - begin,
+            "analyse_seconds": analysed - simulated,
+            "makespan_seconds": timeline.makespan_seconds,
+            "bubble_fraction": timeline.bubble_fraction,
+            "closed_form_seconds": form.seconds if form else None,
+            "peak_bytes": peak,
+            "critical_pieces": len(path),
+        }
         rows.append(row)
         print(
             f"{name:17} {row['tasks']:8,} {row['simulate_seconds']:8.3f}s {row['analyse_seconds']:7.3f}s "

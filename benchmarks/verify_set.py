@@ -25,10 +25,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.programs.program import Program
-from alpa_explore.programs.transforms import divided
 from alpa_explore.runtime.job import RunOptions, write_jobs
-from alpa_explore.runtime.local import environment
+from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import Difference, differences
 from alpa_explore.schedules.catalog import INTERLEAVED
 from tests.programs.cases import Case, at_random, random_plan
@@ -47,12 +47,24 @@ PIPELINES: dict[str, list[Any]] = {
     "1+2 in turn": [((0, 0), ONE), ((1, 1), TWO), ((2, 2), ONE), ((3, 3), TWO)],
 }
 PLANS = [
-    ("2", ("data",), 1), ("2", ("zero",), 2), ("2", ("tensor",), 4), ("2x2", ("data", "tensor"), 1),
-    ("2x2", ("zero", "tensor"), 8), ("2+2", ("data",), 2), ("2+2", ("tensor",), 5), ("1+2+1", ("data",), 1),
-    ("1+2+1", ("zero",), 3), ("1+2+1", ("tensor",), 5), ("1+1+1+1", ("data",), 6), ("2+1+4+1", ("zero", "tensor"), 8),
-    ("2+1+4+1", ("data", "zero"), 7), ("1+1 in turn", ("data",), 4), ("2+2 in turn", ("tensor",), 8),
-    ("2+2 in turn", ("zero",), 4), ("1+2 in turn", ("data",), 8),
-]  # fmt: skip
+    ("2", ("data",), 1),
+    ("2", ("zero",), 2),
+    ("2", ("tensor",), 4),
+    ("2x2", ("data", "tensor"), 1),
+    ("2x2", ("zero", "tensor"), 8),
+    ("2+2", ("data",), 2),
+    ("2+2", ("tensor",), 5),
+    ("1+2+1", ("data",), 1),
+    ("1+2+1", ("zero",), 3),
+    ("1+2+1", ("tensor",), 5),
+    ("1+1+1+1", ("data",), 6),
+    ("2+1+4+1", ("zero", "tensor"), 8),
+    ("2+1+4+1", ("data", "zero"), 7),
+    ("1+1 in turn", ("data",), 4),
+    ("2+2 in turn", ("tensor",), 8),
+    ("2+2 in turn", ("zero",), 4),
+    ("1+2 in turn", ("data",), 8),
+]
 """Submeshes, what each axis does, B. "In turn": two stages a submesh, interleaved."""
 
 

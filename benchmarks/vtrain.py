@@ -44,8 +44,9 @@ def main() -> None:
 def measured(path: Path) -> list[Measured]:
     return [
         Measured(layout=r.layout, seconds=r.measured_seconds)
-        for r in read_layouts(path) if r.measured_seconds is not None
-    ]  # fmt: skip
+        for r in read_layouts(path)
+        if r.measured_seconds is not None
+    ]
 
 
 def judge(rows: Sequence[Measured], with_figures: Machine) -> Score:

@@ -12,11 +12,15 @@ from alpa_explore import units
 @pytest.mark.parametrize(
     ("formatted", "expected"),
     [
-        (units.seconds(1.2e-3), "1.2 ms"), (units.seconds(0.0), "0 µs"), (units.bytes_(2**30), "1 GiB"),
-        (units.flops(1.2e12), "1.2 TFLOP"), (units.bytes_per_second(3e9), "3 GB/s"), (units.count(1.3e9), "1.3 G"),
+        (units.seconds(1.2e-3), "1.2 ms"),
+        (units.seconds(0.0), "0 µs"),
+        (units.bytes_(2**30), "1 GiB"),
+        (units.flops(1.2e12), "1.2 TFLOP"),
+        (units.bytes_per_second(3e9), "3 GB/s"),
+        (units.count(1.3e9), "1.3 G"),
         (units.percent(0.304), "30.4 %"),
     ],
-)  # fmt: skip
+)
 def test_a_value_is_shown_with_its_unit(formatted: str, expected: str) -> None:
     assert formatted == expected
 
@@ -24,11 +28,13 @@ def test_a_value_is_shown_with_its_unit(formatted: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("axis", "largest", "expected"),
     [
-        (units.seconds_axis, 0.02, (1e-3, "ms")), (units.seconds_axis, 0.0, (1e-6, "µs")),
-        (units.bytes_axis, 3e9, (2.0**30, "GiB")), (units.flops_axis, 3e12, (1e12, "TFLOP")),
+        (units.seconds_axis, 0.02, (1e-3, "ms")),
+        (units.seconds_axis, 0.0, (1e-6, "µs")),
+        (units.bytes_axis, 3e9, (2.0**30, "GiB")),
+        (units.flops_axis, 3e12, (1e12, "TFLOP")),
         (units.flops_axis, 0, (1.0, "FLOP")),
     ],
-)  # fmt: skip
+)
 def test_an_axis_has_the_unit_of_its_largest_value(
     axis: Callable[[float], tuple[float, str]], largest: float, expected: tuple[float, str]
 ) -> None:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from alpa_explore import planner, units
+from alpa_explore import units
 from alpa_explore.baselines.kinds import WITH_ROLES, Degrees, Way, check_kind, pipelines, ways
 from alpa_explore.baselines.roles import Role, strategies_left
 from alpa_explore.cluster import Cluster, LogicalMesh
@@ -24,28 +24,39 @@ from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.intra_op.layered_graph import LayeredGraph, assign_layers
-from alpa_explore.intra_op.limited import solve_limited
-from alpa_explore.intra_op.problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import StageGraph, received_bytes, slice_stages
-from alpa_explore.intra_op.stage_problem import StageProblem, StageTotals, build_stage_problem
+from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering, cluster_operators
+from alpa_explore.planner import plan as planner
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
-from alpa_explore.profiling.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
-from alpa_explore.profiling.profile_stages import StageProfile
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.profiling.versions import tied_weights
+from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.search.profile_stages import StageProfile
+from alpa_explore.search.versions import tied_weights
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
 def baseline(
-    model: TrainingGraph | str, cluster: Cluster | str, kind: str, *, num_microbatches: int, tp: int | None = None,
-    dp: int | None = None, pp: int | None = None, num_layers: int | None = None, delta: float = 0.5,
-    rematerialization: bool | None = None, precision: str | None = None, cancel: threading.Event | None = None,
-) -> Plan:  # fmt: skip
+    model: TrainingGraph | str,
+    cluster: Cluster | str,
+    kind: str,
+    *,
+    num_microbatches: int,
+    tp: int | None = None,
+    dp: int | None = None,
+    pp: int | None = None,
+    num_layers: int | None = None,
+    delta: float = 0.5,
+    rematerialization: bool | None = None,
+    precision: str | None = None,
+    cancel: threading.Event | None = None,
+) -> Plan:
     """The baseline `kind` (see `kinds`) for a captured graph or a catalogue model, cut at the layers of `ax.plan`.
 
     `tp`, `dp`, `pp` are the degrees of megatron (`pp` also of gpipe-equal-layers); those not given are tried, and the
@@ -59,17 +70,23 @@ def baseline(
     with cancelled_by(cancel):
         graph = planner.resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
     layering = (
-        cluster_operators(graph, num_layers, delta=delta) if num_layers is not None
+        cluster_operators(graph, num_layers, delta=delta)
+        if num_layers is not None
         else planner.default_layering(graph, delta)
-    )  # fmt: skip
+    )
     count = len(layering.layers)
     if kind == "equal-operators":
         operators = len(graph.forward_operators)
         cuts = tuple(str(round(i * operators / count)) for i in range(1, count))
         found = planner.plan(
-            graph, cluster, num_microbatches=num_microbatches, delta=delta, boundaries=cuts, cancel=cancel,
+            graph,
+            cluster,
+            num_microbatches=num_microbatches,
+            delta=delta,
+            boundaries=cuts,
+            cancel=cancel,
             num_layers=None if cuts else 1,
-        )  # fmt: skip
+        )
         return _named(found, f"{kind} (layers of its own)")
     if num_microbatches < 1:
         raise OptionError(
@@ -77,8 +94,9 @@ def baseline(
         )
     if kind not in WITH_ROLES:
         asked = pipelines(kind, cluster, count, graph.samples, degrees)
-        return _planned(graph, cluster, kind, asked, cancel, num_microbatches=num_microbatches, delta=delta,
-                        num_layers=count)  # fmt: skip
+        return _planned(
+            graph, cluster, kind, asked, cancel, num_microbatches=num_microbatches, delta=delta, num_layers=count
+        )
     pricer = _Pricer(assign_layers(graph, layering.layer_of_forward), layering, cluster, num_microbatches, cancel)
     tried = [(way, pricer.costs(way)) for way in ways(kind, cluster, count, graph.samples, degrees)]
     best = None
@@ -95,21 +113,34 @@ def baseline(
         raise _nothing_fits(kind, cluster, num_microbatches, tried)
     way, costs, pipeline = best
     options = PlanOptions(
-        num_microbatches=num_microbatches, delta=delta, num_layers=count, solver="auto",
+        num_microbatches=num_microbatches,
+        delta=delta,
+        num_layers=count,
+        solver="auto",
         baseline=f"{kind} ({way.text})",
-    )  # fmt: skip
+    )
     profile = StageProfile(
-        costs=costs, choices=pricer.choices, problem_of=pricer.problem, solves=pricer.solves,
-        distinct_solves=len(pricer.choices), cached_solves=0, variables=pricer.variables,
-        constraints=pricer.constraints, warnings=(),
-    )  # fmt: skip
+        costs=costs,
+        choices=pricer.choices,
+        problem_of=pricer.problem,
+        solves=pricer.solves,
+        distinct_solves=len(pricer.choices),
+        cached_solves=0,
+        variables=pricer.variables,
+        constraints=pricer.constraints,
+        warnings=(),
+    )
     return assemble(graph, cluster, options, layering, profile, pipeline, [("baseline", time.perf_counter() - started)])
 
 
 def _planned(
-    graph: TrainingGraph, cluster: Cluster, kind: str, asked: Sequence[tuple[str, PipelineOptions]],
-    cancel: threading.Event | None, **options: Any,
-) -> Plan:  # fmt: skip
+    graph: TrainingGraph,
+    cluster: Cluster,
+    kind: str,
+    asked: Sequence[tuple[str, PipelineOptions]],
+    cancel: threading.Event | None,
+    **options: Any,
+) -> Plan:
     """The fastest of some pipelines, each planned under its constraints."""
     plans: list[Plan] = []
     refused: list[tuple[str, InfeasiblePlanError]] = []
@@ -139,9 +170,13 @@ class _Pricer:
     """Prices stages of one graph on one cluster; equal stages with equal roles once."""
 
     def __init__(
-        self, layered: LayeredGraph, layering: Layering, cluster: Cluster, num_microbatches: int,
+        self,
+        layered: LayeredGraph,
+        layering: Layering,
+        cluster: Cluster,
+        num_microbatches: int,
         cancel: threading.Event | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.layer_flops = tuple(layer.flops for layer in layering.layers)
         self.layered, self.cluster, self.b, self.cancel = layered, cluster, num_microbatches, cancel
         self.stage_of: Callable[[int, int], StageGraph] = slice_stages(layered)
@@ -169,12 +204,15 @@ class _Pricer:
             candidates[first, last, 0] = tuple(dict.fromkeys(found))
         received = received_bytes(self.layered)
         return StageCosts(
-            num_layers=self.layered.num_layers, submeshes=(way.submesh,),
+            num_layers=self.layered.num_layers,
+            submeshes=(way.submesh,),
             device_memory_bytes=self.cluster.device.memory_bytes,
-            candidates=candidates, layer_flops=self.layer_flops,
+            candidates=candidates,
+            layer_flops=self.layer_flops,
             received_bytes={r: received[r] for r in way.ranges},
-            versions=(self.layered.rematerialized,), tied_weights=tied_weights(self.layered),
-        )  # fmt: skip
+            versions=(self.layered.rematerialized,),
+            tied_weights=tied_weights(self.layered),
+        )
 
     def _solved(
         self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], held: int
@@ -267,8 +305,9 @@ def _nothing_fits(
             needs.append((*max(stages), way))
     if not needs:
         return InfeasiblePlanError(
-            f"The baseline {kind} has no plan", found=f"no legal choice of strategies on {cluster}",
+            f"The baseline {kind} has no plan",
+            found=f"no legal choice of strategies on {cluster}",
             remedy="Try another baseline, or `ax.plan`.",
-        )  # fmt: skip
+        )
     peak, first, last, way = min(needs, key=lambda need: need[0])
     return _too_large(kind, f"layers {first}–{last} ({way.text}) need", peak, cluster.device.memory_bytes)

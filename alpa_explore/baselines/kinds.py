@@ -59,9 +59,10 @@ def check_kind(kind: str, degrees: Degrees) -> None:
         value = getattr(degrees, name)
         if value is not None and name not in takes:
             raise OptionError(
-                f"The baseline {kind} does not take {name}", found=f"{name}={value}",
+                f"The baseline {kind} does not take {name}",
+                found=f"{name}={value}",
                 remedy=f"It takes {', '.join(takes)}." if takes else "Leave it out.",
-            )  # fmt: skip
+            )
         if value is not None and value < 1:
             raise OptionError(f"{name} must be 1 or more", found=f"{name}={value}", remedy="Give 1 or more.")
 
@@ -95,9 +96,10 @@ def pipelines(
     if kind == "inter-only":
         if num_layers < cluster.devices:
             raise OptionError(
-                "A pipeline of single devices needs a layer for each", found=f"{num_layers} layers on {cluster}",
+                "A pipeline of single devices needs a layer for each",
+                found=f"{num_layers} layers on {cluster}",
                 remedy=f"Give num_layers={cluster.devices} or more.",
-            )  # fmt: skip
+            )
         return (("single devices", _stages_on(Submesh(1, 1), cluster.devices)),)
     return tuple(
         (f"pp {len(ranges)}", _stages_on(piece, len(ranges), cuts=tuple(first for first, _ in ranges[1:])))

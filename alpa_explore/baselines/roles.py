@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.intra_op.axis_options import NodeOptions, Option, node_options
-from alpa_explore.intra_op.batch_share import batch_options
-from alpa_explore.intra_op.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
+from alpa_explore.intra_op.formulations.batch_share import batch_options
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 
 

@@ -17,36 +17,37 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from alpa_explore import __version__
-from alpa_explore.cli import (
-    app,
-    baselines,
-    calibrate,
-    clusters,
-    compare_run,
-    compare_solvers,
-    coverage,
-    lab,
-    launch,
-    models,
-    plan,
-    predict,
-    program,
-    show,
-    simulate,
-    solve,
-    verify,
-)
+from alpa_explore.cli.listing import clusters, models
+from alpa_explore.cli.opening import app, lab
 from alpa_explore.cli.output import complain
+from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
+from alpa_explore.cli.running import calibrate, compare_run, launch, program, verify
+from alpa_explore.cli.solving import compare_solvers, coverage, solve
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.plans.text import printable
+from alpa_explore.plans.report.text import printable
 
 INTERRUPTED = 130
 FAULT = 70
 """A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
 _COMMANDS = (
-    plan, show, simulate, program, launch, verify, compare_run, baselines, predict, coverage, solve, compare_solvers,
-    models, clusters, calibrate, lab, app,
-)  # fmt: skip
+    plan,
+    show,
+    simulate,
+    program,
+    launch,
+    verify,
+    compare_run,
+    baselines,
+    predict,
+    coverage,
+    solve,
+    compare_solvers,
+    models,
+    clusters,
+    calibrate,
+    lab,
+    app,
+)
 
 
 class _Parser(argparse.ArgumentParser):

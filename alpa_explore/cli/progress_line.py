@@ -7,7 +7,7 @@ import time
 from typing import Self, TextIO
 
 from alpa_explore import units
-from alpa_explore.profiling.progress import Progress
+from alpa_explore.execution.progress import Progress
 
 _TERMINAL_SECONDS = 0.1
 _LOG_SECONDS = 10.0

@@ -8,6 +8,15 @@ from alpa_explore.cluster.presets import preset_names
 from alpa_explore.cluster.topology import Cluster
 
 __all__ = [
-    "SUBMESH_SPACES", "Cluster", "Device", "Link", "LogicalMesh", "Submesh", "logical_mesh", "logical_meshes", "place",
-    "preset_names", "submeshes",
-]  # fmt: skip
+    "SUBMESH_SPACES",
+    "Cluster",
+    "Device",
+    "Link",
+    "LogicalMesh",
+    "Submesh",
+    "logical_mesh",
+    "logical_meshes",
+    "place",
+    "preset_names",
+    "submeshes",
+]

@@ -39,20 +39,31 @@ class Device:
     """The same of sums of gradients behind the backward pass."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "memory_bytes", "memory_bandwidth", "matmul_efficiency", "half_efficiency_flops",
-                       "memory_efficiency", "launch_seconds", "collective_overlap", "gradient_overlap")  # fmt: skip
+        _check_numbers(
+            self,
+            "memory_bytes",
+            "memory_bandwidth",
+            "matmul_efficiency",
+            "half_efficiency_flops",
+            "memory_efficiency",
+            "launch_seconds",
+            "collective_overlap",
+            "gradient_overlap",
+        )
         rates = self.peak_flops.values() if isinstance(self.peak_flops, Mapping) else (None,)
         if not all(isinstance(rate, Real) and rate > 0 for rate in rates) or "float32" not in self.peak_flops:
             raise ClusterError(
-                "peak_flops names dtypes with their FLOP/s", found=repr(self.peak_flops),
+                "peak_flops names dtypes with their FLOP/s",
+                found=repr(self.peak_flops),
                 remedy='Give {"float32": 1.5e13, "float16": 1.25e14}, say.',
-            )  # fmt: skip
+            )
         for name in ("collective_overlap", "gradient_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ClusterError(
-                    "An overlap is a share between 0 and 1", found=f"{name}={getattr(self, name)}",
+                    "An overlap is a share between 0 and 1",
+                    found=f"{name}={getattr(self, name)}",
                     remedy="Give 0 where nothing hides, as in the paper, or 1 where everything does that can.",
-                )  # fmt: skip
+                )
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""
@@ -78,7 +89,8 @@ def _check_numbers(part: Device | Link, *fields: str) -> None:
         given = getattr(part, name)
         if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0:
             raise ClusterError(
-                f"{name} of a {type(part).__name__.lower()} is a number of 0 or more", found=f"{name}={given!r}",
+                f"{name} of a {type(part).__name__.lower()} is a number of 0 or more",
+                found=f"{name}={given!r}",
                 remedy="Give it in bytes, FLOPs, seconds, or bytes or FLOPs a second; efficiencies are shares.",
-            )  # fmt: skip
+            )
         object.__setattr__(part, name, int(given) if isinstance(given, Integral) else float(given))

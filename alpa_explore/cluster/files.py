@@ -37,9 +37,17 @@ from alpa_explore.errors import ClusterError, nearest_names
 SUFFIXES = (".json", ".toml")
 MOST_BYTES = 2**20
 _KEYS = (
-    "nodes", "devices_per_node", "device", "inside_node", "between_nodes", "name", "aliases", "source", "measured",
+    "nodes",
+    "devices_per_node",
+    "device",
+    "inside_node",
+    "between_nodes",
+    "name",
+    "aliases",
+    "source",
+    "measured",
     "megatron",
-)  # fmt: skip
+)
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
@@ -74,9 +82,10 @@ def read_cluster(path: str) -> tuple[int, int, Parts]:
     body = _body(path)
     if "nodes" not in body and "devices_per_node" not in body:
         raise ClusterError(
-            "A cluster file says how many nodes there are", found=f"{path} holds a device alone",
+            "A cluster file says how many nodes there are",
+            found=f"{path} holds a device alone",
             remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
-        )  # fmt: skip
+        )
     return _count(body, "nodes", path), _count(body, "devices_per_node", path), _parts(body, path, may_be_file=True)
 
 

@@ -35,16 +35,18 @@ class Cluster:
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, Integral):
                 raise ClusterError(
-                    "A cluster has whole numbers of nodes and devices", found=f"{name}={given!r}",
+                    "A cluster has whole numbers of nodes and devices",
+                    found=f"{name}={given!r}",
                     remedy="Give 1 or more.",
-                )  # fmt: skip
+                )
             object.__setattr__(self, name, int(given))
         for name, kind in (("device", Device), ("inside_node", Link), ("between_nodes", Link)):
             if not isinstance(getattr(self, name), kind):
                 raise ClusterError(
-                    f"{name} of a cluster is a {kind.__name__}", found=repr(getattr(self, name)),
+                    f"{name} of a cluster is a {kind.__name__}",
+                    found=repr(getattr(self, name)),
                     remedy="Cluster.parse('2x8:a100') makes it from a preset, dataclasses.replace changes it.",
-                )  # fmt: skip
+                )
         if self.nodes < 1:
             raise ClusterError("A cluster needs a node", found=f"nodes={self.nodes}", remedy="Give 1 node or more.")
         m = self.devices_per_node
@@ -58,9 +60,10 @@ class Cluster:
             )
         if self.devices > MOST_DEVICES:
             raise ClusterError(
-                "The cluster is too large to plan for", found=f"{self.devices:,} devices",
+                "The cluster is too large to plan for",
+                found=f"{self.devices:,} devices",
                 remedy=f"Give {MOST_DEVICES:,} devices at most.",
-            )  # fmt: skip
+            )
 
     @classmethod
     def parse(cls, text: str, **changes: object) -> Cluster:
@@ -91,9 +94,7 @@ class Cluster:
     @classmethod
     def _of(cls, nodes: int, per_node: int, parts: Parts, changes: dict[str, object]) -> Cluster:
         device, inside, between = parts
-        cluster = cls(
-            nodes=nodes, devices_per_node=per_node, device=device, inside_node=inside, between_nodes=between
-        )  # fmt: skip
+        cluster = cls(nodes=nodes, devices_per_node=per_node, device=device, inside_node=inside, between_nodes=between)
         return cluster.with_changes(**changes) if changes else cluster
 
     def with_changes(self, **changes: object) -> Cluster:

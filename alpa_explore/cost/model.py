@@ -14,8 +14,8 @@ from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
+from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
 
@@ -113,9 +113,12 @@ class CostModel:
         outputs = [tensors[t] for t in operator.outputs]
         coverage = splits_for(operator, tensors)
         strategies = enumerate_strategies(
-            coverage.splits, [t.shape for t in inputs], [t.shape for t in outputs], self.mesh.shape,
+            coverage.splits,
+            [t.shape for t in inputs],
+            [t.shape for t in outputs],
+            self.mesh.shape,
             replicable=not coverage.heavy,
-        )  # fmt: skip
+        )
 
         def positions(tensor: Tensor, specs: Sequence[Spec]) -> Ints:
             index = self.reshard(tensor).index
@@ -159,15 +162,21 @@ class CostModel:
 
 
 def _kernel(
-    operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor], heavy: bool, work_share: float,
+    operator: Operator,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    heavy: bool,
+    work_share: float,
     local_bytes: float,
-) -> Kernel:  # fmt: skip
+) -> Kernel:
     """What a device does that has this share of the work and of all tensors so many bytes."""
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
     return Kernel(
-        flops=operator.flops * work_share, bytes_accessed=operator.bytes_accessed * local_bytes / whole,
-        dtype=(*outputs, *inputs)[0].dtype, matrix=heavy,
-    )  # fmt: skip
+        flops=operator.flops * work_share,
+        bytes_accessed=operator.bytes_accessed * local_bytes / whole,
+        dtype=(*outputs, *inputs)[0].dtype,
+        matrix=heavy,
+    )
 
 
 def _read_only(array: Floats) -> Floats:

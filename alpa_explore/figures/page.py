@@ -21,22 +21,22 @@ import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
 from alpa_explore import units
-from alpa_explore.figures.cluster import cluster_figure, cluster_table
-from alpa_explore.figures.frontier import frontier_figure, frontier_table
-from alpa_explore.figures.layers import layers_figure, layers_table
-from alpa_explore.figures.microbatches import microbatches_figure, microbatches_table
-from alpa_explore.figures.sharding import sharding_figure, sharding_table
-from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
+from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_table
+from alpa_explore.figures.comparisons.why import why_figure, why_table
+from alpa_explore.figures.decisions.cluster import cluster_figure, cluster_table
+from alpa_explore.figures.decisions.frontier import frontier_figure, frontier_table
+from alpa_explore.figures.decisions.layers import layers_figure, layers_table
+from alpa_explore.figures.decisions.sharding import sharding_figure, sharding_table
+from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
+from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_table
+from alpa_explore.figures.decisions.timeline import timeline_figure, timeline_table
 from alpa_explore.figures.style import CONFIG
-from alpa_explore.figures.t_max import t_max_figure, t_max_table
-from alpa_explore.figures.timeline import timeline_figure, timeline_table
-from alpa_explore.figures.why import why_figure, why_table
 from alpa_explore.inter_op.options import phrases
-from alpa_explore.plans.headline import headline
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.tables import Row
-from alpa_explore.plans.text import cell, heading, layers_phrase, printable, sentence
-from alpa_explore.plans.write import write_text
+from alpa_explore.plans.report.headline import headline
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import cell, heading, layers_phrase, printable, sentence
+from alpa_explore.store.write import write_text
 
 _ROWS = 2000
 """Rows of a table that are written; a page with more of them opens slowly."""
@@ -105,33 +105,66 @@ def page_html(plan: Plan) -> str:
 
 def _sections(plan: Plan) -> list[_Section]:
     drawn: list[tuple[str, str, str, Callable[..., go.Figure], Sequence[Row]]] = [
-        ("layers", "Layers",
-         "Which operators make up each layer, how much does each compute, and how many bytes cross a cut?",
-         layers_figure, layers_table(plan)),
-        ("cluster", "Stages on the cluster", "Which devices run which stage, and what fills their memory?",
-         cluster_figure, cluster_table(plan)),
-        ("t-max", "The t_max sweep",
-         "How slow may the slowest stage be? Each t_max gives T = Σt + (B−1)·t_max; the least T is the plan.",
-         t_max_figure, t_max_table(plan)),
-        ("microbatches", "Microbatches",
-         "What would more or fewer microbatches do: to T, to the throughput, and to what a device holds?",
-         microbatches_figure, microbatches_table(plan)),
-        ("timeline", "Timeline",
-         "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?",
-         partial(timeline_figure, schedules=_SCHEDULES), timeline_table(plan, _SCHEDULES)),
-        ("why", "Why", "Where does the time go, what holds the plan back, and what would a single change do?",
-         why_figure, why_table(plan)),
-        ("stage-costs", "Stage costs",
-         "How long would any run of layers take on any submesh, and which of them does the plan use?",
-         stage_costs_figure, stage_costs_table(plan)),
-    ]  # fmt: skip
+        (
+            "layers",
+            "Layers",
+            "Which operators make up each layer, how much does each compute, and how many bytes cross a cut?",
+            layers_figure,
+            layers_table(plan),
+        ),
+        (
+            "cluster",
+            "Stages on the cluster",
+            "Which devices run which stage, and what fills their memory?",
+            cluster_figure,
+            cluster_table(plan),
+        ),
+        (
+            "t-max",
+            "The t_max sweep",
+            "How slow may the slowest stage be? Each t_max gives T = Σt + (B−1)·t_max; the least T is the plan.",
+            t_max_figure,
+            t_max_table(plan),
+        ),
+        (
+            "microbatches",
+            "Microbatches",
+            "What would more or fewer microbatches do: to T, to the throughput, and to what a device holds?",
+            microbatches_figure,
+            microbatches_table(plan),
+        ),
+        (
+            "timeline",
+            "Timeline",
+            "What does each submesh do when, how long does it wait, and what does it hold, under which schedule?",
+            partial(timeline_figure, schedules=_SCHEDULES),
+            timeline_table(plan, _SCHEDULES),
+        ),
+        (
+            "why",
+            "Why",
+            "Where does the time go, what holds the plan back, and what would a single change do?",
+            why_figure,
+            why_table(plan),
+        ),
+        (
+            "stage-costs",
+            "Stage costs",
+            "How long would any run of layers take on any submesh, and which of them does the plan use?",
+            stage_costs_figure,
+            stage_costs_table(plan),
+        ),
+    ]
     sections = [
         _Section(
-            name=name, title=title, question=question, rows=rows,
+            name=name,
+            title=title,
+            question=question,
+            rows=rows,
             themes={theme: draw(plan, theme=theme) for theme in ("light", "dark")},
         )
         for name, title, question, draw, rows in drawn
-    ]  # fmt: skip
+    ]
     sections += [
         _Section(
             name=f"sharding-{stage.index}",
@@ -205,8 +238,10 @@ def _table_html(rows: Sequence[Row]) -> str:
     if not rows:
         return '<p class="note">Nothing to list.</p>'
     keys = list(rows[0])
-    kinds = ["number" if all(isinstance(r[k], int | float | None) for r in rows) else "wide" if k in _WIDE else ""
-             for k in keys]  # fmt: skip
+    kinds = [
+        "number" if all(isinstance(r[k], int | float | None) for r in rows) else "wide" if k in _WIDE else ""
+        for k in keys
+    ]
     marked = [f' class="{kind}"' if kind else "" for kind in kinds]
     head = "".join(f'<th scope="col"{mark}>{_text(heading(k))}</th>' for k, mark in zip(keys, marked, strict=True))
     body = "".join(

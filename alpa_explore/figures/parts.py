@@ -8,11 +8,15 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
-from alpa_explore.explain import COMPUTE, SEND, SYNC, UNKNOWN, WAIT
 from alpa_explore.figures.style import OKABE_ITO, empty, faint, ground, lines
+from alpa_explore.questions.explain import COMPUTE, SEND, SYNC, UNKNOWN, WAIT
 
-_LOOKS = {COMPUTE: (OKABE_ITO[0], ""), UNKNOWN: (OKABE_ITO[0], "."), SEND: (OKABE_ITO[3], "\\"),
-          SYNC: (OKABE_ITO[2], "-")}  # fmt: skip
+_LOOKS = {
+    COMPUTE: (OKABE_ITO[0], ""),
+    UNKNOWN: (OKABE_ITO[0], "."),
+    SEND: (OKABE_ITO[3], "\\"),
+    SYNC: (OKABE_ITO[2], "-"),
+}
 """Part -> colour, hatching; collectives take the others."""
 _COLLECTIVES = ((OKABE_ITO[1], "/"), (OKABE_ITO[5], "x"), (OKABE_ITO[4], "+"), (OKABE_ITO[6], "|"))
 
@@ -30,20 +34,28 @@ def part_bars(
     for name in order:
         color, pattern = _LOOKS[name] if name in _LOOKS else next(free) if name != WAIT else (empty(theme), "")
         marker: dict[str, Any] = {
-            "color": color, "line": {"width": 1, "color": faint(theme)},
+            "color": color,
+            "line": {"width": 1, "color": faint(theme)},
             "pattern": {"shape": pattern, "fgcolor": ground(theme), "size": 6, "solidity": 0.25},
-        }  # fmt: skip
+        }
         seconds = [parts.get(name, 0.0) for parts in rows.values()]
         found.append(
             go.Bar(
-                orientation="h", y=list(rows), x=[s / scale for s in seconds], name=name, marker=marker,
+                orientation="h",
+                y=list(rows),
+                x=[s / scale for s in seconds],
+                name=name,
+                marker=marker,
                 customdata=keys,
                 hovertext=[
-                    lines(f"<b>{row}</b>", f"{name}: {units.seconds(s)}",
-                          f"{units.percent(s / sum(parts.values()))} of {of}")
+                    lines(
+                        f"<b>{row}</b>",
+                        f"{name}: {units.seconds(s)}",
+                        f"{units.percent(s / sum(parts.values()))} of {of}",
+                    )
                     for (row, parts), s in zip(rows.items(), seconds, strict=True)
                 ],
                 hovertemplate="%{hovertext}<extra></extra>",
             )
-        )  # fmt: skip
+        )
     return found

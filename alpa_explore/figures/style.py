@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from alpa_explore.plans.text import printable
+from alpa_explore.plans.report.text import printable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -115,13 +115,24 @@ def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: A
     figure.update_layout(
         template=_template(theme),
         title={
-            "text": "<br>".join(escape(line, quote=False) for line in wrapped), "font": {"size": 16},
-            "x": 0, "xref": "container", "xanchor": "left", "pad": {"l": 8},
-            "y": 1 - 14 / height, "yref": "container", "yanchor": "top",
+            "text": "<br>".join(escape(line, quote=False) for line in wrapped),
+            "font": {"size": 16},
+            "x": 0,
+            "xref": "container",
+            "xanchor": "left",
+            "pad": {"l": 8},
+            "y": 1 - 14 / height,
+            "yref": "container",
+            "yanchor": "top",
         },
         font={"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
-        height=height, margin={"t": 46 + 20 * len(wrapped), "r": 24, "b": 56, "l": 72}, hovermode="closest",
-        hoverlabel={"align": "left"}, bargap=0, paper_bgcolor=ground(theme), plot_bgcolor=ground(theme),
+        height=height,
+        margin={"t": 46 + 20 * len(wrapped), "r": 24, "b": 56, "l": 72},
+        hovermode="closest",
+        hoverlabel={"align": "left"},
+        bargap=0,
+        paper_bgcolor=ground(theme),
+        plot_bgcolor=ground(theme),
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
-    )  # fmt: skip
+    )
     return figure.update_layout(**layout)

@@ -6,6 +6,16 @@ from alpa_explore.graph.tensor import PRECISIONS, Tensor, TensorKind
 from alpa_explore.graph.verify import verify
 
 __all__ = [
-    "PRECISIONS", "Argument", "Operator", "Parameter", "Phase", "Ref", "Symbol", "Tensor", "TensorKind",
-    "TrainingGraph", "tensor_refs", "verify",
-]  # fmt: skip
+    "PRECISIONS",
+    "Argument",
+    "Operator",
+    "Parameter",
+    "Phase",
+    "Ref",
+    "Symbol",
+    "Tensor",
+    "TensorKind",
+    "TrainingGraph",
+    "tensor_refs",
+    "verify",
+]

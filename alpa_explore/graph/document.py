@@ -23,13 +23,23 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
         "tensors": [[t.name, list(t.shape), t.dtype, t.kind.value, t.producer] for t in graph.tensors],
         "operators": [
             [
-                o.name, o.kind, o.phase.value, list(o.inputs), list(o.outputs), [_dump(a) for a in o.arguments],
-                [[name, _dump(a)] for name, a in o.keywords], o.flops, o.bytes_accessed, o.forward, o.module, o.source,
+                o.name,
+                o.kind,
+                o.phase.value,
+                list(o.inputs),
+                list(o.outputs),
+                [_dump(a) for a in o.arguments],
+                [[name, _dump(a)] for name, a in o.keywords],
+                o.flops,
+                o.bytes_accessed,
+                o.forward,
+                o.module,
+                o.source,
             ]
             for o in graph.operators
         ],
         "parameters": [asdict(p) for p in graph.parameters],
-    }  # fmt: skip
+    }
 
 
 def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
@@ -43,15 +53,28 @@ def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
         name, kind, phase, inputs, outputs, arguments, keywords, flops, moved, forward, module, source = row
         operators.append(
             Operator(
-                index=i, name=name, kind=kind, phase=Phase(phase), inputs=tuple(inputs), outputs=tuple(outputs),
-                arguments=tuple(_load(a) for a in arguments), keywords=tuple((n, _load(a)) for n, a in keywords),
-                flops=flops, bytes_accessed=moved, forward=forward, module=module, source=source,
+                index=i,
+                name=name,
+                kind=kind,
+                phase=Phase(phase),
+                inputs=tuple(inputs),
+                outputs=tuple(outputs),
+                arguments=tuple(_load(a) for a in arguments),
+                keywords=tuple((n, _load(a)) for n, a in keywords),
+                flops=flops,
+                bytes_accessed=moved,
+                forward=forward,
+                module=module,
+                source=source,
             )
-        )  # fmt: skip
+        )
     parts = {
-        "tensors": tensors, "operators": tuple(operators), "inputs": tuple(stored["inputs"]),
-        "warnings": tuple(stored["warnings"]), "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
-    }  # fmt: skip
+        "tensors": tensors,
+        "operators": tuple(operators),
+        "inputs": tuple(stored["inputs"]),
+        "warnings": tuple(stored["warnings"]),
+        "parameters": tuple(Parameter(**p) for p in stored["parameters"]),
+    }
     return TrainingGraph(**{**stored, **parts})
 
 

@@ -89,8 +89,18 @@ class TrainingGraph:
     @cached_property
     def content_key(self) -> str:
         """sha256 of everything a plan depends on; names of tensors and source lines included."""
-        body = (self.tensors, self.operators, self.inputs, self.parameters, self.loss, self.samples, self.tokens,
-                self.precision, self.optimizer, self.rematerialization)  # fmt: skip
+        body = (
+            self.tensors,
+            self.operators,
+            self.inputs,
+            self.parameters,
+            self.loss,
+            self.samples,
+            self.tokens,
+            self.precision,
+            self.optimizer,
+            self.rematerialization,
+        )
         return sha256(repr(body).encode()).hexdigest()
 
     def __eq__(self, other: object) -> bool:

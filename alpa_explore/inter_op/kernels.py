@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from alpa_explore.compiled import compiled
+from alpa_explore.numerics.compiled import compiled
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -17,9 +17,17 @@ Ints = NDArray[np.int64]
 
 @compiled()
 def _add_stage(
-    latency: Floats, once: Floats, devices: Ints, t_max: float, k: int, begin: int, end: int, rest: Floats, spans: Ints,
+    latency: Floats,
+    once: Floats,
+    devices: Ints,
+    t_max: float,
+    k: int,
+    begin: int,
+    end: int,
+    rest: Floats,
+    spans: Ints,
     out: Floats,
-) -> None:  # fmt: skip
+) -> None:
     """out[d] = min over begin ≤ i < end and shapes of latency[i·M + shape] + once[i] + rest[i, d − devices[shape]]."""
     shapes = len(devices)
     most = len(out) - 1

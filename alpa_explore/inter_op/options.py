@@ -52,8 +52,11 @@ class PipelineOptions:
             try:
                 object.__setattr__(self, field, made_of(given))
             except (TypeError, ValueError) as error:
-                raise OptionError(f"The pipeline option {field} must be {form}", found=f"{given!r}"[:200],
-                                  remedy=f"Give {form}, or leave it out.") from error  # fmt: skip
+                raise OptionError(
+                    f"The pipeline option {field} must be {form}",
+                    found=f"{given!r}"[:200],
+                    remedy=f"Give {form}, or leave it out.",
+                ) from error
 
     @property
     def constrained(self) -> bool:
@@ -63,9 +66,11 @@ class PipelineOptions:
     def terms(self, num_microbatches: int, *, recomputes: bool = False) -> ScheduleTerms:
         """What the schedule means at this B; `recomputes` where the backward pass runs forward operators again."""
         return ScheduleTerms(
-            schedule=self.schedule, num_microbatches=num_microbatches, stages_per_submesh=self.stages_per_submesh,
+            schedule=self.schedule,
+            num_microbatches=num_microbatches,
+            stages_per_submesh=self.stages_per_submesh,
             recomputes=recomputes,
-        )  # fmt: skip
+        )
 
 
 def _whole(given: Any) -> int:
@@ -137,37 +142,42 @@ def check_options(
         )
     if options.stages_per_submesh < 2:
         raise OptionError(
-            "An interleaved schedule has two stages on a submesh or more", found=f"{options.stages_per_submesh}",
+            "An interleaved schedule has two stages on a submesh or more",
+            found=f"{options.stages_per_submesh}",
             remedy="Give 2 or more, or choose the schedule 1f1b.",
-        )  # fmt: skip
+        )
     if options.submesh_space not in SUBMESH_SPACES:
         raise OptionError(
-            "There is no such space of submeshes", found=f"'{options.submesh_space}'",
+            "There is no such space of submeshes",
+            found=f"'{options.submesh_space}'",
             remedy=f"Use one of: {', '.join(SUBMESH_SPACES)}.",
-        )  # fmt: skip
+        )
     tolerance = options.imbalance_tolerance
     if tolerance is not None and not 0 <= tolerance < math.inf:
         raise OptionError(
-            "The imbalance tolerance is a share of 0 or more", found=f"{tolerance}",
+            "The imbalance tolerance is a share of 0 or more",
+            found=f"{tolerance}",
             remedy="Give 0.5 for half as much again, or leave it out.",
-        )  # fmt: skip
+        )
     if options.num_stages is not None and not 1 <= options.num_stages <= (num_layers or math.inf):
         raise OptionError(
-            "A stage has a layer at least", found=f"num_stages={options.num_stages}",
+            "A stage has a layer at least",
+            found=f"num_stages={options.num_stages}",
             remedy=f"Give 1 to {num_layers or 'the number of layers'}.",
-        )  # fmt: skip
+        )
     for cut in options.cuts:
         if cut < 1 or (num_layers is not None and cut >= num_layers):
             raise OptionError(
-                "A cut names the layer with which a stage begins", found=f"layer {cut}",
+                "A cut names the layer with which a stage begins",
+                found=f"layer {cut}",
                 remedy=f"Give 1 to {'the last layer' if num_layers is None else num_layers - 1}.",
-            )  # fmt: skip
+            )
     if options.num_stages is not None and len(set(options.cuts)) >= options.num_stages:
         raise OptionError(
             "So many cuts make more stages than are asked for",
             found=f"{len(set(options.cuts))} cuts and num_stages={options.num_stages}",
             remedy="Each cut begins another stage: leave out a cut, or ask for more stages.",
-        )  # fmt: skip
+        )
     if options.num_stages is not None and num_microbatches is not None:
         options.terms(num_microbatches).check_depth(options.num_stages)
     _check_submeshes(options, cluster, num_layers)
@@ -179,20 +189,23 @@ def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int
     for stage, nodes, devices in options.stage_submeshes:
         if Submesh(nodes, devices) not in pieces:
             raise OptionError(
-                "No stage can have this submesh", found=f"{nodes}x{devices} on {cluster}",
+                "No stage can have this submesh",
+                found=f"{nodes}x{devices} on {cluster}",
                 remedy=f"Use one of: {', '.join(f'{p.nodes}x{p.devices_per_node}' for p in pieces)}.",
-            )  # fmt: skip
+            )
         most = num_layers if options.num_stages is None else options.num_stages
         if most is not None and not -most <= stage < most:
             raise OptionError(
-                "There cannot be such a stage", found=f"stage {stage} of at most {most}",
+                "There cannot be such a stage",
+                found=f"stage {stage} of at most {most}",
                 remedy=f"Give 0 to {most - 1}, or −1 to −{most} from the last stage backwards.",
-            )  # fmt: skip
+            )
         if stage > 0 and options.num_stages is None:
             raise OptionError(
-                "Which stage this is depends on how many there are", found=f"stage {stage} without num_stages",
+                "Which stage this is depends on how many there are",
+                found=f"stage {stage} without num_stages",
                 remedy="Give num_stages too, or count from the last stage: −1 is the last, −2 the one before it.",
-            )  # fmt: skip
+            )
         place = stage if options.num_stages is None or stage < 0 else stage - options.num_stages
         if seen.setdefault(place, nodes * devices) != nodes * devices:
             raise OptionError(

@@ -28,9 +28,14 @@ __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
 
 def pipeline_dp(
-    latency: NDArray[np.float64], devices_of: ArrayLike, total_devices: int, num_microbatches: int, *,
-    bubble_divisor: int = 1, once_seconds: NDArray[np.float64] | None = None,
-) -> PipelineResult:  # fmt: skip
+    latency: NDArray[np.float64],
+    devices_of: ArrayLike,
+    total_devices: int,
+    num_microbatches: int,
+    *,
+    bubble_divisor: int = 1,
+    once_seconds: NDArray[np.float64] | None = None,
+) -> PipelineResult:
     """Stages with the least iteration time.
 
     `latency` [L, L + 1, M, S] in seconds: layers k..i-1 on submesh shape m at place s + 1 counted from the last stage;

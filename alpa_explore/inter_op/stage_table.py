@@ -38,7 +38,7 @@ from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.reshard import StepKind
 
 Floats = NDArray[np.float64]
@@ -59,9 +59,13 @@ def best_pipeline(
     def best(asked: PipelineOptions) -> PipelineResult:
         table = stage_table(costs, cluster, asked, num_microbatches, bound=bound)
         return pipeline_dp(
-            table, [m.devices for m in costs.submeshes], cluster.devices, num_microbatches,
-            bubble_divisor=terms.bubble_divisor, once_seconds=once,
-        )  # fmt: skip
+            table,
+            [m.devices for m in costs.submeshes],
+            cluster.devices,
+            num_microbatches,
+            bubble_divisor=terms.bubble_divisor,
+            once_seconds=once,
+        )
 
     if options.num_stages is not None or not terms.knows_depth:
         return best(options)
@@ -116,9 +120,10 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     first, last, shape = key
     if (first, last) not in costs.received_bytes:
         raise OptionError(
-            "The plan does not know what passes between its stages", found="a plan from an earlier version",
+            "The plan does not know what passes between its stages",
+            found="a plan from an earlier version",
             remedy="Plan again with communication on: its solves are kept, so that is quick.",
-        )  # fmt: skip
+        )
     received = costs.received_bytes[first, last]
     directions = (first > 0) + (last < costs.num_layers - 1)
     if not directions:
@@ -167,9 +172,10 @@ def _restrict_submeshes(table: Floats, costs: StageCosts, cluster: Cluster, spac
     if not space <= known:
         missing = next(p for p in submeshes(cluster, space_name) if p not in known)
         raise OptionError(
-            "The plan holds no costs for these submeshes", found=f"{missing} in the space '{space_name}'",
+            "The plan holds no costs for these submeshes",
+            found=f"{missing} in the space '{space_name}'",
             remedy="Plan again with this space: its solves are kept.",
-        )  # fmt: skip
+        )
     table[:, :, [m for m, p in enumerate(costs.submeshes) if p not in space]] = np.inf
 
 

@@ -64,9 +64,12 @@ class Sweep:
         for place, run in enumerate(runs):
             if run.first == self.best and not run.pruned:
                 runs[place] = SweepRun(
-                    first=run.first, end=run.end, iteration_seconds=run.iteration_seconds, pruned=False,
+                    first=run.first,
+                    end=run.end,
+                    iteration_seconds=run.iteration_seconds,
+                    pruned=False,
                     reason="the best: " + run.reason,
-                )  # fmt: skip
+                )
         return tuple(runs)
 
     @property

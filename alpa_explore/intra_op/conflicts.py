@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 
 

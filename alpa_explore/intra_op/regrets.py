@@ -16,11 +16,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from alpa_explore.intra_op.elimination import Limits, order_of
-from alpa_explore.intra_op.elimination_order import EliminationOrder
-from alpa_explore.intra_op.factor_graph import without_forbidden
-from alpa_explore.intra_op.problem import FORBIDDEN, Floats, ShardingProblem
-from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.elimination.eliminate import Limits, order_of
+from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.solve import solve
 
 LIMITS = Limits(joined_entries=2e9, largest_table=5e6, table_entries=5e7)

@@ -21,19 +21,19 @@ from functools import partial
 from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
-from alpa_explore.intra_op.descend import is_legal
-from alpa_explore.intra_op.disagreement import settle
-from alpa_explore.intra_op.elimination import Limits, cheap_order_of, eliminate, order_of
-from alpa_explore.intra_op.elimination_order import HOPELESS_JOINS, EliminationOrder
-from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.factor_graph import Contradiction
-from alpa_explore.intra_op.highs_direct import solve_highs_direct
-from alpa_explore.intra_op.ilp_answer import TRUST, infeasible
-from alpa_explore.intra_op.message_bound import LARGEST_ILP, prune_by_bound, restricted
-from alpa_explore.intra_op.problem import ShardingProblem
-from alpa_explore.intra_op.simplify import components, simplify
-from alpa_explore.intra_op.solution import ShardingSolution, Status
-from alpa_explore.intra_op.toulbar2 import solve_toulbar2
+from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.bounds.disagreement import settle
+from alpa_explore.intra_op.bounds.message_bound import LARGEST_ILP, prune_by_bound, restricted
+from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
+from alpa_explore.intra_op.elimination.elimination_order import HOPELESS_JOINS, EliminationOrder
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
+from alpa_explore.intra_op.ilp.ilp_answer import TRUST, infeasible
+from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction
+from alpa_explore.intra_op.reduction.simplify import components, simplify
 
 SOLVERS = ("auto", "elimination", "ilp", "enumerated", "highs", "cbc", "highs-direct", "toulbar2")
 
@@ -60,9 +60,12 @@ class _Answer:
         for v, choice in zip(nodes, part.choices, strict=True):
             choices[v] = choice
         return _Answer(
-            choices=tuple(choices), bound=self.bound + part.bound, finished=self.finished and part.finished,
-            variables=self.variables + part.variables, constraints=self.constraints + part.constraints,
-        )  # fmt: skip
+            choices=tuple(choices),
+            bound=self.bound + part.bound,
+            finished=self.finished and part.finished,
+            variables=self.variables + part.variables,
+            constraints=self.constraints + part.constraints,
+        )
 
 
 def solve(
@@ -194,9 +197,12 @@ def _answer_of(solution: ShardingSolution) -> _Answer:
     if solution.status is Status.INFEASIBLE:
         raise Contradiction(0)
     return _Answer(
-        choices=solution.choices, bound=solution.bound, finished=solution.status is Status.OPTIMAL,
-        variables=solution.variables, constraints=solution.constraints,
-    )  # fmt: skip
+        choices=solution.choices,
+        bound=solution.bound,
+        finished=solution.status is Status.OPTIMAL,
+        variables=solution.variables,
+        constraints=solution.constraints,
+    )
 
 
 def _remaining(deadline: float) -> float | None:
@@ -238,7 +244,12 @@ def _verified(
         near = objective - answer.bound <= gap * objective
         status = Status.WITHIN_GAP if near else Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
     return ShardingSolution(
-        choices=answer.choices, objective=objective, bound=objective if answer.finished else answer.bound,
-        status=status, solver=solver,
-        seconds=time.perf_counter() - started, variables=answer.variables, constraints=answer.constraints,
-    )  # fmt: skip
+        choices=answer.choices,
+        objective=objective,
+        bound=objective if answer.finished else answer.bound,
+        status=status,
+        solver=solver,
+        seconds=time.perf_counter() - started,
+        variables=answer.variables,
+        constraints=answer.constraints,
+    )

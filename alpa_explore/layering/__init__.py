@@ -6,5 +6,11 @@ from alpa_explore.layering.layers import Layer, Layering
 from alpa_explore.layering.manual import manual_layers
 
 __all__ = [
-    "Crossing", "Layer", "Layering", "cluster_operators", "crossing_bytes", "crossings_of", "manual_layers",
-]  # fmt: skip
+    "Crossing",
+    "Layer",
+    "Layering",
+    "cluster_operators",
+    "crossing_bytes",
+    "crossings_of",
+    "manual_layers",
+]

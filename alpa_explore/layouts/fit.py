@@ -21,11 +21,18 @@ from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import FITTED, Machine, Software
 
 START = Software(
-    matmul_efficiency=0.8, unaligned_efficiency=0.5, attention_traffic=1.5, forward_launch_seconds=30e-6,
-    backward_launch_seconds=15e-6, collective_launch_seconds=30e-6, collective_latency_seconds=80e-6,
-    collective_bandwidth=230e9, microbatch_seconds=1e-3, iteration_seconds=1e-3,
+    matmul_efficiency=0.8,
+    unaligned_efficiency=0.5,
+    attention_traffic=1.5,
+    forward_launch_seconds=30e-6,
+    backward_launch_seconds=15e-6,
+    collective_launch_seconds=30e-6,
+    collective_latency_seconds=80e-6,
+    collective_bandwidth=230e9,
+    microbatch_seconds=1e-3,
+    iteration_seconds=1e-3,
     shared_node_slowdown=0.04,
-)  # fmt: skip
+)
 """Round figures of the right size: where the fit begins, and where it stays if the rows say nothing."""
 SEVERAL_NODES_WEIGHT = 1.8
 """Rows on several nodes are one in fourteen; without a weight nothing that only they show would be seen."""

@@ -79,11 +79,14 @@ def iteration_time(layout: Layout, machine: Machine) -> IterationTime:
     slowest, total = disturbed * slowest, disturbed * total
     parameters = _parameters_of_device(layout)
     return IterationTime(
-        layer_seconds=layer, layer_host_seconds=host, layer_device_seconds=device, slowest_stage_seconds=slowest,
+        layer_seconds=layer,
+        layer_host_seconds=host,
+        layer_device_seconds=device,
+        slowest_stage_seconds=slowest,
         pipeline_seconds=total + (layout.microbatches - 1) * slowest,
         gradient_sum_seconds=_gradient_sum(layout, machine, parameters) + _tied_embedding(layout, machine),
         update_seconds=parameters * UPDATE_BYTES / machine.memory_rate + machine.software.iteration_seconds,
-    )  # fmt: skip
+    )
 
 
 def _pace(host: float, device: float) -> float:

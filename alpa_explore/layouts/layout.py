@@ -31,9 +31,18 @@ class Layout:
 
     def __post_init__(self) -> None:
         for name in (
-            "devices", "global_batch", "micro_batch", "hidden", "heads", "layers", "sequence", "tensor", "data",
-            "pipeline", "vocabulary",
-        ):  # fmt: skip
+            "devices",
+            "global_batch",
+            "micro_batch",
+            "hidden",
+            "heads",
+            "layers",
+            "sequence",
+            "tensor",
+            "data",
+            "pipeline",
+            "vocabulary",
+        ):
             if getattr(self, name) < 1:
                 raise OptionError(
                     f"{name} of a layout must be 1 or more",
@@ -59,9 +68,10 @@ class Layout:
         if size % count:
             lower = size - size % count
             raise OptionError(
-                f"The {what} must be a multiple of the {parts}", found=f"{what} {size}, {parts} {count}",
+                f"The {what} must be a multiple of the {parts}",
+                found=f"{what} {size}, {parts} {count}",
                 remedy=f"Nearest that work: {' and '.join(str(n) for n in (lower, lower + count) if n)}.",
-            )  # fmt: skip
+            )
 
     @property
     def microbatches(self) -> int:

@@ -90,10 +90,18 @@ def machine(name: str, devices_per_node: int = 8) -> Machine:
     assert known is not None, "the preset that others fall back to has the section"
     software = Software(**known["software"])
     if own is None:
-        software = Software(**{
-            **asdict(software), "matmul_efficiency": device.matmul_efficiency, "collective_bandwidth": inside.bandwidth,
-        })  # fmt: skip
+        software = Software(
+            **{
+                **asdict(software),
+                "matmul_efficiency": device.matmul_efficiency,
+                "collective_bandwidth": inside.bandwidth,
+            }
+        )
     return Machine(
-        device=device, inside_node=inside, between_nodes=between, software=software, calibrated=own is not None,
+        device=device,
+        inside_node=inside,
+        between_nodes=between,
+        software=software,
+        calibrated=own is not None,
         devices_per_node=devices_per_node,
-    )  # fmt: skip
+    )

@@ -44,9 +44,12 @@ def score(
             groups.append((key, len(rows), tau))
             weighted, pairs = weighted + tau * count, pairs + count
     return Score(
-        rows=len(errors), one_node_error=_mean(one), several_nodes_error=_mean(several),
-        kendall_tau=weighted / pairs if pairs else None, groups=tuple(groups),
-    )  # fmt: skip
+        rows=len(errors),
+        one_node_error=_mean(one),
+        several_nodes_error=_mean(several),
+        kendall_tau=weighted / pairs if pairs else None,
+        groups=tuple(groups),
+    )
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
 COLUMNS = {
-    "# GPUs": "devices", "global batch": "global_batch", "micro batch": "micro_batch", "hidden size": "hidden",
-    "attention heads": "heads", "# layers": "layers", "sequence length": "sequence", "tensor parallelism": "tensor",
-    "data parallelism": "data", "pipeline parallelism": "pipeline",
-}  # fmt: skip
+    "# GPUs": "devices",
+    "global batch": "global_batch",
+    "micro batch": "micro_batch",
+    "hidden size": "hidden",
+    "attention heads": "heads",
+    "# layers": "layers",
+    "sequence length": "sequence",
+    "tensor parallelism": "tensor",
+    "data parallelism": "data",
+    "pipeline parallelism": "pipeline",
+}
 """Column -> field of `Layout`; other columns are handed on untouched."""
 MEASURED = "iteration time (ms)"
 _MOST_ROWS = 1_000_000
@@ -51,9 +58,10 @@ def read_layouts(path: str | Path, *, vocabulary: int = 50257, recompute: bool =
         return _read(lines, path, vocabulary, recompute)
     except csv.Error as error:
         raise OptionError(
-            "The table of layouts is no CSV", found=f"line {lines.line_num} of {path}: {error}",
+            "The table of layouts is no CSV",
+            found=f"line {lines.line_num} of {path}: {error}",
             remedy="Correct that line: quotes must come in pairs.",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) -> tuple[Row, ...]:
@@ -61,9 +69,10 @@ def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) 
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise OptionError(
-            "The table of layouts lacks columns", found=f"{path} has no {', '.join(map(repr, missing))}",
+            "The table of layouts lacks columns",
+            found=f"{path} has no {', '.join(map(repr, missing))}",
             remedy=f"Its first line must name {', '.join(COLUMNS)}, in any order; '{MEASURED}' is optional.",
-        )  # fmt: skip
+        )
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
         raise OptionError(
@@ -78,9 +87,10 @@ def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) 
             continue
         if len(rows) >= _MOST_ROWS:
             raise OptionError(
-                "The table of layouts is too long", found=f"more than {_MOST_ROWS:,} rows in {path}",
+                "The table of layouts is too long",
+                found=f"more than {_MOST_ROWS:,} rows in {path}",
                 remedy="Give it in parts.",
-            )  # fmt: skip
+            )
         row = _row(header, values, lines.line_num, vocabulary, recompute, faults)
         if row is not None:
             rows.append(row)
@@ -94,15 +104,22 @@ def _read(lines: CsvReader, path: str | Path, vocabulary: int, recompute: bool) 
 
 
 def _row(
-    header: Sequence[str], values: Sequence[str], line: int, vocabulary: int, recompute: bool,
+    header: Sequence[str],
+    values: Sequence[str],
+    line: int,
+    vocabulary: int,
+    recompute: bool,
     faults: list[OptionError],
-) -> Row | None:  # fmt: skip
+) -> Row | None:
     """None where the row cannot be used: why is added to `faults`."""
     if len(values) != len(header):
-        faults.append(OptionError(
-            f"Line {line}: every row has a cell for each column", found=f"{len(values)} cells, {len(header)} columns",
-            remedy=f"Give the row {len(header)} cells.",
-        ))  # fmt: skip
+        faults.append(
+            OptionError(
+                f"Line {line}: every row has a cell for each column",
+                found=f"{len(values)} cells, {len(header)} columns",
+                remedy=f"Give the row {len(header)} cells.",
+            )
+        )
         return None
     cells = {name: value.strip() for name, value in zip(header, values, strict=True)}
     before = len(faults)
@@ -125,18 +142,23 @@ def _all_of(faults: Sequence[OptionError], path: str | Path) -> OptionError:
     told = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
     more = "; and more" if len(faults) > _MOST_FAULTS else ""
     return OptionError(
-        f"Cells of {path} cannot be used", found="; ".join(told) + more,
+        f"Cells of {path} cannot be used",
+        found="; ".join(told) + more,
         remedy="Correct them: either all rows are predicted, or none.",
-    )  # fmt: skip
+    )
 
 
 def _whole(text: str, column: str, line: int, faults: list[OptionError]) -> int:
     value = _number(text)
     if value.is_integer() and 1 <= value < 1e15:
         return int(value)
-    faults.append(OptionError(
-        f"Line {line}: '{column}' must be a whole number of 1 or more", found=repr(text), remedy="Correct that cell.",
-    ))  # fmt: skip
+    faults.append(
+        OptionError(
+            f"Line {line}: '{column}' must be a whole number of 1 or more",
+            found=repr(text),
+            remedy="Correct that cell.",
+        )
+    )
     return 1
 
 
@@ -144,10 +166,13 @@ def _milliseconds(text: str, line: int, faults: list[OptionError]) -> float:
     """Seconds of so many milliseconds."""
     value = _number(text)
     if not 0 < value < math.inf:
-        faults.append(OptionError(
-            f"Line {line}: '{MEASURED}' must be a number above 0", found=repr(text),
-            remedy="Correct that cell, or leave it empty where nothing was measured.",
-        ))  # fmt: skip
+        faults.append(
+            OptionError(
+                f"Line {line}: '{MEASURED}' must be a number above 0",
+                found=repr(text),
+                remedy="Correct that cell, or leave it empty where nothing was measured.",
+            )
+        )
     return value / 1e3
 
 

@@ -7,6 +7,14 @@ from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_s
 from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
 
 __all__ = [
-    "CatalogEntry", "GPTConfig", "MLPConfig", "MoEConfig", "ModelConfig", "WideResNetConfig", "build", "entry",
-    "microbatch_size", "names",
-]  # fmt: skip
+    "CatalogEntry",
+    "GPTConfig",
+    "MLPConfig",
+    "MoEConfig",
+    "ModelConfig",
+    "WideResNetConfig",
+    "build",
+    "entry",
+    "microbatch_size",
+    "names",
+]

@@ -138,9 +138,10 @@ def _whole(batch: int) -> int:
         raise OptionError("The global batch is a whole number of samples", found=repr(batch), remedy="Give 1 or more.")
     if not 1 <= batch <= _MOST_SAMPLES:
         raise OptionError(
-            "The global batch is out of range", found=f"{batch}",
+            "The global batch is out of range",
+            found=f"{batch}",
             remedy=f"Give 1 or more, and {_MOST_SAMPLES:,} at most.",
-        )  # fmt: skip
+        )
     return int(batch)
 
 

@@ -45,9 +45,10 @@ def follow(
     if checked in names():
         model, inputs = build(checked, samples, device=device, seed=seed)
         return Made(
-            model=model, example_inputs=inputs,
+            model=model,
+            example_inputs=inputs,
             microbatch=lambda number: build_inputs(checked, samples, seed + number + 1),
-        )  # fmt: skip
+        )
     return _imported(checked, seed)
 
 
@@ -55,21 +56,24 @@ def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
     """The recipe, where it may be followed; RecipeError. Nothing is imported or made."""
     if recipe is None:
         raise RecipeError(
-            "The model cannot be made again", found="a plan without a recipe: its model was made in a notebook",
+            "The model cannot be made again",
+            found="a plan without a recipe: its model was made in a notebook",
             remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
-        )  # fmt: skip
+        )
     if recipe in names():
         return recipe
     if not IMPORT_PATH.fullmatch(recipe):
         raise RecipeError(
-            "The model cannot be made again", found=f"recipe {recipe!r:.80} is no model of the catalogue",
+            "The model cannot be made again",
+            found=f"recipe {recipe!r:.80} is no model of the catalogue",
             remedy="`alpa-explore models` lists them; an import path is written package.module:function.",
-        )  # fmt: skip
+        )
     if not allow_import:
         raise RecipeError(
-            "The recipe of the plan runs code, which you have not allowed", found=f"recipe {recipe!r:.80}",
+            "The recipe of the plan runs code, which you have not allowed",
+            found=f"recipe {recipe!r:.80}",
             remedy="Look at that function; where you trust it, give --allow-import (in Python allow_import=True).",
-        )  # fmt: skip
+        )
     return recipe
 
 
@@ -91,13 +95,15 @@ def _imported(recipe: str, seed: int) -> Made:
             made = getattr(importlib.import_module(module), function)()
     except Exception as error:  # whatever the user's code may raise
         raise RecipeError(
-            "The recipe of the plan failed", found=f"{recipe}: {type(error).__name__}: {error}",
+            "The recipe of the plan failed",
+            found=f"{recipe}: {type(error).__name__}: {error}",
             remedy="Run the function by hand; its package must be importable from here.",
-        ) from error  # fmt: skip
+        ) from error
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
         raise RecipeError(
-            "The recipe of the plan makes no model", found=f"{recipe} returns {type(made).__name__}",
+            "The recipe of the plan makes no model",
+            found=f"{recipe} returns {type(made).__name__}",
             remedy="Return (model, example inputs), and behind them a loss and a function number -> inputs.",
-        )  # fmt: skip
+        )
     model, inputs, loss, microbatch = (*made, None, None)[:4]
     return Made(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)

@@ -23,28 +23,47 @@ from alpa_explore.plans.plan import (
 from alpa_explore.plans.planned_stage import known_words, planned_stage
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
-from alpa_explore.profiling.profile_stages import StageProfile
+from alpa_explore.search.profile_stages import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
 
 
 def assemble(
-    graph: TrainingGraph, cluster: Cluster, options: PlanOptions, layering: Layering, profile: StageProfile,
-    pipeline: PipelineResult, seconds: Sequence[tuple[str, float]], basis: Plan | None = None,
-) -> Plan:  # fmt: skip
+    graph: TrainingGraph,
+    cluster: Cluster,
+    options: PlanOptions,
+    layering: Layering,
+    profile: StageProfile,
+    pipeline: PipelineResult,
+    seconds: Sequence[tuple[str, float]],
+    basis: Plan | None = None,
+) -> Plan:
     """The complete plan; `seconds` are (pass, seconds), `basis` as in StageDetails."""
     empty = Plan(
-        model=_summary(graph), cluster=cluster, options=options, layers=_layers(graph, layering), stages=(),
+        model=_summary(graph),
+        cluster=cluster,
+        options=options,
+        layers=_layers(graph, layering),
+        stages=(),
         predicted=Predicted(
-            iteration_seconds=0.0, t_max_seconds=0.0, sum_latency_seconds=0.0, bubble_fraction=0.0,
+            iteration_seconds=0.0,
+            t_max_seconds=0.0,
+            sum_latency_seconds=0.0,
+            bubble_fraction=0.0,
             peak_bytes_per_device=0.0,
         ),
-        t_max_sweep=(), costs=profile.costs, warnings=(*graph.warnings, *replicated_warnings(graph), *profile.warnings),
+        t_max_sweep=(),
+        costs=profile.costs,
+        warnings=(*graph.warnings, *replicated_warnings(graph), *profile.warnings),
         statistics=Statistics(
-            solves=profile.solves, distinct_solves=profile.distinct_solves, cached_solves=profile.cached_solves,
-            variables=profile.variables, constraints=profile.constraints, seconds=tuple(seconds),
+            solves=profile.solves,
+            distinct_solves=profile.distinct_solves,
+            cached_solves=profile.cached_solves,
+            variables=profile.variables,
+            constraints=profile.constraints,
+            seconds=tuple(seconds),
         ),
         details=StageDetails(profile.problem_of, profile.choices, graph, basis),
-    )  # fmt: skip
+    )
     return choose_stages(empty, pipeline)
 
 
@@ -67,13 +86,14 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         stages=tuple(stages),
         interleaved=(),
         predicted=Predicted(
-            iteration_seconds=total, t_max_seconds=pipeline.t_max_seconds,
+            iteration_seconds=total,
+            t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
             bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * total)),
             peak_bytes_per_device=max(s.peak_bytes for s in stages),
         ),
         t_max_sweep=pipeline.sweep,
-    )  # fmt: skip
+    )
     with suppress(ScheduleError):  # of costs from an earlier version; whoever asks for the timeline is told
         plan = replace(plan, interleaved=interleaved_stages(plan, words))
     return plan
@@ -81,10 +101,18 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
 
 def _summary(graph: TrainingGraph) -> ModelSummary:
     return ModelSummary(
-        name=graph.name, recipe=graph.recipe, parameters=graph.parameter_count, model_flops=graph.model_flops,
-        samples=graph.samples, tokens=graph.tokens, precision=graph.precision, optimizer=graph.optimizer,
-        rematerialization=graph.rematerialization, content_key=graph.content_key, warnings=graph.warnings,
-    )  # fmt: skip
+        name=graph.name,
+        recipe=graph.recipe,
+        parameters=graph.parameter_count,
+        model_flops=graph.model_flops,
+        samples=graph.samples,
+        tokens=graph.tokens,
+        precision=graph.precision,
+        optimizer=graph.optimizer,
+        rematerialization=graph.rematerialization,
+        content_key=graph.content_key,
+        warnings=graph.warnings,
+    )
 
 
 def _layers(graph: TrainingGraph, layering: Layering) -> tuple[PlanLayer, ...]:
@@ -96,7 +124,8 @@ def _layers(graph: TrainingGraph, layering: Layering) -> tuple[PlanLayer, ...]:
             operators=tuple(o.name for o in forward[layer.first : layer.last + 1]),
             operator_flops=tuple(o.flops for o in forward[layer.first : layer.last + 1]),
             operator_cut_bytes=tuple(cut_bytes[layer.first : layer.last + 1]),
-            flops=layer.flops, cut_bytes=layer.cut_bytes,
+            flops=layer.flops,
+            cut_bytes=layer.cut_bytes,
         )
         for layer in layering.layers
-    )  # fmt: skip
+    )

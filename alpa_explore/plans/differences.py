@@ -32,15 +32,22 @@ def settings_in_words(plan: Plan) -> dict[str, str]:
     """Setting -> its value, for people; options of the pipeline only where they are not the paper's."""
     o, model, cluster = plan.options, plan.model, plan.cluster
     return {
-        "model": model.name, "samples in a microbatch": f"{model.samples:,}", "B": f"{o.num_microbatches:,}",
-        "precision": model.precision, "optimizer": model.optimizer,
+        "model": model.name,
+        "samples in a microbatch": f"{model.samples:,}",
+        "B": f"{o.num_microbatches:,}",
+        "precision": model.precision,
+        "optimizer": model.optimizer,
         "rematerialisation": o.rematerialization or ("on" if model.rematerialization else "off"),
-        "cluster": str(cluster), "memory of a device": units.bytes_(cluster.device.memory_bytes),
+        "cluster": str(cluster),
+        "memory of a device": units.bytes_(cluster.device.memory_bytes),
         "peak of a device": units.flops_per_second(cluster.device.peak(model.precision)),
         "link inside a node": units.bytes_per_second(cluster.inside_node.bandwidth),
         "network between nodes": units.bytes_per_second(cluster.between_nodes.bandwidth),
-        "δ": f"{o.delta:g}", "layers": str(o.num_layers), "solver": o.solver,
-        "boundaries": ", ".join(o.boundaries) or "clustered", "baseline": o.baseline or "none",
+        "δ": f"{o.delta:g}",
+        "layers": str(o.num_layers),
+        "solver": o.solver,
+        "boundaries": ", ".join(o.boundaries) or "clustered",
+        "baseline": o.baseline or "none",
         "wishes": "; ".join(map(str, o.wishes)) or "none",
         **phrases(o.pipeline),
-    }  # fmt: skip
+    }

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from alpa_explore.cluster import Cluster
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.profiling.stage_costs import StageCosts
-from alpa_explore.sharding.wish import SpecWish
+from alpa_explore.pricing.stage_costs import StageCosts
+from alpa_explore.sharding.spec_constraint import SpecWish
 
 if TYPE_CHECKING:
     from alpa_explore.inter_op.schedule_terms import ScheduleTerms
     from alpa_explore.plans.stage_details import StageDetails
+    from alpa_explore.schedules.simulator.timeline import Timeline
     from alpa_explore.schedules.task import Schedule
-    from alpa_explore.schedules.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +280,7 @@ class Plan:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a plan file, whole or not at all; `load_plan` reads it. PlanFileError when it cannot be written."""
-        from alpa_explore.plans.files import save_plan  # the file knows the plan, not the other way round
+        from alpa_explore.plans.file.plan_file import save_plan  # the file knows the plan, not the other way round
 
         save_plan(self, path)
 

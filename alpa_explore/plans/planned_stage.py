@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar, overload
 
 from alpa_explore.inter_op.stage_table import receive_seconds
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
-from alpa_explore.profiling.stage_costs import RangeKey, StageCandidate
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 _Described = TypeVar("_Described", bound="PlanOperator | PlanTensor")
 Words: TypeAlias = Mapping[tuple[object, ...], tuple[Sequence[PlanOperator], Sequence[PlanTensor]]]
@@ -21,9 +21,17 @@ def known_words(plan: Plan) -> Words:
 
 
 def planned_stage(
-    plan: Plan, words: Words, index: int, key: RangeKey, devices: tuple[int, ...], candidate: StageCandidate, *,
-    held: int, tied_seconds: float, turns: int = 1,
-) -> PlanStage:  # fmt: skip
+    plan: Plan,
+    words: Words,
+    index: int,
+    key: RangeKey,
+    devices: tuple[int, ...],
+    candidate: StageCandidate,
+    *,
+    held: int,
+    tied_seconds: float,
+    turns: int = 1,
+) -> PlanStage:
     """The stage `index` with the layers and the submesh of `key`: one of `turns` that its submesh runs."""
     first, last, shape = key
     costs, asked, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
@@ -37,15 +45,25 @@ def planned_stage(
     else:
         operators, tensors = words.get((layers, mesh.shape, candidate.solution_key), ((), ()))
     return PlanStage(
-        index=index, layers=layers, submesh=(piece.nodes, piece.devices_per_node), logical_mesh=mesh.shape,
-        devices=devices, latency_seconds=candidate.latency_seconds(b) + receive,
-        microbatch_seconds=candidate.microbatch_seconds, iteration_seconds=candidate.iteration_seconds,
-        weight_bytes=candidate.weight_bytes, activation_bytes=candidate.activation_bytes,
-        workspace_bytes=candidate.workspace_bytes, microbatches_held=held, solution_key=candidate.solution_key,
-        operators=operators, receive_seconds=receive, tensors=tensors,
+        index=index,
+        layers=layers,
+        submesh=(piece.nodes, piece.devices_per_node),
+        logical_mesh=mesh.shape,
+        devices=devices,
+        latency_seconds=candidate.latency_seconds(b) + receive,
+        microbatch_seconds=candidate.microbatch_seconds,
+        iteration_seconds=candidate.iteration_seconds,
+        weight_bytes=candidate.weight_bytes,
+        activation_bytes=candidate.activation_bytes,
+        workspace_bytes=candidate.workspace_bytes,
+        microbatches_held=held,
+        solution_key=candidate.solution_key,
+        operators=operators,
+        receive_seconds=receive,
+        tensors=tensors,
         tied_seconds=tied_seconds,
         rematerialized=tuple(k for k in costs.versions[candidate.version] if first <= k <= last),
-    )  # fmt: skip
+    )
 
 
 class Deferred(Sequence[_Described]):

@@ -14,18 +14,18 @@ from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.layered_graph import LayeredGraph, assign_layers
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import slice_stages
-from alpa_explore.intra_op.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.catalog import entry, names
 from alpa_explore.models.recipe import follow
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
 from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
 from alpa_explore.plans.stage_details import StageDetails, stage_candidate
-from alpa_explore.profiling.stage_tasks import cost_model
+from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
 from alpa_explore.tracing.catalogue import catalogue_graph
 
@@ -59,17 +59,26 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
     """The graph of a plan's model, from its recipe."""
     if model.recipe in names():
         graph = catalogue_graph(
-            entry(model.recipe), model.samples, rematerialization=model.rematerialization, precision=model.precision,
+            entry(model.recipe),
+            model.samples,
+            rematerialization=model.rematerialization,
+            precision=model.precision,
             optimizer=model.optimizer,
-        )  # fmt: skip
+        )
         return replace(graph, name=model.name)
     from alpa_explore.tracing.capture import capture  # torch
 
     made = follow(model.recipe, model.samples, allow_import=allow_import)
     return capture(
-        made.model, made.example_inputs, made.loss, optimizer=model.optimizer, precision=model.precision,
-        rematerialization=model.rematerialization, name=model.name, recipe=model.recipe,
-    )  # fmt: skip
+        made.model,
+        made.example_inputs,
+        made.loss,
+        optimizer=model.optimizer,
+        precision=model.precision,
+        rematerialization=model.rematerialization,
+        name=model.name,
+        recipe=model.recipe,
+    )
 
 
 class _Choices(dict[str, Choices]):
@@ -77,16 +86,20 @@ class _Choices(dict[str, Choices]):
 
     def __missing__(self, key: str) -> Choices:
         raise PlanFileError(
-            "The choice of a stage is not in the plan file", found=f"solution {key}",
+            "The choice of a stage is not in the plan file",
+            found=f"solution {key}",
             remedy="The file holds only what its own schedule runs: plan again for this one (`--schedule`).",
-        )  # fmt: skip
+        )
 
 
 def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
     """`graph` cut at the plan's layers, for each version of what is rematerialised; its forward operators must be those
     of the file."""
-    planned = [(layer.index, name, flops) for layer in plan.layers
-               for name, flops in zip(layer.operators, layer.operator_flops, strict=True)]  # fmt: skip
+    planned = [
+        (layer.index, name, flops)
+        for layer in plan.layers
+        for name, flops in zip(layer.operators, layer.operator_flops, strict=True)
+    ]
     made = [(o.name, o.flops) for o in graph.forward_operators]
     for (layer, *stored), own in zip(planned, made, strict=False):
         if tuple(stored) != own:
@@ -109,9 +122,10 @@ def _choices(plan: Plan, stage: PlanStage, problem: StageProblem) -> Choices:
     """The choice of every node of a stage."""
     if not stage.operators:
         raise PlanFileError(
-            "The plan file does not say how its operators are divided", found=f"stage {stage.index} without operators",
+            "The plan file does not say how its operators are divided",
+            found=f"stage {stage.index} without operators",
             remedy="It was planned again from a file: plan with the model, and write that plan.",
-        )  # fmt: skip
+        )
     left = _left(stage, problem)
     if stage.tensors:
         chosen = tuple(own[0] for own in left)
@@ -174,6 +188,7 @@ def _strategies(problem: StageProblem, node: Node) -> list[tuple[tuple[str, ...]
 
 def _disagree(found: str) -> PlanFileError:
     return PlanFileError(
-        "The plan file does not belong to the model that its recipe makes", found=found,
+        "The plan file does not belong to the model that its recipe makes",
+        found=found,
         remedy="Plan again: the model, or alpa_explore or torch, has changed since the plan was written.",
-    )  # fmt: skip
+    )

@@ -50,8 +50,9 @@ def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
     if layers % len(order):
         raise ScheduleError(
             "A schedule with other stages than the plan cuts the layers into equal runs",
-            found=f"{layers} layers for {len(order)} stages", remedy=f"Plan with a multiple of {len(order)} layers.",
-        )  # fmt: skip
+            found=f"{layers} layers for {len(order)} stages",
+            remedy=f"Plan with a multiple of {len(order)} layers.",
+        )
     each = layers // len(order)
     return _cut(plan, [(k * each, (k + 1) * each - 1) for k in range(len(order))], order, known_words(plan))
 
@@ -69,7 +70,7 @@ def interleaved_stages(plan: Plan, words: Words) -> tuple[PlanStage, ...]:
 
 def schedule_table(
     plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
-) -> Schedule:  # fmt: skip
+) -> Schedule:
     """The table of a schedule for a plan's stages and B; of that which it was made for unless given.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan;

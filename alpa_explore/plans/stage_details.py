@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.stage_problem import StageProblem
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.plans.describe import describe_stage, describe_tensors
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
-from alpa_explore.profiling.stage_costs import StageCandidate
+from alpa_explore.pricing.stage_costs import StageCandidate
 
 Range = tuple[int, int]
 """First and last layer, inclusive."""
@@ -60,6 +60,7 @@ def stage_candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
             if found == (stage.solution_key, stage.logical_mesh):
                 return candidate
     raise PlanFileError(
-        "The choice of a stage is not among the costs of its plan", found=f"solution {stage.solution_key}",
+        "The choice of a stage is not among the costs of its plan",
+        found=f"solution {stage.solution_key}",
         remedy="The file was changed: plan again.",
-    )  # fmt: skip
+    )

@@ -17,15 +17,15 @@ from itertools import pairwise
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
-from alpa_explore.schedules.simulate import simulate
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.timeline import Timeline
+from alpa_explore.schedules.simulator.times import Links, StageTimes
 from alpa_explore.schedules.task import Schedule
-from alpa_explore.schedules.timeline import Timeline
-from alpa_explore.schedules.times import Links, StageTimes
 
 
 def plan_timeline(
     plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
-) -> Timeline:  # fmt: skip
+) -> Timeline:
     """One iteration of `plan` under a schedule, by name or as a table; under that of the plan unless given.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan, does not
@@ -101,14 +101,19 @@ def _times(
     in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved in halves)
     seconds = run.microbatch_seconds
     return StageTimes(
-        forward_seconds=parts[0] * seconds, backward_input_seconds=parts[1] * seconds,
-        backward_weight_seconds=parts[2] * seconds, update_seconds=run.iteration_seconds + run.tied_seconds,
+        forward_seconds=parts[0] * seconds,
+        backward_input_seconds=parts[1] * seconds,
+        backward_weight_seconds=parts[2] * seconds,
+        update_seconds=run.iteration_seconds + run.tied_seconds,
         collective_fraction=(in_collectives[0], in_collectives[1], in_collectives[2]),
-        send_forward_seconds=send_forward, send_backward_seconds=send_backward,
-        weight_bytes=run.weight_bytes * (1 - gradients - optimizer), gradient_bytes=run.weight_bytes * gradients,
-        optimizer_bytes=run.weight_bytes * optimizer, activation_bytes=run.activation_bytes,
+        send_forward_seconds=send_forward,
+        send_backward_seconds=send_backward,
+        weight_bytes=run.weight_bytes * (1 - gradients - optimizer),
+        gradient_bytes=run.weight_bytes * gradients,
+        optimizer_bytes=run.weight_bytes * optimizer,
+        activation_bytes=run.activation_bytes,
         workspace_bytes=run.workspace_bytes,
-    )  # fmt: skip
+    )
 
 
 def _resident_shares(stage: PlanStage) -> tuple[float, float]:

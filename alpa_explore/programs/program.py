@@ -64,11 +64,12 @@ class Program:
         """The same program with the instructions of one rank alone."""
         stages = [
             replace(
-                stage, lasting={r: own for r, own in stage.lasting.items() if r == rank},
+                stage,
+                lasting={r: own for r, own in stage.lasting.items() if r == rank},
                 tasks={a: {r: one for r, one in own.items() if r == rank} for a, own in stage.tasks.items()},
             )
             for stage in self.stages
-        ]  # fmt: skip
+        ]
         return replace(self, stages=tuple(stages))
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from alpa_explore.graph import TrainingGraph
+from alpa_explore.programs.execution.live_bytes import LiveBytes
 from alpa_explore.programs.instruction import (
     Accumulate,
     Box,
@@ -22,7 +23,6 @@ from alpa_explore.programs.instruction import (
     Slice,
     Store,
 )
-from alpa_explore.programs.live_bytes import LiveBytes
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
 
@@ -37,11 +37,17 @@ def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[s
             tasks = {LETTERS[action]: len(own[rank]) for action, own in stage.tasks.items()}
             kinds = Counter(type(one) for own in stage.tasks.values() for one in own[rank])
             rows.append(
-                {"stage": number, "rank": rank, "instructions": sum(tasks.values()),
-                 **{kind.__name__.lower(): kinds[kind] for kind in COUNTED}, "tasks": tasks,
-                 "lasting_bytes": live[rank].lasting_bytes, "peak_bytes": live[rank].peak_bytes,
-                 "optimizer_bytes": live[rank].optimizer_bytes}
-            )  # fmt: skip
+                {
+                    "stage": number,
+                    "rank": rank,
+                    "instructions": sum(tasks.values()),
+                    **{kind.__name__.lower(): kinds[kind] for kind in COUNTED},
+                    "tasks": tasks,
+                    "lasting_bytes": live[rank].lasting_bytes,
+                    "peak_bytes": live[rank].peak_bytes,
+                    "optimizer_bytes": live[rank].optimizer_bytes,
+                }
+            )
     return rows
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import cloudpickle
 import torch
 
-from alpa_explore.programs.execute import Values
+from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.instruction import Collective, Receive, Send
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Action
@@ -98,10 +98,15 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             first_stage.setdefault(one.tensor, number)
     for rank in program.ranks:
         job = RankJob(
-            program=program.of_rank(rank), ranks=program.ranks, groups=tuple(groups), pairs=tuple(sorted(outboxes)),
-            inbox={source: box for (source, to), box in outboxes.items() if to == rank}, batches=batches,
-            options=options, first_stage=first_stage,
-        )  # fmt: skip
+            program=program.of_rank(rank),
+            ranks=program.ranks,
+            groups=tuple(groups),
+            pairs=tuple(sorted(outboxes)),
+            inbox={source: box for (source, to), box in outboxes.items() if to == rank},
+            batches=batches,
+            options=options,
+            first_stage=first_stage,
+        )
         (home / f"rank-{rank}.pickle").write_bytes(cloudpickle.dumps(job))
 
 

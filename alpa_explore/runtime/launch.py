@@ -22,17 +22,17 @@ import torch
 from alpa_explore.errors import AlpaExploreError, OptionError, RunError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
-from alpa_explore.plans.files import save_plan
+from alpa_explore.plans.file.plan_file import save_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check
-from alpa_explore.programs.lower import lower
+from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
-from alpa_explore.programs.table import program_schedule
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
-from alpa_explore.runtime.targets import Ranks, Target, find_target
+from alpa_explore.runtime.targets.find import Ranks, Target, find_target
 from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
@@ -100,9 +100,7 @@ class Run:
             raise TimeoutError(f"the run in {self.folder} goes on")
         if self._error is not None:
             raise self._error
-        return RunResult(
-            steps=self._steps(), folder=self.folder, stopped=self._state == "stopped"
-        )  # fmt: skip
+        return RunResult(steps=self._steps(), folder=self.folder, stopped=self._state == "stopped")
 
     def _watch(self, prepare: Callable[[], object], start: Callable[[], Ranks]) -> None:
         def work() -> None:
@@ -164,9 +162,10 @@ def _fault(error: Exception) -> RunError:
     """What is told of an error that is none of ours: of the disk, of the user's data or scheduler, or a bug."""
     if isinstance(error, OSError) and error.errno in _DISK:
         return RunError(
-            "The folder of the run cannot be written", found=str(error),
+            "The folder of the run cannot be written",
+            found=str(error),
             remedy="Free some space, or name a folder on another disk (--folder, folder=).",
-        )  # fmt: skip
+        )
     remedy = (
         "Mend what it names: files of the data, or the connection to the scheduler."
         if isinstance(error, OSError)
@@ -193,12 +192,25 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
 
 
 def request_of(
-    plan: Plan, target: str = "local", *, steps: int = 10, learning_rate: float = 1e-3, seed: int = 0,
-    schedule: str | Schedule | None = None, device: str | None = None, save: str | os.PathLike[str] | None = None,
-    record: bool = False, stall_seconds: float = 60.0, model: torch.nn.Module | None = None,
-    example_inputs: Any = None, loss: Any = None, data: Data | None = None, graph: TrainingGraph | None = None,
-    allow_import: bool = False, scheduler: Any = None,
-) -> Request:  # fmt: skip
+    plan: Plan,
+    target: str = "local",
+    *,
+    steps: int = 10,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+    schedule: str | Schedule | None = None,
+    device: str | None = None,
+    save: str | os.PathLike[str] | None = None,
+    record: bool = False,
+    stall_seconds: float = 60.0,
+    model: torch.nn.Module | None = None,
+    example_inputs: Any = None,
+    loss: Any = None,
+    data: Data | None = None,
+    graph: TrainingGraph | None = None,
+    allow_import: bool = False,
+    scheduler: Any = None,
+) -> Request:
     """What a run is to be, where it can be.
 
     Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
@@ -221,17 +233,28 @@ def request_of(
         check_recipe(plan.model.recipe, allow_import=allow_import)
     elif example_inputs is None and data is None:
         raise OptionError(
-            "A model of your own needs data", found="model= alone",
+            "A model of your own needs data",
+            found="model= alone",
             remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
-        )  # fmt: skip
+        )
     return Request(
-        plan=plan, target=target, place=chosen, schedule=schedule, graph=graph, allow_import=allow_import,
+        plan=plan,
+        target=target,
+        place=chosen,
+        schedule=schedule,
+        graph=graph,
+        allow_import=allow_import,
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
-            steps=steps, learning_rate=learning_rate, seed=seed, device=device, record=record,
-            stall_seconds=stall_seconds, save=None if save is None else str(_empty(save, "weights", make=False)),
+            steps=steps,
+            learning_rate=learning_rate,
+            seed=seed,
+            device=device,
+            record=record,
+            stall_seconds=stall_seconds,
+            save=None if save is None else str(_empty(save, "weights", make=False)),
         ),
-    )  # fmt: skip
+    )
 
 
 def describe_run(request: Request) -> dict[str, Any]:
@@ -246,7 +269,7 @@ def prepare(request: Request, folder: Path) -> Program:
     program = _program(plan, request.schedule)
     state, batches = training(
         program.graph, plan.model, request.own, seed=options.seed, allow_import=request.allow_import
-    )  # fmt: skip
+    )
     save_plan(plan, folder / "plan.json")
     write_jobs(folder, program, options, state, batches)
     (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
@@ -263,12 +286,19 @@ def _program(plan: Plan, schedule: str | Schedule | None) -> Program:
 def _document(request: Request, program: Program) -> dict[str, Any]:
     plan = request.plan
     return {
-        "format": "alpa_explore.run", "version": 1, "model": plan.model.name, "target": request.target,
-        "schedule": program.schedule.name, "num_microbatches": plan.options.num_microbatches,
-        "samples_per_microbatch": plan.model.samples, "ranks": program.ranks,
-        "stages": [stage.ranks for stage in program.stages], "instructions": program.instruction_count,
-        "predicted_iteration_seconds": plan.predicted.iteration_seconds, "options": asdict(request.options),
-    }  # fmt: skip
+        "format": "alpa_explore.run",
+        "version": 1,
+        "model": plan.model.name,
+        "target": request.target,
+        "schedule": program.schedule.name,
+        "num_microbatches": plan.options.num_microbatches,
+        "samples_per_microbatch": plan.model.samples,
+        "ranks": program.ranks,
+        "stages": [stage.ranks for stage in program.stages],
+        "instructions": program.instruction_count,
+        "predicted_iteration_seconds": plan.predicted.iteration_seconds,
+        "options": asdict(request.options),
+    }
 
 
 def runs_folder() -> Path:
@@ -295,12 +325,14 @@ def _empty(folder: str | os.PathLike[str], what: str, *, make: bool) -> Path:
             home.mkdir(parents=True, exist_ok=True)
         if home.exists() and any(home.iterdir()):
             raise OptionError(
-                f"The folder of {what} must be empty", found=str(home),
+                f"The folder of {what} must be empty",
+                found=str(home),
                 remedy="Name another one, or remove what is there.",
-            )  # fmt: skip
+            )
     except OSError as error:
         raise OptionError(
-            f"The folder of {what} cannot be used", found=f"{home}: {error.strerror or error}",
+            f"The folder of {what} cannot be used",
+            found=f"{home}: {error.strerror or error}",
             remedy="Name a folder in which you may write.",
-        ) from error  # fmt: skip
+        ) from error
     return home

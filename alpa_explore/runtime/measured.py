@@ -16,13 +16,13 @@ from typing import Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
-from alpa_explore.plans.files import load_plan
-from alpa_explore.plans.reprice import reprice
+from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
-from alpa_explore.schedules.memory import memory_curve
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.task import LETTERS, Action
-from alpa_explore.schedules.timeline import Timeline
 
 FILE = "measured.json"
 
@@ -94,18 +94,24 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
     }
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
     return Measured(
-        model=plan.model.name, schedule=run["schedule"], device=run["options"]["device"],
-        planned_device=plan.cluster.device.name, predicted_iteration_seconds=timeline.makespan_seconds,
+        model=plan.model.name,
+        schedule=run["schedule"],
+        device=run["options"]["device"],
+        planned_device=plan.cluster.device.name,
+        predicted_iteration_seconds=timeline.makespan_seconds,
         measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(
             MeasuredRank(
-                rank=rank, submesh=submesh, predicted_peak_bytes=memory_curve(timeline, submesh).peak_bytes,
+                rank=rank,
+                submesh=submesh,
+                predicted_peak_bytes=memory_curve(timeline, submesh).peak_bytes,
                 measured_peak_bytes=written[rank]["peak_bytes"],
             )
-            for submesh, stage in enumerate(plan.stages) for rank in stage.devices
+            for submesh, stage in enumerate(plan.stages)
+            for rank in stage.devices
         ),
-    )  # fmt: skip
+    )
 
 
 def load_measured(
@@ -121,14 +127,18 @@ def load_measured(
             return write_measured(Path(folder))
         body = json.loads(path.read_text(encoding="utf-8"))
         return Measured(
-            **{**body, "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
-               "ranks": tuple(_rank(r) for r in body["ranks"])}
-        )  # fmt: skip
+            **{
+                **body,
+                "tasks": tuple(MeasuredTask(**t) for t in body["tasks"]),
+                "ranks": tuple(_rank(r) for r in body["ranks"]),
+            }
+        )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlanFileError(
-            "There is no measured run", found=f"{path}: {error}",
+            "There is no measured run",
+            found=f"{path}: {error}",
             remedy="Name the folder of a run that `alpa-explore launch` has brought to its end.",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _rank(stored: dict[str, Any]) -> MeasuredRank:
@@ -144,7 +154,10 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
         sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
         found.append(
             MeasuredTask(
-                task=str(task), stage=task.stage, action=LETTERS[task.action], microbatch=task.microbatch,
+                task=str(task),
+                stage=task.stage,
+                action=LETTERS[task.action],
+                microbatch=task.microbatch,
                 predicted_seconds=float(timeline.end_seconds[place] - timeline.start_seconds[place]),
                 measured_seconds=max(
                     _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in own
@@ -154,7 +167,7 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
                 predicted_send_seconds=float(sent) if sent == sent else 0.0,
                 measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in own),
             )
-        )  # fmt: skip
+        )
     return found
 
 

@@ -12,9 +12,9 @@ from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import follow
 from alpa_explore.plans.plan import ModelSummary
-from alpa_explore.programs.execute import Values
+from alpa_explore.programs.execution.execute import Values
 from alpa_explore.tracing.evaluate import initial_weights, input_values
-from alpa_explore.tracing.example import microbatch_tensors
+from alpa_explore.tracing.inputs.example import microbatch_tensors
 
 Data = Callable[[int], Any] | Sequence[Any]
 """Number of a microbatch -> its inputs, or a list of them, which is gone through again and again."""
@@ -70,9 +70,7 @@ def training(
     """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `recipe.follow`."""
     if own is None:
         made = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
-        own = OwnModel(
-            model=made.model, example_inputs=made.example_inputs, loss=made.loss, data=made.microbatch
-        )  # fmt: skip
+        own = OwnModel(model=made.model, example_inputs=made.example_inputs, loss=made.loss, data=made.microbatch)
     weights = initial_weights(graph, own.model)
     if own.data is not None:
         if not callable(own.data) and not len(own.data):

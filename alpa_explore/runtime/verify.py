@@ -24,10 +24,10 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.plans.schedule_stages import schedule_table
-from alpa_explore.programs.decision import plan_decisions
-from alpa_explore.programs.execute import Values, cut
+from alpa_explore.programs.execution.execute import Values, cut
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
-from alpa_explore.programs.optimizer_step import PieceOptimizer
+from alpa_explore.programs.lowering.decision import plan_decisions
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.reports import StepReader
@@ -76,9 +76,14 @@ class Verification:
 
 
 def verify(
-    plan: Plan, *, steps: int = 2, tolerance: float = 1e-5, graph: TrainingGraph | None = None,
-    allow_import: bool = False, **asked: Any,
-) -> Verification:  # fmt: skip
+    plan: Plan,
+    *,
+    steps: int = 2,
+    tolerance: float = 1e-5,
+    graph: TrainingGraph | None = None,
+    allow_import: bool = False,
+    **asked: Any,
+) -> Verification:
     """Train `plan` for some steps on its devices and in one process, and compare. It waits for the end.
 
     `asked` is what `launch` takes, whose errors these are. OptionError for a model that draws random numbers. The
@@ -192,4 +197,4 @@ def _check_determined(graph: TrainingGraph) -> None:
             "A model that draws random numbers cannot be compared with one process",
             found=f"{drawing[0].kind} ({drawing[0].name}); {len(drawing)} such operators",
             remedy="Capture it in eval mode (`model.eval()`), or with dropout 0, plan that, and verify that plan.",
-        )  # fmt: skip
+        )

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
-from alpa_explore.schedules.gpipe import gpipe
-from alpa_explore.schedules.interleaved import interleaved_one_f_one_b
-from alpa_explore.schedules.one_f_one_b import eager_one_f_one_b, one_f_one_b
+from alpa_explore.schedules.orders.gpipe import gpipe
+from alpa_explore.schedules.orders.interleaved import interleaved_one_f_one_b
+from alpa_explore.schedules.orders.one_f_one_b import eager_one_f_one_b, one_f_one_b
+from alpa_explore.schedules.orders.zero_bubble import zero_bubble_h1
 from alpa_explore.schedules.task import Schedule
-from alpa_explore.schedules.zero_bubble import zero_bubble_h1
 
 INTERLEAVED = "interleaved-1f1b"
 
 _ONE_STAGE: dict[str, Callable[[int, int], Schedule]] = {
-    "1f1b": one_f_one_b, "gpipe": gpipe, "eager-1f1b": eager_one_f_one_b, "zb-h1": zero_bubble_h1,
-}  # fmt: skip
+    "1f1b": one_f_one_b,
+    "gpipe": gpipe,
+    "eager-1f1b": eager_one_f_one_b,
+    "zb-h1": zero_bubble_h1,
+}
 
 SCHEDULES = (*_ONE_STAGE, INTERLEAVED)
 """All names; the first is what a plan is run with."""
@@ -33,15 +36,17 @@ def build_schedule(
     if num_submeshes < 1 or num_microbatches < 1:
         raise OptionError(
             "A pipeline needs a submesh and a microbatch",
-            found=f"{num_submeshes} submeshes, B = {num_microbatches}", remedy="Give 1 or more of each.",
-        )  # fmt: skip
+            found=f"{num_submeshes} submeshes, B = {num_microbatches}",
+            remedy="Give 1 or more of each.",
+        )
     if name == INTERLEAVED:
         return interleaved_one_f_one_b(
             num_submeshes, num_microbatches, 2 if stages_per_submesh is None else stages_per_submesh
         )
     if stages_per_submesh not in (None, 1):
         raise OptionError(
-            f"The schedule {name} runs one stage on each submesh", found=f"{stages_per_submesh} stages a submesh",
+            f"The schedule {name} runs one stage on each submesh",
+            found=f"{stages_per_submesh} stages a submesh",
             remedy=f"Choose {INTERLEAVED}, or leave the option out.",
-        )  # fmt: skip
+        )
     return _ONE_STAGE[name](num_submeshes, num_microbatches)

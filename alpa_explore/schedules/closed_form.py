@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Schedule
-from alpa_explore.schedules.times import StageTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,12 @@ def _zero_bubble(times: Sequence[StageTimes], b: int, submeshes: int) -> _Found:
 
 
 _FORMULAS = {
-    "gpipe": _gpipe, "1f1b": _one_f_one_b, "eager-1f1b": _one_f_one_b, "interleaved-1f1b": _interleaved,
+    "gpipe": _gpipe,
+    "1f1b": _one_f_one_b,
+    "eager-1f1b": _one_f_one_b,
+    "interleaved-1f1b": _interleaved,
     "zb-h1": _zero_bubble,
-}  # fmt: skip
+}
 _CLOSE = 1e-9
 
 

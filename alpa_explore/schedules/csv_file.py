@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 
 from alpa_explore.errors import ScheduleError
-from alpa_explore.schedules.check import check
+from alpa_explore.schedules.simulator.check import check
 from alpa_explore.schedules.task import LETTERS, Action, Schedule, Task, schedule_of
 
 _CELL = re.compile(r"(\d{1,6})(F|B|I|W)(\d{1,9})")

@@ -36,9 +36,12 @@ class Action(enum.IntEnum):
 
 
 LETTERS = {
-    Action.FORWARD: "F", Action.BACKWARD: "B", Action.BACKWARD_INPUT: "I", Action.BACKWARD_WEIGHT: "W",
+    Action.FORWARD: "F",
+    Action.BACKWARD: "B",
+    Action.BACKWARD_INPUT: "I",
+    Action.BACKWARD_WEIGHT: "W",
     Action.UPDATE: "U",
-}  # fmt: skip
+}
 """As in torch's schedule files."""
 
 
@@ -93,9 +96,7 @@ class Schedule:
         return (self.num_stages, self.num_microbatches, *(a.tobytes() for a in arrays))
 
 
-def order_of(
-    stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]], num_microbatches: int
-) -> Ints:  # fmt: skip
+def order_of(stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]], num_microbatches: int) -> Ints:
     """The order of one stage, [tasks, (action, stage, microbatch)]: `warm_up` forwards, then round after round one task
     of each of `rounds`, (action, microbatch of every round); microbatches that there are not are left out."""
     numbers = np.stack([microbatches for _, microbatches in rounds], axis=1)
@@ -118,6 +119,12 @@ def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Int
     for array in (starts, *columns):
         array.flags.writeable = False
     return Schedule(
-        name=name, num_stages=num_stages, num_microbatches=num_microbatches, starts=starts, actions=columns[0],
-        stages=columns[1], microbatches=columns[2], submesh_of_stage=tuple(submesh_of_stage.tolist()),
-    )  # fmt: skip
+        name=name,
+        num_stages=num_stages,
+        num_microbatches=num_microbatches,
+        starts=starts,
+        actions=columns[0],
+        stages=columns[1],
+        microbatches=columns[2],
+        submesh_of_stage=tuple(submesh_of_stage.tolist()),
+    )

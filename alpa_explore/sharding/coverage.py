@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from alpa_explore import units
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.sharding.rules import RULES, Coverage, splits_for
+from alpa_explore.sharding.rules import RULES
+from alpa_explore.sharding.splits import Coverage, splits_for
 
 _ORDER = ("replicated", "discovered", "rule")
 
@@ -50,12 +51,16 @@ def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
     total = sum(flops.values()) or 1
     records = [
         KindCoverage(
-            kind=kind, how=how, count=counts[kind, how, reason], flops=flops[kind, how, reason],
+            kind=kind,
+            how=how,
+            count=counts[kind, how, reason],
+            flops=flops[kind, how, reason],
             flops_share=flops[kind, how, reason] / total,
-            factors=tuple(factors[kind, how, reason]), reason=reason,
+            factors=tuple(factors[kind, how, reason]),
+            reason=reason,
         )
         for kind, how, reason in counts
-    ]  # fmt: skip
+    ]
     return tuple(sorted(records, key=lambda r: (_ORDER.index(r.how), -r.flops, r.kind, r.reason)))
 
 

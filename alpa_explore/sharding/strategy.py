@@ -77,13 +77,15 @@ def enumerate_strategies(
             "Too many strategies to enumerate",
             found=f"{count:,} combinations of {len(splits)} splits on a mesh of {len(mesh_shape)} axes",
             remedy="Merge axes of the mesh: two axes of 8 and 4 devices can be one of 32.",
-        )  # fmt: skip
+        )
     counts = blocks(tuple(mesh_shape))
     choices = _choices(
-        tuple(splits), divided_by([s.size for s in splits], mesh_shape),
+        tuple(splits),
+        divided_by([s.size for s in splits], mesh_shape),
         tuple(divided_by(shape, mesh_shape) for shape in input_shapes),
-        tuple(divided_by(shape, mesh_shape) for shape in output_shapes), len(mesh_shape),
-    )  # fmt: skip
+        tuple(divided_by(shape, mesh_shape) for shape in output_shapes),
+        len(mesh_shape),
+    )
     strategies = tuple(Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], c.sync) for c in choices)
     if not replicable:
         least = min(s.work_share for s in strategies)
@@ -106,9 +108,12 @@ class _Choice(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _choices(
-    splits: tuple[Split, ...], sizes: tuple[Divides, ...], inputs: tuple[tuple[Divides, ...], ...],
-    outputs: tuple[tuple[Divides, ...], ...], axes: int,
-) -> tuple[_Choice, ...]:  # fmt: skip
+    splits: tuple[Split, ...],
+    sizes: tuple[Divides, ...],
+    inputs: tuple[tuple[Divides, ...], ...],
+    outputs: tuple[tuple[Divides, ...], ...],
+    axes: int,
+) -> tuple[_Choice, ...]:
     """The legal strategies of one operator on all meshes whose axes divide the same extents, given by what divides the
     sizes of the splits and the dims of every tensor."""
     legal = [frozenset(specs_where(divided, axes, True)) for divided in (*inputs, *outputs)]

@@ -105,9 +105,13 @@ def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
 
 
 def operator_flops(
-    kind: str, read: Sequence[Tensor], made: Sequence[Tensor], arguments: Sequence[Argument],
-    values: Sequence[Any], outputs: Sequence[torch.Tensor],
-) -> int:  # fmt: skip
+    kind: str,
+    read: Sequence[Tensor],
+    made: Sequence[Tensor],
+    arguments: Sequence[Argument],
+    values: Sequence[Any],
+    outputs: Sequence[torch.Tensor],
+) -> int:
     """FLOPs of the whole operator: graph.counts knows products and plain operators, torch's own table fused attention.
 
     `values` are the arguments as torch takes them, and `outputs` what it returned, on fake or meta tensors.

@@ -17,9 +17,9 @@ from torch.utils import _pytree as pytree
 from alpa_explore.errors import BatchError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.example import flatten_example
-from alpa_explore.tracing.losses import Loss
-from alpa_explore.tracing.rescale import rescale
+from alpa_explore.tracing.inputs.example import flatten_example
+from alpa_explore.tracing.inputs.losses import Loss
+from alpa_explore.tracing.resizing.rescale import rescale
 
 _ANCHORS = (4, 8)
 """Units at which captures are made for the other sizes. Not 1, which torch treats apart."""
@@ -70,9 +70,11 @@ class Batches:
 
 
 def capture_batches(
-    model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss = None,
+    model: nn.Module,
+    example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor,
+    loss: Loss = None,
     **options: Any,
-) -> Batches:  # fmt: skip
+) -> Batches:
     """`model` at any batch size, for `ax.plan(…, global_batch=…)`; `options` are those of `ax.capture`.
 
     The batch is dim 0 of every example input that has as many entries there as the first one. Nothing is captured yet:

@@ -20,21 +20,21 @@ import torch
 from torch import nn
 from torch._subclasses import FakeTensorMode
 
-from alpa_explore.collection import no_collection
 from alpa_explore.errors import CancelledError, CaptureError, OptionError, nearest_names
 from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
-from alpa_explore.tracing.assemble import assemble
+from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.diagnose import diagnose
-from alpa_explore.tracing.drafts import draft
-from alpa_explore.tracing.example import Example, flatten_example
-from alpa_explore.tracing.fake_model import Held, attribute_tensors, fake_like, held_tensors, installed
-from alpa_explore.tracing.joint_graph import JointGraph, trace
-from alpa_explore.tracing.locate import AnnotateCalls, Place, follow_modules
-from alpa_explore.tracing.losses import Loss, scalar_loss
-from alpa_explore.tracing.onnx_file import load_onnx
+from alpa_explore.tracing.inputs.example import Example, flatten_example
+from alpa_explore.tracing.inputs.fake_model import Held, attribute_tensors, fake_like, held_tensors, installed
+from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
+from alpa_explore.tracing.inputs.onnx_file import load_onnx
+from alpa_explore.tracing.joint.diagnose import diagnose
+from alpa_explore.tracing.joint.joint_graph import JointGraph, trace
+from alpa_explore.tracing.joint.locate import AnnotateCalls, Place, follow_modules
+from alpa_explore.tracing.operators.assemble import assemble
+from alpa_explore.tracing.operators.drafts import draft
+from alpa_explore.tracing.operators.phases import assign_phases
 from alpa_explore.tracing.optimizers import find_optimizer
-from alpa_explore.tracing.phases import assign_phases
 
 
 def capture(
@@ -85,10 +85,20 @@ def capture(
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
         phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
         graph = assemble(
-            name=name or type(model).__name__, held=held, example=example, joint=joint, drafts=drafts, phases=phases,
-            loss=loss_key, gradients=gradients, optimizer=chosen, rematerialization=rematerialization, recipe=recipe,
-            attributes=attribute_tensors(model), training=model.training,
-        )  # fmt: skip
+            name=name or type(model).__name__,
+            held=held,
+            example=example,
+            joint=joint,
+            drafts=drafts,
+            phases=phases,
+            loss=loss_key,
+            gradients=gradients,
+            optimizer=chosen,
+            rematerialization=rematerialization,
+            recipe=recipe,
+            attributes=attribute_tensors(model),
+            training=model.training,
+        )
     return verify(graph)
 
 

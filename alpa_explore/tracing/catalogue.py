@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 from hashlib import sha256
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
-from alpa_explore.collection import no_collection
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
 from alpa_explore.models.configs import GPTConfig, ModelConfig, MoEConfig
+from alpa_explore.numerics.collection import no_collection
+from alpa_explore.store.cache import Store
+from alpa_explore.store.code_version import code_version
 
 if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
-_DECIDING = ("graph", "models", "tracing")
+_DECIDING = ("errors.py", "graph", "models", "numerics", "tracing", "units.py")
 """The packages that decide what a capture of a catalogue model returns."""
 
 
-class Store(Protocol):
-    """Where graphs are kept (`profiling.cache.SolveCache`)."""
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        """The entry of a key; None where there is none."""
-
-    def put(self, key: str, value: Mapping[str, Any]) -> None:
-        """Keep an entry, or let it be."""
-
-
 def catalogue_graph(
-    known: CatalogEntry, samples: int, *, rematerialization: bool | None = None, precision: str | None = None,
-    optimizer: str = "adam", store: Store | None = None,
-) -> TrainingGraph:  # fmt: skip
+    known: CatalogEntry,
+    samples: int,
+    *,
+    rematerialization: bool | None = None,
+    precision: str | None = None,
+    optimizer: str = "adam",
+    store: Store | None = None,
+) -> TrainingGraph:
     """The graph of a microbatch of `samples`, in the model's own precision and rematerialisation unless told."""
     asked = (
-        known.name, samples, known.precision if precision is None else precision,
-        known.rematerialization if rematerialization is None else rematerialization, optimizer,
-    )  # fmt: skip
-    key = f"graph-{sha256(repr((asked, _deciding())).encode()).hexdigest()}"
+        known.name,
+        samples,
+        known.precision if precision is None else precision,
+        known.rematerialization if rematerialization is None else rematerialization,
+        optimizer,
+    )
+    key = f"graph-{sha256(repr((asked, code_version(_DECIDING, ('torch',)))).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
     with no_collection():  # the import of torch alone makes half a million objects, which stay
@@ -50,9 +47,14 @@ def catalogue_graph(
 
         def captured(config: ModelConfig) -> TrainingGraph:
             return capture(
-                make_module(config, "meta", 0), make_inputs(config, samples, "meta", 0), name=known.name,
-                recipe=known.name, precision=asked[2], rematerialization=asked[3], optimizer=optimizer,
-            )  # fmt: skip
+                make_module(config, "meta", 0),
+                make_inputs(config, samples, "meta", 0),
+                name=known.name,
+                recipe=known.name,
+                precision=asked[2],
+                rematerialization=asked[3],
+                optimizer=optimizer,
+            )
 
         graph = unrolled(known.config, captured) or captured(known.config)
         if store is not None:
@@ -69,9 +71,7 @@ def catalogue_batches(
     known = entry(name)
 
     def capture_at(samples: int) -> TrainingGraph:
-        return catalogue_graph(
-            known, samples, rematerialization=rematerialization, precision=precision, store=store
-        )  # fmt: skip
+        return catalogue_graph(known, samples, rematerialization=rematerialization, precision=precision, store=store)
 
     return Batches(capture_at, microbatch_size(known, known.num_microbatches), unit=1)
 
@@ -79,20 +79,9 @@ def catalogue_batches(
 def unrolled(config: ModelConfig, captured: Callable[[ModelConfig], TrainingGraph]) -> TrainingGraph | None:
     """The graph of a model from captures of fewer blocks; None where it does not follow from them, or it is as quick to
     capture the whole."""
-    from alpa_explore.tracing.unroll import FEW, MORE, unroll
+    from alpa_explore.tracing.resizing.unroll import FEW, MORE, unroll
 
     if not isinstance(config, GPTConfig | MoEConfig) or config.periods <= FEW + MORE:
         return None
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
     return unroll(few, more, config.periods)
-
-
-@cache
-def _deciding() -> str:
-    """Changed code, or another torch, never meets an old graph."""
-    digest = sha256(version("torch").encode())
-    home = Path(__file__).parent.parent
-    for package in _DECIDING:
-        for source in sorted((home / package).rglob("*.py")):
-            digest.update(source.read_bytes())
-    return digest.hexdigest()

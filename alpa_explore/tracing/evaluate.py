@@ -11,9 +11,9 @@ from torch import nn
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import TensorKind, TrainingGraph
 from alpa_explore.tracing.aten import run_operator
-from alpa_explore.tracing.example import flatten_example
-from alpa_explore.tracing.fake_model import attribute_named
-from alpa_explore.tracing.losses import Loss
+from alpa_explore.tracing.inputs.example import flatten_example
+from alpa_explore.tracing.inputs.fake_model import attribute_named
+from alpa_explore.tracing.inputs.losses import Loss
 from alpa_explore.tracing.targets import LOSSES, run_counted
 
 

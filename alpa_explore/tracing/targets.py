@@ -59,9 +59,8 @@ def counted_losses(graph: TrainingGraph) -> dict[int, CountedLoss]:
     return {
         o.index: CountedLoss(operator=o, before=before)
         for o in graph.forward_operators
-        if o.kind in LOSSES and o.arguments[3] == _MEAN
-        and (before := _from_inputs(graph, o.inputs[1:])) is not None
-    }  # fmt: skip
+        if o.kind in LOSSES and o.arguments[3] == _MEAN and (before := _from_inputs(graph, o.inputs[1:])) is not None
+    }
 
 
 def _from_inputs(graph: TrainingGraph, tensors: tuple[int, ...]) -> tuple[Operator, ...] | None:

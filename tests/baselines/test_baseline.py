@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import alpa_explore as ax
-from alpa_explore import planner
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError, CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.planner import plan as planner
 from alpa_explore.plans.plan import Plan, PlanOperator
 
 B, LAYERS = 8, 4

@@ -21,9 +21,9 @@ RUN_SECONDS = 120.0
 SLOW_SECOND_PLAN = """
 import alpa_explore as ax
 from alpa_explore.errors import CancelledError
-from alpa_explore.profiling.progress import Progress
+from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.planner import Planner
+from alpa_explore_widgets.session.backend import Planner
 
 asked = []
 

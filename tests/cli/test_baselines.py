@@ -18,8 +18,14 @@ def test_every_baseline_stands_beside_the_automatic_plan(capsys: Capture) -> Non
     assert found["refused"] == []
     assert rows[0]["plan"] == "automatic"
     assert [row["plan"].split(" ")[0] for row in rows[1:]] == [
-        "data-parallel", "zero-3", "megatron", "gpipe-equal-layers", "intra-only", "inter-only", "equal-operators",
-    ]  # fmt: skip
+        "data-parallel",
+        "zero-3",
+        "megatron",
+        "gpipe-equal-layers",
+        "intra-only",
+        "inter-only",
+        "equal-operators",
+    ]
     for row in rows[:-1]:
         assert row["times_first"] >= 1 - 1e-9
         assert row["iteration_seconds"] > 0

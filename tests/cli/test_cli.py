@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from alpa_explore import cli, planner
+from alpa_explore import cli
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
+from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import names
-from alpa_explore.plans.files import load_plan
+from alpa_explore.planner import plan as planner
+from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.profiling.progress import Progress, ProgressCallback
 from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
 
@@ -82,15 +83,30 @@ class TestPlan:
         assert cli.main([*PLAN, *more.split()]) == 0
         asked.pop("cancel")
         pipeline = PipelineOptions(
-            cuts=(1, 2), num_stages=3, stage_submeshes=((-1, 1, 2),), schedule="gpipe", communication=True,
-            submesh_space="power-of-two", imbalance_tolerance=0.5,
-        )  # fmt: skip
+            cuts=(1, 2),
+            num_stages=3,
+            stage_submeshes=((-1, 1, 2),),
+            schedule="gpipe",
+            communication=True,
+            submesh_space="power-of-two",
+            imbalance_tolerance=0.5,
+        )
         assert asked == {
-            "model": "gpt-tiny", "cluster": "2x4:v100", "num_microbatches": 16, "global_batch": 64,
-            "delta": 0.25, "num_layers": 3, "solver": "cbc", "scheduler": "serial",
-            "precision": "float32", "rematerialization": False, "cache": False, "pipeline": pipeline,
-            "pin": {"mm": "S0R"}, "forbid": {"mm_1": ["RR", "RS1"]},
-        }  # fmt: skip
+            "model": "gpt-tiny",
+            "cluster": "2x4:v100",
+            "num_microbatches": 16,
+            "global_batch": 64,
+            "delta": 0.25,
+            "num_layers": 3,
+            "solver": "cbc",
+            "scheduler": "serial",
+            "precision": "float32",
+            "rematerialization": False,
+            "cache": False,
+            "pipeline": pipeline,
+            "pin": {"mm": "S0R"},
+            "forbid": {"mm_1": ["RR", "RS1"]},
+        }
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
         assert cli.main(["plan", "gpt-1.3b", "--cluster", "1x4:v100"]) == 0
@@ -231,8 +247,17 @@ class TestShow:
         assert cli.main(["show", file, "--stage", "2"]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert len(lines) == 1 + 171
-        assert lines[0].split() == ["operator", "op", "phase", "layer", "strategy", "inputs", "outputs", "compute",
-                                    "communication"]  # fmt: skip
+        assert lines[0].split() == [
+            "operator",
+            "op",
+            "phase",
+            "layer",
+            "strategy",
+            "inputs",
+            "outputs",
+            "compute",
+            "communication",
+        ]
         assert "S0RR" in lines[1]
 
     def test_a_stage_as_json(self, file: str, capsys: Capture) -> None:
@@ -286,7 +311,7 @@ class TestCoverage:
         self, capsys: Capture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rules = {k: v for k, v in RULES.items() if k not in ("aten.relu.default", "optimizer.adam")}
-        monkeypatch.setattr("alpa_explore.sharding.rules.RULES", rules)
+        monkeypatch.setattr("alpa_explore.sharding.splits.RULES", rules)
         assert cli.main(["coverage", "mlp-tiny"]) == 0
         out = capsys.readouterr().out
         assert re.search(r"aten.relu.default +discovered .* dim0, dim1\n", out)

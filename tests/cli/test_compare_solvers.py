@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.cli.compare_solvers import parse_mesh
+from alpa_explore.cli.solving.compare_solvers import parse_mesh
 from alpa_explore.errors import AlpaExploreError
 
 Capture = pytest.CaptureFixture[str]

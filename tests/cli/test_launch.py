@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.cli import main
-from alpa_explore.runtime import local
+from alpa_explore.runtime.targets import local
 from alpa_explore.schedules.csv_file import write_csv
 from tests.runtime.plans import small_plan
 

@@ -48,8 +48,11 @@ def test_the_text_ends_with_the_errors(capsys: Capture) -> None:
     assert "Kendall's tau" in lines[-1]
     groups = [line.split() for line in lines[-6:-2]]
     assert [group[:1] + group[4:6] for group in groups] == [
-        ["3,072", "64", "7"], ["6,144", "256", "4"], ["8,192", "512", "11"], ["12,288", "512", "6"],
-    ], "a line with the tau of each model and number of GPUs"  # fmt: skip
+        ["3,072", "64", "7"],
+        ["6,144", "256", "4"],
+        ["8,192", "512", "11"],
+        ["12,288", "512", "6"],
+    ], "a line with the tau of each model and number of GPUs"
     assert all(-1 <= float(group[-1]) <= 1 for group in groups)
 
 
@@ -146,9 +149,13 @@ def test_a_fault_of_the_table_names_its_line_and_is_exit_2(
 
 def test_all_faults_of_a_table_are_told_at_once_up_to_ten(tmp_path: Path, capsys: Capture) -> None:
     bad = [
-        ROW.replace("1024,16,24", "x,16,0"), ROW, ROW.replace("372.160408", "soon"), "", ROW + ",7",
+        ROW.replace("1024,16,24", "x,16,0"),
+        ROW,
+        ROW.replace("372.160408", "soon"),
+        "",
+        ROW + ",7",
         ROW.replace("16,24,", "16,25,"),
-    ]  # fmt: skip
+    ]
     assert predict(table(tmp_path, HEADER, *bad)) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -8,7 +8,7 @@ import pytest
 
 from alpa_explore.cli import progress_line
 from alpa_explore.cli.progress_line import ProgressLine, describe, duration
-from alpa_explore.profiling.progress import Progress
+from alpa_explore.execution.progress import Progress
 
 
 class Stream(io.StringIO):

@@ -6,16 +6,17 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.cli import main
-from alpa_explore.intra_op.file_evaluator import evaluate_file
+from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 
 
 def write(path, usage_limit=None, **nodes):
     problem = {
-        "name": "small", "edges": {"nodes": [[0, 1]], "costs": [[0, 10**18, 10**18, 0]]},
+        "name": "small",
+        "edges": {"nodes": [[0, 1]], "costs": [[0, 10**18, 10**18, 0]]},
         "nodes": {"costs": [[1, 5], [7, 2]], "intervals": [[0, 2], [1, 3]], "usages": [[9, 1], [8, 1]], **nodes},
-    }  # fmt: skip
+    }
     if usage_limit is not None:
         problem["usage_limit"] = usage_limit
     path.write_text(json.dumps({"problem": problem}))

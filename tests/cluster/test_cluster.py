@@ -59,8 +59,12 @@ def test_changes_reach_cluster_and_device():
 
 def test_submeshes_are_powers_of_two_in_a_node_and_whole_nodes():
     assert submeshes(Cluster.parse("3x4:v100")) == (
-        Submesh(1, 1), Submesh(1, 2), Submesh(1, 4), Submesh(2, 4), Submesh(3, 4),
-    )  # fmt: skip
+        Submesh(1, 1),
+        Submesh(1, 2),
+        Submesh(1, 4),
+        Submesh(2, 4),
+        Submesh(3, 4),
+    )
     assert submeshes(Cluster.parse("1x1:v100")) == (Submesh(1, 1),)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from alpa_explore.cluster import Cluster, preset_names
 from alpa_explore.errors import AlpaExploreError, ClusterError
-from alpa_explore.plans.files import load_plan
+from alpa_explore.plans.file.plan_file import load_plan
 from tests.plans.example import example_plan
 
 TOML = """
@@ -44,9 +44,12 @@ def test_a_file_says_the_cluster_and_takes_the_rest_from_a_preset(tmp_path: Path
 def test_a_preset_written_out_is_read_as_it_was(name: str, tmp_path: Path) -> None:
     known = Cluster.parse(f"2x4:{name}")
     body = {
-        "nodes": 2, "devices_per_node": 4, "device": asdict(known.device), "inside_node": asdict(known.inside_node),
+        "nodes": 2,
+        "devices_per_node": 4,
+        "device": asdict(known.device),
+        "inside_node": asdict(known.inside_node),
         "between_nodes": asdict(known.between_nodes),
-    }  # fmt: skip
+    }
     assert Cluster.parse(write(tmp_path, json.dumps(body), "b.json")) == known
 
 

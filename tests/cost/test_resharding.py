@@ -68,9 +68,12 @@ def test_the_table_is_what_dijkstra_finds_and_its_paths_add_up(shape, mesh):
             for step in steps_from(spec, len(shape), table.specs):
                 larger = step.target if step.kind is StepKind.ALL_GATHER else spec
                 after = cost + collective_seconds(
-                    step.kind, total * local_share(larger, mesh.shape),
-                    mesh.shape[step.axis], mesh.bandwidth[step.axis], mesh.latency_seconds[step.axis],
-                )  # fmt: skip
+                    step.kind,
+                    total * local_share(larger, mesh.shape),
+                    mesh.shape[step.axis],
+                    mesh.bandwidth[step.axis],
+                    mesh.latency_seconds[step.axis],
+                )
                 if after < best.get(step.target, np.inf):
                     best[step.target] = after
                     heapq.heappush(queue, (after, step.target))

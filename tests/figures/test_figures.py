@@ -14,25 +14,32 @@ import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.cluster import cluster_figure
-from alpa_explore.figures.frontier import frontier_figure
-from alpa_explore.figures.layers import layers_figure
-from alpa_explore.figures.microbatches import microbatches_figure
-from alpa_explore.figures.sharding import sharding_figure
-from alpa_explore.figures.stage_costs import stage_costs_figure, stage_costs_table
+from alpa_explore.figures.comparisons.microbatches import microbatches_figure
+from alpa_explore.figures.comparisons.why import why_figure
+from alpa_explore.figures.decisions.cluster import cluster_figure
+from alpa_explore.figures.decisions.frontier import frontier_figure
+from alpa_explore.figures.decisions.layers import layers_figure
+from alpa_explore.figures.decisions.sharding import sharding_figure
+from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
+from alpa_explore.figures.decisions.t_max import t_max_figure
+from alpa_explore.figures.decisions.timeline import timeline_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
-from alpa_explore.figures.t_max import t_max_figure
-from alpa_explore.figures.timeline import timeline_figure
-from alpa_explore.figures.why import why_figure
-from alpa_explore.plans.files import load_plan
+from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.sharding.wish import wishes_of
+from alpa_explore.sharding.spec_constraint import wishes_of
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
-    layers_figure, cluster_figure, t_max_figure, stage_costs_figure, sharding_figure, frontier_figure,
-    timeline_figure, why_figure, microbatches_figure,
-]  # fmt: skip
+    layers_figure,
+    cluster_figure,
+    t_max_figure,
+    stage_costs_figure,
+    sharding_figure,
+    frontier_figure,
+    timeline_figure,
+    why_figure,
+    microbatches_figure,
+]
 CLUSTERS = ["2x4:v100", "1x1:a100", "8x8:v100"]
 
 
@@ -212,8 +219,10 @@ def test_every_pair_of_a_run_and_a_submesh_has_a_cell_of_its_own_that_names_it(c
     named = {
         (y, x): text
         for trace in (*traces(figure, "fits"), *traces(figure, "does not fit"))
-        for y, row in enumerate(trace.hovertext) for x, text in enumerate(row) if text
-    }  # fmt: skip
+        for y, row in enumerate(trace.hovertext)
+        for x, text in enumerate(row)
+        if text
+    }
     rows = stage_costs_table(plan)
     pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
     places = {cell_of(figure, pieces.index(row["submesh"]), *row["layers"]): row for row in rows}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.figures.cluster import cluster_figure
+from alpa_explore.figures.decisions.cluster import cluster_figure
+from alpa_explore.figures.decisions.layers import layers_figure
+from alpa_explore.figures.decisions.sharding import sharding_figure
 from alpa_explore.figures.keys import agree, key, read_key, valid_key
-from alpa_explore.figures.layers import layers_figure
-from alpa_explore.figures.sharding import sharding_figure
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 

@@ -98,9 +98,14 @@ def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_not
     asked: list[str] = []
     said: list[str] = []
     flags = [
-        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync",
-    ]  # fmt: skip
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(executable), args=flags)
         for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 17, 17)")):

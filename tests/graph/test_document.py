@@ -8,8 +8,8 @@ import pytest
 
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import entry
-from alpa_explore.planner import resolve
-from alpa_explore.profiling.cache import SolveCache
+from alpa_explore.planner.plan import resolve
+from alpa_explore.store.cache import SolveCache
 from alpa_explore.tracing import catalogue
 
 

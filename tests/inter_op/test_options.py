@@ -13,12 +13,12 @@ from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import best_pipeline, stage_table
-from alpa_explore.profiling.stage_costs import StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.closed_form import closed_form
-from alpa_explore.schedules.memory import memory_curve
-from alpa_explore.schedules.simulate import simulate
-from alpa_explore.schedules.times import StageTimes
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import StageTimes
 
 CLUSTERS = ("1x4:v100", "2x2:v100", "4x1:v100", "3x2:v100")
 
@@ -38,17 +38,23 @@ def random_costs(seed):
                 StageCandidate(
                     logical_mesh=mesh,
                     microbatch_seconds=flops / piece.devices**0.8 * slow * float(rng.uniform(1, 1.2)),
-                    iteration_seconds=float(rng.uniform(0, 1)), weight_bytes=20.0 * (last - first + 1) / piece.devices,
-                    activation_bytes=float(rng.uniform(5, 20)) / slow**4 / piece.devices, workspace_bytes=1.0,
+                    iteration_seconds=float(rng.uniform(0, 1)),
+                    weight_bytes=20.0 * (last - first + 1) / piece.devices,
+                    activation_bytes=float(rng.uniform(5, 20)) / slow**4 / piece.devices,
+                    workspace_bytes=1.0,
                     solution_key=f"{first}-{last}-{place}-{slow}",
                 )
                 for slow in (1.0, 1.3)
-            )  # fmt: skip
+            )
     received = {key: float(rng.uniform(0, 3e10)) for key in itertools.combinations_with_replacement(range(layers), 2)}
     costs = StageCosts(
-        num_layers=layers, submeshes=pieces, device_memory_bytes=memory, candidates=candidates,
-        layer_flops=tuple(int(w) for w in work), received_bytes=received,
-    )  # fmt: skip
+        num_layers=layers,
+        submeshes=pieces,
+        device_memory_bytes=memory,
+        candidates=candidates,
+        layer_flops=tuple(int(w) for w in work),
+        received_bytes=received,
+    )
     return costs, cluster
 
 
@@ -64,9 +70,16 @@ def partitions(costs, cluster):
 
 
 def brute_force(
-    costs, cluster, b, *, allowed=lambda stages: True, held=None, extra=lambda stage: 0.0, bubble=1,
+    costs,
+    cluster,
+    b,
+    *,
+    allowed=lambda stages: True,
+    held=None,
+    extra=lambda stage: 0.0,
+    bubble=1,
     once=lambda stages: 0.0,
-):  # fmt: skip
+):
     """The least Σt / bubble + (B − 1/bubble)·max t + once; `held` is of (place from the end, stages)."""
     best = math.inf
     for stages in partitions(costs, cluster):
@@ -174,10 +187,11 @@ def interleaved(turns, b):
     """The schedule for brute force: groups of microbatches are full, and every submesh has layers for each turn."""
     return {
         "held": lambda place, depth: math.ceil(min(2 * (place - 1) + (turns - 1) * depth + 1, turns * b) / turns),
-        "allowed": lambda stages: b % len(stages) == 0
-        and (len(stages) == 1 or all(last - first + 1 >= turns for first, last, _ in stages)),
+        "allowed": lambda stages: (
+            b % len(stages) == 0 and (len(stages) == 1 or all(last - first + 1 >= turns for first, last, _ in stages))
+        ),
         "bubble": turns,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("turns", [2, 3])
@@ -198,9 +212,13 @@ def test_a_zero_bubble_schedule_has_a_smaller_bubble_and_holds_as_many_as_there_
         costs = replace(costs, versions=(tuple(range(costs.num_layers)) if recomputes else (),))
         found = best_pipeline(costs, cluster, PipelineOptions(schedule="zb-h1"), b)
         expected = brute_force(
-            costs, cluster, b, held=lambda _place, depth, b=b: min(depth, b), bubble=bubble,
+            costs,
+            cluster,
+            b,
+            held=lambda _place, depth, b=b: min(depth, b),
+            bubble=bubble,
             allowed=lambda stages, b=b: len(stages) <= b,
-        )  # fmt: skip
+        )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12)
         changed += found.stages != best_pipeline(costs, cluster, PipelineOptions(), b).stages
     assert changed > 5
@@ -229,9 +247,11 @@ def test_what_the_planner_says_of_equal_stages_is_what_the_simulator_and_the_for
             SIMULATED_AS.get(schedule, schedule), depth, b, stages_per_submesh=turns if terms.turns > 1 else None
         )
         one = StageTimes(
-            forward_seconds=parts[0], backward_input_seconds=parts[1], backward_weight_seconds=parts[2],
+            forward_seconds=parts[0],
+            backward_input_seconds=parts[1],
+            backward_weight_seconds=parts[2],
             activation_bytes=1.0,
-        )  # fmt: skip
+        )
         timeline = simulate(table, [one] * table.num_stages)
         assert planned == pytest.approx(timeline.makespan_seconds, rel=1e-12)
         assert planned == pytest.approx(closed_form(table, [one] * table.num_stages).seconds, rel=1e-12)
@@ -276,8 +296,10 @@ def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_itera
         link = cluster.inside_node if cluster.nodes == 1 else cluster.between_nodes
 
         def once(stages, costs=costs, link=link):
-            groups = [{i for i, (f, e, _) in enumerate(stages) for k in readers if f <= k <= e}
-                      for readers, _ in costs.tied_weights]  # fmt: skip
+            groups = [
+                {i for i, (f, e, _) in enumerate(stages) for k in readers if f <= k <= e}
+                for readers, _ in costs.tied_weights
+            ]
             return sum(
                 (len(group) - 1) * (2 * link.latency_seconds + size / link.bandwidth)
                 for group, (_, size) in zip(groups, costs.tied_weights, strict=True)
@@ -287,10 +309,14 @@ def test_each_stage_that_reads_a_tied_weight_but_the_first_pays_one_sum_an_itera
         bubble = 3 if options.schedule == "zb-h1" else 1
         found = best_pipeline(costs, cluster, options, b)
         expected = brute_force(
-            costs, cluster, b, once=once, bubble=bubble,
+            costs,
+            cluster,
+            b,
+            once=once,
+            bubble=bubble,
             held=(lambda _place, depth, b=b: min(depth, b)) if bubble > 1 else None,
             allowed=lambda stages, b=b, bubble=bubble: bubble == 1 or len(stages) <= b,
-        )  # fmt: skip
+        )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12), seed
         if found.feasible:
             stages = [(first, end - 1, shape) for first, end, shape in found.stages]
@@ -332,9 +358,11 @@ def test_the_space_of_submeshes_leaves_out_other_numbers_of_nodes():
         assert cluster.nodes == 3
         found = best_pipeline(costs, cluster, PipelineOptions(submesh_space="power-of-two"), 4)
         expected = brute_force(
-            costs, cluster, 4,
+            costs,
+            cluster,
+            4,
             allowed=lambda stages, costs=costs: all(costs.submeshes[m].nodes != 3 for _, _, m in stages),
-        )  # fmt: skip
+        )
         assert found.total_seconds == pytest.approx(expected, rel=1e-12)
         changed += found.total_seconds != best_pipeline(costs, cluster, PipelineOptions(), 4).total_seconds
     assert changed > 5
@@ -361,9 +389,11 @@ def test_stages_keep_within_the_imbalance_that_is_tolerated():
 def test_options_together_are_those_of_brute_force():
     def options_of(costs, _cluster, rng):
         return PipelineOptions(
-            cuts=(int(rng.integers(1, costs.num_layers)),), num_stages=int(rng.integers(2, costs.num_layers + 1)),
-            schedule="gpipe", imbalance_tolerance=2.0,
-        )  # fmt: skip
+            cuts=(int(rng.integers(1, costs.num_layers)),),
+            num_stages=int(rng.integers(2, costs.num_layers + 1)),
+            schedule="gpipe",
+            imbalance_tolerance=2.0,
+        )
 
     def allowed(options, costs, cluster, stages):
         if len(stages) != options.num_stages or options.cuts[0] not in {s[0] for s in stages}:
@@ -375,9 +405,10 @@ def test_options_together_are_those_of_brute_force():
     check(
         options_of,
         lambda options, costs, cluster, b: {
-            "allowed": lambda stages: allowed(options, costs, cluster, stages), "held": lambda _place, _depth: b,
+            "allowed": lambda stages: allowed(options, costs, cluster, stages),
+            "held": lambda _place, _depth: b,
         },
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -407,9 +438,11 @@ def test_options_that_nothing_satisfies_are_named_with_a_remedy(options, found):
 def test_what_a_plan_does_not_know_is_asked_for_again():
     costs, cluster = random_costs(3)
     unknown = StageCosts(
-        num_layers=costs.num_layers, submeshes=costs.submeshes[:-1], device_memory_bytes=100,
+        num_layers=costs.num_layers,
+        submeshes=costs.submeshes[:-1],
+        device_memory_bytes=100,
         candidates={k: v for k, v in costs.candidates.items() if k[2] < len(costs.submeshes) - 1},
-    )  # fmt: skip
+    )
     with pytest.raises(OptionError, match="Plan again"):
         best_pipeline(unknown, cluster, PipelineOptions(communication=True), 4)
     with pytest.raises(OptionError, match="Plan again"):

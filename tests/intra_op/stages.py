@@ -11,13 +11,13 @@ from torch import nn
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.intra_op.layered_graph import assign_layers
-from alpa_explore.intra_op.problem import ShardingProblem
-from alpa_explore.intra_op.stage_graph import StageGraph, slice_stages
-from alpa_explore.intra_op.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.layering import manual_layers
 from alpa_explore.layering.repeated import repeated_modules
-from alpa_explore.planner import resolve
+from alpa_explore.planner.plan import resolve
 from alpa_explore.tracing.capture import capture
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from alpa_explore.intra_op.conflicts import conflicting_nodes
-from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 
 SAME = np.array([[0.0, FORBIDDEN], [FORBIDDEN, 0.0]])
 OTHER = np.array([[FORBIDDEN, 0.0], [0.0, FORBIDDEN]])
@@ -12,9 +12,11 @@ OTHER = np.array([[FORBIDDEN, 0.0], [0.0, FORBIDDEN]])
 def chain(count: int, *last: tuple[int, int]) -> ShardingProblem:
     edges = [*((i, i + 1) for i in range(count - 1)), *last]
     return ShardingProblem(
-        name="chain", node_costs=tuple(np.ones(2) for _ in range(count)), edges=tuple(edges),
+        name="chain",
+        node_costs=tuple(np.ones(2) for _ in range(count)),
+        edges=tuple(edges),
         edge_costs=tuple([SAME] * (count - 1) + [OTHER] * len(last)),
-    )  # fmt: skip
+    )
 
 
 def test_a_feasible_problem_has_no_conflict() -> None:

@@ -10,24 +10,32 @@ import numpy as np
 import pytest
 
 from alpa_explore.errors import OptionError, SolverError
-from alpa_explore.intra_op.enumerated_ilp import solve_enumerated
-from alpa_explore.intra_op.files import read_problem
-from alpa_explore.intra_op.problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.solution import Status
+from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
+from alpa_explore.intra_op.iopddl.files import read_problem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import SOLVERS, solve
 
 PROBLEMS = Path(__file__).parent.parent / "problems"
 QUICK = {
-    "t2": SOLVERS, "t7": ("auto", "elimination", "ilp", "highs", "highs-direct"),
-    "block_16x8": ("auto", "elimination", "ilp", "highs-direct"), "r200x8": ("auto", "elimination", "ilp"),
-    "gpt2_8x8": ("auto", "elimination", "ilp"), "t36r": ("auto", "elimination"), "llama2_8x8": ("auto", "elimination"),
+    "t2": SOLVERS,
+    "t7": ("auto", "elimination", "ilp", "highs", "highs-direct"),
+    "block_16x8": ("auto", "elimination", "ilp", "highs-direct"),
+    "r200x8": ("auto", "elimination", "ilp"),
+    "gpt2_8x8": ("auto", "elimination", "ilp"),
+    "t36r": ("auto", "elimination"),
+    "llama2_8x8": ("auto", "elimination"),
     "r1000x12": ("auto", "elimination"),
-}  # fmt: skip
+}
 SLOW = {
-    "t7": ("cbc",), "t36r": ("highs", "highs-direct", "ilp"), "block_16x8": ("highs",),
+    "t7": ("cbc",),
+    "t36r": ("highs", "highs-direct", "ilp"),
+    "block_16x8": ("highs",),
     "gpt2_8x8": ("highs", "highs-direct"),
-    "r200x8": ("highs", "highs-direct", "cbc"), "llama2_8x8": ("ilp",), "r1000x12": ("ilp",),
-}  # fmt: skip
+    "r200x8": ("highs", "highs-direct", "cbc"),
+    "llama2_8x8": ("ilp",),
+    "r1000x12": ("ilp",),
+}
 STORED = [pytest.param(n, s, id=f"{n}-{s}") for n, solvers in QUICK.items() for s in solvers] + [
     pytest.param(n, s, id=f"{n}-{s}", marks=pytest.mark.slow) for n, solvers in SLOW.items() for s in solvers
 ]
@@ -94,9 +102,11 @@ def random_problem(seed: int) -> ShardingProblem:
         a, b = rng.choice(count, 2, replace=False)
         edges.append((int(a), int(b)))
     return ShardingProblem(
-        name=f"seed {seed}", node_costs=tuple(costs(k) for k in sizes), edges=tuple(edges),
+        name=f"seed {seed}",
+        node_costs=tuple(costs(k) for k in sizes),
+        edges=tuple(edges),
         edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in edges),
-    )  # fmt: skip
+    )
 
 
 def assert_like_brute_force(problem: ShardingProblem, solver: str) -> None:
@@ -129,18 +139,18 @@ def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "elimination"])
 def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.JOINS_A_TRY", 1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CORE_JOINS", 0)
-    monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BROADCAST_ENTRIES", 4)
-    monkeypatch.setattr("alpa_explore.intra_op.factor_graph.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.JOINS_A_TRY", 1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CORE_JOINS", 0)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BROADCAST_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BLOCK_ENTRIES", 4)
     for seed in range(300):
         assert_like_brute_force(random_problem(seed), solver)
 
 
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.Limits.allow", lambda self, order: False)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
     problem = clique(nodes=9, strategies=6)
     assert solve(problem).variables > 0, "a clique is too much for the dual bound"
     for seed in range(150):
@@ -151,9 +161,11 @@ def clique(*, nodes: int, strategies: int) -> ShardingProblem:
     rng = np.random.default_rng(0)
     edges = tuple((a, b) for a in range(nodes) for b in range(a + 1, nodes))
     return ShardingProblem(
-        name="clique", node_costs=tuple(rng.random(strategies) for _ in range(nodes)), edges=edges,
+        name="clique",
+        node_costs=tuple(rng.random(strategies) for _ in range(nodes)),
+        edges=edges,
         edge_costs=tuple(rng.random((strategies, strategies)) for _ in edges),
-    )  # fmt: skip
+    )
 
 
 def test_elimination_says_that_a_clique_is_too_wide_for_it() -> None:
@@ -210,7 +222,7 @@ def test_a_node_without_any_strategy_makes_a_problem_infeasible(solver: str) -> 
         ((np.ones(2), np.ones(2)), ((0, 1),), (np.full((2, 2), -1.0),)),
         ((np.ones(2), -np.ones(2)), (), ()),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_problem_is_refused(nodes: tuple, edges: tuple, matrices: tuple) -> None:
     with pytest.raises(SolverError, match="Damaged"):
         solve(ShardingProblem(name="damaged", node_costs=nodes, edges=edges, edge_costs=matrices))

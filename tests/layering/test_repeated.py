@@ -11,9 +11,7 @@ from alpa_explore.tracing.capture import capture
 class Net(nn.Module):
     def __init__(self, outer, inner):
         super().__init__()
-        self.blocks = nn.ModuleList(
-            nn.Sequential(*(nn.Linear(8, 8) for _ in range(inner))) for _ in range(outer)
-        )  # fmt: skip
+        self.blocks = nn.ModuleList(nn.Sequential(*(nn.Linear(8, 8) for _ in range(inner))) for _ in range(outer))
 
     def forward(self, x):
         for block in self.blocks:

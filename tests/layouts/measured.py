@@ -30,7 +30,15 @@ def judge(rows: list[Measured], machine: Machine) -> Score:
 def small(**changes: int | bool) -> Layout:
     """Eight devices as 2 × 2 × 2, with fields replaced."""
     fields: dict[str, int | bool] = {
-        "devices": 8, "global_batch": 16, "micro_batch": 2, "hidden": 1024, "heads": 16, "layers": 8, "sequence": 1024,
-        "tensor": 2, "data": 2, "pipeline": 2,
-    }  # fmt: skip
+        "devices": 8,
+        "global_batch": 16,
+        "micro_batch": 2,
+        "hidden": 1024,
+        "heads": 16,
+        "layers": 8,
+        "sequence": 1024,
+        "tensor": 2,
+        "data": 2,
+        "pipeline": 2,
+    }
     return Layout(**(fields | changes))  # type: ignore[arg-type]

@@ -22,11 +22,19 @@ def layouts(draw: st.DrawFn) -> Layout:
     t, d, p = draw(POWERS), draw(POWERS), draw(POWERS)
     micro, rounds = draw(POWERS), draw(st.integers(1, 20))
     return Layout(
-        devices=t * d * p, global_batch=d * micro * rounds, micro_batch=micro, tensor=t, data=d, pipeline=p, heads=16,
-        hidden=draw(st.sampled_from([512, 4096])), layers=p * draw(st.integers(1, 5)),
-        sequence=draw(st.sampled_from([256, 2048])), vocabulary=draw(st.sampled_from([50257, 51200])),
+        devices=t * d * p,
+        global_batch=d * micro * rounds,
+        micro_batch=micro,
+        tensor=t,
+        data=d,
+        pipeline=p,
+        heads=16,
+        hidden=draw(st.sampled_from([512, 4096])),
+        layers=p * draw(st.integers(1, 5)),
+        sequence=draw(st.sampled_from([256, 2048])),
+        vocabulary=draw(st.sampled_from([50257, 51200])),
         recompute=draw(st.booleans()),
-    )  # fmt: skip
+    )
 
 
 @given(layouts())
@@ -60,11 +68,17 @@ def test_more_work_takes_longer_and_never_less_memory(layout: Layout) -> None:
 def test_a_better_machine_is_never_slower(layout: Layout) -> None:
     before = iteration_time(layout, A100).seconds
     for better in (
-        {"matmul_efficiency": 0.99}, {"attention_traffic": 1.0}, {"forward_launch_seconds": 1e-6},
-        {"backward_launch_seconds": 1e-6}, {"collective_launch_seconds": 1e-6}, {"collective_latency_seconds": 1e-6},
-        {"collective_bandwidth": 300e9}, {"microbatch_seconds": 0.0}, {"iteration_seconds": 0.0},
+        {"matmul_efficiency": 0.99},
+        {"attention_traffic": 1.0},
+        {"forward_launch_seconds": 1e-6},
+        {"backward_launch_seconds": 1e-6},
+        {"collective_launch_seconds": 1e-6},
+        {"collective_latency_seconds": 1e-6},
+        {"collective_bandwidth": 300e9},
+        {"microbatch_seconds": 0.0},
+        {"iteration_seconds": 0.0},
         {"shared_node_slowdown": 0.0},
-    ):  # fmt: skip
+    ):
         faster = replace(A100, software=replace(A100.software, **better))
         assert iteration_time(layout, faster).seconds <= before * (1 + 1e-12)
 

@@ -19,24 +19,39 @@ from alpa_explore.plans.plan import (
     Predicted,
     Statistics,
 )
-from alpa_explore.profiling.stage_costs import Found, RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import Found, RangeKey, StageCandidate, StageCosts
 
 TOKENS, HIDDEN, BLOCKS = 8 * 1024, 2560, 12
 MATMUL = 2 * TOKENS * HIDDEN * HIDDEN
 ACTIVATION = 2 * TOKENS * HIDDEN
 BLOCK = (
-    ("layer_norm", 8 * TOKENS * HIDDEN, 2), ("mm", 3 * MATMUL, 4), ("view", 0, 4), ("transpose", 0, 4),
-    ("bmm", MATMUL // 3, 5), ("softmax", 5 * TOKENS * 32 * 1024, 5), ("bmm", MATMUL // 3, 2), ("mm", MATMUL, 2),
-    ("add", TOKENS * HIDDEN, 1), ("layer_norm", 8 * TOKENS * HIDDEN, 2), ("mm", 4 * MATMUL, 5),
-    ("gelu", 8 * TOKENS * 4 * HIDDEN, 5), ("mm", 4 * MATMUL, 2), ("add", TOKENS * HIDDEN, 1),
-)  # fmt: skip
+    ("layer_norm", 8 * TOKENS * HIDDEN, 2),
+    ("mm", 3 * MATMUL, 4),
+    ("view", 0, 4),
+    ("transpose", 0, 4),
+    ("bmm", MATMUL // 3, 5),
+    ("softmax", 5 * TOKENS * 32 * 1024, 5),
+    ("bmm", MATMUL // 3, 2),
+    ("mm", MATMUL, 2),
+    ("add", TOKENS * HIDDEN, 1),
+    ("layer_norm", 8 * TOKENS * HIDDEN, 2),
+    ("mm", 4 * MATMUL, 5),
+    ("gelu", 8 * TOKENS * 4 * HIDDEN, 5),
+    ("mm", 4 * MATMUL, 2),
+    ("add", TOKENS * HIDDEN, 1),
+)
 """(kind, FLOPs, activations that cross a cut just behind it) of one block."""
 
 
 def example_plan(
-    cluster: str = "2x4:v100", *, num_microbatches: int = 32, num_layers: int = 6, name: str = "gpt-example",
-    mark: str = "", blocks: int = BLOCKS,
-) -> Plan:  # fmt: skip
+    cluster: str = "2x4:v100",
+    *,
+    num_microbatches: int = 32,
+    num_layers: int = 6,
+    name: str = "gpt-example",
+    mark: str = "",
+    blocks: int = BLOCKS,
+) -> Plan:
     """Several stages and hundreds of operators; `mark` is put into every name (to see what a hostile name does)."""
     parsed = Cluster.parse(cluster)
     layers = _layers(num_layers, mark, blocks)
@@ -47,20 +62,38 @@ def example_plan(
     flops = sum(layer.flops for layer in layers)
     empty = Plan(
         model=ModelSummary(
-            name=name + mark, recipe=None, parameters=BLOCKS * 12 * HIDDEN**2, model_flops=3 * flops, samples=8,
-            tokens=TOKENS, precision="float16", optimizer="adam", rematerialization=True, content_key="0" * 64,
+            name=name + mark,
+            recipe=None,
+            parameters=BLOCKS * 12 * HIDDEN**2,
+            model_flops=3 * flops,
+            samples=8,
+            tokens=TOKENS,
+            precision="float16",
+            optimizer="adam",
+            rematerialization=True,
+            content_key="0" * 64,
             warnings=(),
         ),
         cluster=parsed,
         options=PlanOptions(num_microbatches=num_microbatches, delta=0.6, num_layers=num_layers, solver="auto"),
-        layers=layers, stages=(),
+        layers=layers,
+        stages=(),
         predicted=Predicted(
-            iteration_seconds=1.0, t_max_seconds=0.0, sum_latency_seconds=0.0, bubble_fraction=0.0,
+            iteration_seconds=1.0,
+            t_max_seconds=0.0,
+            sum_latency_seconds=0.0,
+            bubble_fraction=0.0,
             peak_bytes_per_device=0.0,
         ),
-        t_max_sweep=(), costs=costs, warnings=("aten.cumsum is not known and stays whole on every device." + mark,),
+        t_max_sweep=(),
+        costs=costs,
+        warnings=("aten.cumsum is not known and stays whole on every device." + mark,),
         statistics=Statistics(
-            solves=126, distinct_solves=21, cached_solves=4, variables=181_204, constraints=90_311,
+            solves=126,
+            distinct_solves=21,
+            cached_solves=4,
+            variables=181_204,
+            constraints=90_311,
             seconds=(("capture", 2.5), ("layering", 0.04), ("sharding", 31.25), ("pipeline", 0.002)),
         ),
         details=SimpleNamespace(
@@ -71,7 +104,7 @@ def example_plan(
                 PlanTensor(name=f"layer_{range_[0]}_input{mark}", role="source", spec="RRR"),
             ),
         ),
-    )  # fmt: skip
+    )
     return choose_stages(empty, pipeline)
 
 
@@ -94,10 +127,14 @@ def _layers(count: int, mark: str, blocks: int) -> tuple[PlanLayer, ...]:
         names, flops, crossing = zip(*named[first:end], strict=True)
         found.append(
             PlanLayer(
-                index=index, operators=names, operator_flops=flops, operator_cut_bytes=crossing, flops=sum(flops),
+                index=index,
+                operators=names,
+                operator_flops=flops,
+                operator_cut_bytes=crossing,
+                flops=sum(flops),
                 cut_bytes=crossing[-1],
             )
-        )  # fmt: skip
+        )
     return tuple(found)
 
 
@@ -114,9 +151,12 @@ def _costs(cluster: Cluster, layers: tuple[PlanLayer, ...]) -> StageCosts:
                 )
     return StageCosts(
         versions=(tuple(range(len(layers))),),
-        num_layers=len(layers), submeshes=shapes, device_memory_bytes=cluster.device.memory_bytes,
-        candidates=candidates, layer_flops=tuple(layer.flops for layer in layers),
-    )  # fmt: skip
+        num_layers=len(layers),
+        submeshes=shapes,
+        device_memory_bytes=cluster.device.memory_bytes,
+        candidates=candidates,
+        layer_flops=tuple(layer.flops for layer in layers),
+    )
 
 
 def _candidate(
@@ -160,23 +200,42 @@ def _operators(layers: tuple[PlanLayer, ...], mesh: LogicalMesh, mark: str) -> t
                 moves = kind == "layer_norm" and bool(axes)
                 found.append(
                     PlanOperator(
-                        name=name if phase == "forward" else f"{name}_backward", op=f"aten.{kind}", phase=phase,
-                        module=f"blocks.{layer.index}.{kind}{mark}", layer=layer.index,
-                        strategy=f"batch/{kind}" if axes else "-", inputs=(row, f"S{both}R" if axes else "RR")[:reads],
-                        output=output, outputs=(output,), compute_seconds=flops / 5e13 + 5e-6,
+                        name=name if phase == "forward" else f"{name}_backward",
+                        op=f"aten.{kind}",
+                        phase=phase,
+                        module=f"blocks.{layer.index}.{kind}{mark}",
+                        layer=layer.index,
+                        strategy=f"batch/{kind}" if axes else "-",
+                        inputs=(row, f"S{both}R" if axes else "RR")[:reads],
+                        output=output,
+                        outputs=(output,),
+                        compute_seconds=flops / 5e13 + 5e-6,
                         communication_seconds=4e-4 if moves else 0.0,
                         communication=(f"input 0{mark}: {row} → {whole}, all-gather over axis 0 (40 MiB, 400 µs)",)
-                        if moves else (),
-                        flops=flops, output_shape=(8, 1024, HIDDEN),
+                        if moves
+                        else (),
+                        flops=flops,
+                        output_shape=(8, 1024, HIDDEN),
                         axis_seconds=(4e-4 if moves else 0.0, *[0.0] * (len(axes) - 1)) if axes else (),
                     )
-                )  # fmt: skip
+                )
     found += [
         PlanOperator(
-            name=f"adam_{layer.index}{mark}", op="adam", phase="update", module=f"blocks.{layer.index}.weight",
-            layer=layers[0].index, strategy="-", inputs=("RR", "RR"), output="RR", outputs=("RR",),
-            compute_seconds=3e-4, communication_seconds=0.0, communication=(), flops=0, output_shape=(HIDDEN, HIDDEN),
+            name=f"adam_{layer.index}{mark}",
+            op="adam",
+            phase="update",
+            module=f"blocks.{layer.index}.weight",
+            layer=layers[0].index,
+            strategy="-",
+            inputs=("RR", "RR"),
+            output="RR",
+            outputs=("RR",),
+            compute_seconds=3e-4,
+            communication_seconds=0.0,
+            communication=(),
+            flops=0,
+            output_shape=(HIDDEN, HIDDEN),
         )
         for layer in layers
-    ]  # fmt: skip
+    ]
     return tuple(found)

@@ -10,7 +10,7 @@ import alpa_explore as ax
 from alpa_explore.errors import PlanFileError, RecipeError
 from alpa_explore.models.catalog import build
 from alpa_explore.plans.rebuild import capture_again, rebuild
-from alpa_explore.programs.lower import lower
+from alpa_explore.programs.lowering.lower import lower
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,9 @@ def without_tensors(plan):
 @pytest.mark.parametrize("kind", ["inter-only", "zero-3", "megatron"])
 def test_a_plan_from_a_file_is_lowered_to_the_same_program(kind, tmp_path) -> None:
     degrees = {"tp": 2, "dp": 1, "pp": 2} if kind == "megatron" else {}
-    plan = ax.baseline("mlp-tiny", "1x4:v100", kind, num_microbatches=4, num_layers=4, delta=1.0,
-                       precision="float32", **degrees)  # fmt: skip
+    plan = ax.baseline(
+        "mlp-tiny", "1x4:v100", kind, num_microbatches=4, num_layers=4, delta=1.0, precision="float32", **degrees
+    )
     plan.save(tmp_path / "mlp.plan.json")
     read = ax.load_plan(tmp_path / "mlp.plan.json")
     assert read.details is None
@@ -54,9 +55,13 @@ def test_a_plan_from_a_file_is_lowered_to_the_same_program(kind, tmp_path) -> No
 
 def test_what_is_captured_again_is_what_was_planned() -> None:
     graph = ax.capture(
-        *build("mlp-tiny", 4), name="mine", recipe="mlp-tiny", optimizer="sgd", precision="bfloat16",
+        *build("mlp-tiny", 4),
+        name="mine",
+        recipe="mlp-tiny",
+        optimizer="sgd",
+        precision="bfloat16",
         rematerialization=False,
-    )  # fmt: skip
+    )
     again = capture_again(ax.plan(graph, "1x1:v100", num_microbatches=2, num_layers=1).model)
     assert again == graph
     assert (again.name, again.recipe) == (graph.name, graph.recipe)
@@ -106,9 +111,14 @@ def test_strategies_that_do_not_go_together_are_refused(tmp_path) -> None:
     pending = replace(operators[relu], inputs=("RR+P01",), outputs=("RR+P01",), output="RR+P01")
     plan.save(tmp_path / "a.plan.json")
     with pytest.raises(PlanFileError, match="has no strategy"):
-        rebuild(changed(ax.load_plan(tmp_path / "a.plan.json"), "operators", relu, **{
-            "inputs": pending.inputs, "outputs": pending.outputs, "output": pending.output
-        }))  # fmt: skip
+        rebuild(
+            changed(
+                ax.load_plan(tmp_path / "a.plan.json"),
+                "operators",
+                relu,
+                **{"inputs": pending.inputs, "outputs": pending.outputs, "output": pending.output},
+            )
+        )
 
 
 def test_a_model_made_in_a_notebook_is_asked_for(read) -> None:
@@ -142,10 +152,16 @@ def test_stages_that_rematerialise_some_layers_are_rebuilt_so(tmp_path) -> None:
     assert [plan.costs.versions[c.version] for c in versions] == [(), (0, 2), (0, 1, 2, 3)]
     whole = next(c for c in plan.costs.candidates[0, 3, 1] if c.version == 1)
     stage = replace(
-        plan.stages[0], layers=(0, 3), submesh=(1, 2), logical_mesh=whole.logical_mesh.shape, devices=(0, 1),
-        solution_key=whole.solution_key, operators=plan.details.operators((0, 3), whole),
-        tensors=plan.details.tensors((0, 3), whole), rematerialized=(0, 2),
-    )  # fmt: skip
+        plan.stages[0],
+        layers=(0, 3),
+        submesh=(1, 2),
+        logical_mesh=whole.logical_mesh.shape,
+        devices=(0, 1),
+        solution_key=whole.solution_key,
+        operators=plan.details.operators((0, 3), whole),
+        tensors=plan.details.tensors((0, 3), whole),
+        rematerialized=(0, 2),
+    )
     half = replace(plan, stages=(stage,))
     half.save(tmp_path / "half.plan.json")
     assert tasks(ax.load_plan(tmp_path / "half.plan.json")) == tasks(half) != tasks(plan)

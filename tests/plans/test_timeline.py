@@ -8,14 +8,19 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import OptionError, ScheduleError, UnknownNameError
-from alpa_explore.plans.document import from_document, to_document
+from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.timeline_tables import (
+    critical_table,
+    submeshes_table,
+    timeline_sentence,
+    timeline_summary,
+)
 from alpa_explore.plans.schedule_stages import possible_schedules
 from alpa_explore.plans.timeline import plan_timeline
-from alpa_explore.plans.timeline_tables import critical_table, submeshes_table, timeline_sentence, timeline_summary
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
 from alpa_explore.schedules.csv_file import parse_csv, write_csv
-from alpa_explore.schedules.memory import memory_curve
+from alpa_explore.schedules.simulator.memory import memory_curve
 from tests.plans.example import example_plan, without_describe
 
 

@@ -13,8 +13,8 @@ from torch.distributed.tensor import Partial, Replicate, Shard
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
 from alpa_explore.models.catalog import build
+from alpa_explore.plans.export.torch_code import placements, torch_code
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.torch_code import placements, torch_code
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +31,16 @@ def module_of(plan: Plan) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "axes", "expected"),
     [
-        ("S0R", 1, (Shard(0),)), ("RS1", 2, (Replicate(), Shard(1))), ("S01R", 2, (Shard(0), Shard(0))),
-        ("S1S0", 2, (Shard(1), Shard(0))), ("RR+P0", 2, (Partial(), Replicate())), ("S0R+P1", 2, (Shard(0), Partial())),
-        ("·", 1, (Replicate(),)), ("RR", 0, (Replicate(),)),
+        ("S0R", 1, (Shard(0),)),
+        ("RS1", 2, (Replicate(), Shard(1))),
+        ("S01R", 2, (Shard(0), Shard(0))),
+        ("S1S0", 2, (Shard(1), Shard(0))),
+        ("RR+P0", 2, (Partial(), Replicate())),
+        ("S0R+P1", 2, (Shard(0), Partial())),
+        ("·", 1, (Replicate(),)),
+        ("RR", 0, (Replicate(),)),
     ],
-)  # fmt: skip
+)
 def test_a_spec_becomes_a_placement_for_each_mesh_axis(spec: str, axes: int, expected: tuple[object, ...]) -> None:
     names = {"R": Replicate(), "P": Partial(), **{f"S{dim}": Shard(dim) for dim in range(6)}}
     assert eval(placements(spec, axes), names) == expected

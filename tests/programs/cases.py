@@ -12,15 +12,15 @@ from torch.utils._pytree import tree_map
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
-from alpa_explore.intra_op.layered_graph import assign_layers
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage_graph import slice_stages
-from alpa_explore.intra_op.stage_problem import build_stage_problem
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators
-from alpa_explore.programs.decision import stage_decision
-from alpa_explore.programs.interpret import interpret
-from alpa_explore.programs.lower import lower
-from alpa_explore.programs.optimizer_step import PieceOptimizer
+from alpa_explore.programs.execution.interpret import interpret
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.programs.lowering.decision import stage_decision
+from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values

@@ -14,9 +14,13 @@ def llama(samples):
     import transformers
 
     config = transformers.LlamaConfig(
-        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
         vocab_size=128,
-    )  # fmt: skip
+    )
     tokens = torch.randint(1, 128, (samples, 16))
     return transformers.AutoModelForCausalLM.from_config(config), {"input_ids": tokens, "labels": tokens}
 
@@ -73,9 +77,14 @@ class Drawing(nn.Module):
 
 
 def scores(kind):
-    return lambda samples: (Scores(kind), {
-        "x": torch.randn(samples, 6, 16), "labels": torch.randint(0, 8, (samples, 6)), "weight": torch.rand(8) + 0.5,
-    })  # fmt: skip
+    return lambda samples: (
+        Scores(kind),
+        {
+            "x": torch.randn(samples, 6, 16),
+            "labels": torch.randint(0, 8, (samples, 6)),
+            "weight": torch.rand(8) + 0.5,
+        },
+    )
 
 
 OWN = {

@@ -8,12 +8,12 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import ProgramError, RecipeError, ScheduleError
-from alpa_explore.plans.document import from_document, to_document
+from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.programs.check import check
-from alpa_explore.programs.decision import stage_decision
+from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.instruction import Collective, Compute, Free, Receive, Send, Slice
-from alpa_explore.programs.interpret import interpret
-from alpa_explore.programs.lower import lower
+from alpa_explore.programs.lowering.decision import stage_decision
+from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.schedules.catalog import build_schedule
 from alpa_explore.schedules.task import Action, schedule_of
 from tests.programs.cases import Case, at_random, optimal
@@ -116,8 +116,11 @@ def test_collectives_in_another_order_are_a_deadlock_for_the_check_and_for_the_i
 
 def test_a_wrong_piece_shows_in_the_gradients_so_that_the_proof_can_fail(case: Case) -> None:
     program = case.program([((0, 3), (2,))], at_random(0))
-    whole = [i for i, one in enumerate(program.stages[0].tasks[Action.FORWARD][0])
-             if isinstance(one, Slice) and one.pieces == 2]  # fmt: skip
+    whole = [
+        i
+        for i, one in enumerate(program.stages[0].tasks[Action.FORWARD][0])
+        if isinstance(one, Slice) and one.pieces == 2
+    ]
 
     def other(instructions):
         instructions[whole[0]] = replace(instructions[whole[0]], piece=1)

@@ -6,10 +6,10 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
-from alpa_explore.plans.document import from_document, to_document
+from alpa_explore.plans.file.document import from_document, to_document
 from alpa_explore.programs.check import check
-from alpa_explore.programs.live_bytes import live_bytes
-from alpa_explore.programs.lower import lower
+from alpa_explore.programs.execution.live_bytes import live_bytes
+from alpa_explore.programs.lowering.lower import lower
 from tests.programs.cases import Case
 
 

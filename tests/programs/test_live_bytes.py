@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alpa_explore.programs.live_bytes import live_bytes
+from alpa_explore.programs.execution.live_bytes import live_bytes
 from tests.programs.cases import Case, at_random, random_plan
 
 

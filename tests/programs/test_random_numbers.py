@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.instruction import Compute
-from alpa_explore.programs.interpret import interpret
-from alpa_explore.programs.transforms import divided
+from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case, at_random
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from alpa_explore.programs import interpret as interpreter
-from alpa_explore.programs.rehearsal import Exchange, rehearse
+from alpa_explore.programs.execution import interpret as interpreter
+from alpa_explore.programs.execution.rehearsal import Exchange, rehearse
 from tests.programs.cases import Case, at_random, random_plan
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from alpa_explore.programs.execution.interpret import interpret
 from alpa_explore.programs.instruction import Count
-from alpa_explore.programs.interpret import interpret
-from alpa_explore.programs.transforms import divided
+from alpa_explore.programs.lowering.transforms import divided
 from alpa_explore.schedules.task import Action
 from alpa_explore.tracing.targets import counted_losses
 from tests.programs.cases import Case, at_random
@@ -48,8 +48,13 @@ def test_the_ranks_of_the_loss_count_instead_of_summing_counts() -> None:
     case, _ = case_of("scores")
     stage = case.layered.layer_of[next(iter(counted_losses(case.graph)))]
     program = case.program(STAGES, at_random(1))
-    counting = [rank for s in program.stages for rank, own in s.tasks[Action.FORWARD].items()
-                for i in own if isinstance(i, Count)]  # fmt: skip
+    counting = [
+        rank
+        for s in program.stages
+        for rank, own in s.tasks[Action.FORWARD].items()
+        for i in own
+        if isinstance(i, Count)
+    ]
     assert counting == list(program.stages[stage].ranks)
 
 

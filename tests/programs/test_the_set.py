@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.programs.check import check
-from alpa_explore.programs.transforms import divided
+from alpa_explore.programs.lowering.transforms import divided
 from tests.programs.cases import Case, at_random, random_plan
 
 MODELS = ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "llama-tiny"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from alpa_explore.programs.optimizer_step import PieceOptimizer
-from alpa_explore.runtime.agent import Agent
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.runtime.ranks.agent import Agent
 
 PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
 for word in sys.argv[1:]:

@@ -12,9 +12,14 @@ import alpa_explore as ax
 def small_plan(devices=2, num_microbatches=2):
     """An MLP on a pipeline of one CPU a stage."""
     return ax.baseline(
-        "mlp-tiny", f"1x{devices}:cpu", "inter-only", num_microbatches=num_microbatches, num_layers=devices, delta=1.0,
+        "mlp-tiny",
+        f"1x{devices}:cpu",
+        "inter-only",
+        num_microbatches=num_microbatches,
+        num_layers=devices,
+        delta=1.0,
         precision="float32",
-    )  # fmt: skip
+    )
 
 
 def processes_of(folder):
@@ -22,7 +27,7 @@ def processes_of(folder):
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
-        if "alpa_explore.runtime.agent" in words and str(folder) in words:
+        if "alpa_explore.runtime.ranks.agent" in words and str(folder) in words:
             found.append(process)
     return found
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 import alpa_explore as ax
+from alpa_explore.calibration.from_run import recalibrate
+from alpa_explore.calibration.refit import mean_error, predicted
 from alpa_explore.cli import main
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.refit import mean_error, predicted
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.reprice import reprice
-from alpa_explore.programs.transforms import divided
+from alpa_explore.programs.lowering.transforms import divided
+from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.job import RunOptions, write_jobs
-from alpa_explore.runtime.local import environment
 from alpa_explore.runtime.measured import load_measured
-from alpa_explore.runtime.recalibrate import recalibrate
+from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
 from tests.programs.cases import Case, at_random, optimal
@@ -37,7 +37,6 @@ def ways(*kinds):
     return lambda problem: divided(problem, kinds)
 
 
-# fmt: off
 PROGRAMS = {
     "gpt 1+2+1": ("gpt-tiny", 3, PIPELINE, optimal, {}),
     "gpt 2+2, strategies at random, halves": ("gpt-tiny", 2, TWO, at_random(0), {"schedule": "zb-h1"}),
@@ -45,10 +44,13 @@ PROGRAMS = {
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
     "gpt interleaved, tensor": (
-        "gpt-tiny", 4, [((k, k), (2,)) for k in range(4)], ways("tensor"), {"schedule": "interleaved-1f1b", "turns": 2}
+        "gpt-tiny",
+        4,
+        [((k, k), (2,)) for k in range(4)],
+        ways("tensor"),
+        {"schedule": "interleaved-1f1b", "turns": 2},
     ),
 }
-# fmt: on
 
 
 def prepared(folder, model, num_microbatches, stages, choose, **more):

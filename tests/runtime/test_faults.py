@@ -22,13 +22,14 @@ import torch
 import alpa_explore as ax
 from alpa_explore.errors import OptionError, RecipeError, RunError, ScheduleError, UnknownNameError
 from alpa_explore.models.recipe import follow
-from alpa_explore.programs import execute
-from alpa_explore.programs.execute import RankExecutor
-from alpa_explore.programs.lower import lower
-from alpa_explore.runtime import agent, local, worker
+from alpa_explore.programs.execution import execute
+from alpa_explore.programs.execution.execute import RankExecutor
+from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.runtime.launch import launch
-from alpa_explore.runtime.local import environment
-from alpa_explore.schedules.one_f_one_b import one_f_one_b
+from alpa_explore.runtime.ranks import agent, worker
+from alpa_explore.runtime.targets import local
+from alpa_explore.runtime.targets.local import environment
+from alpa_explore.schedules.orders.one_f_one_b import one_f_one_b
 from tests.runtime.plans import gone_within, processes_of, small_plan
 
 FOR_EVER = 10**6
@@ -67,8 +68,10 @@ def test_more_devices_than_are_attached_are_counted_and_nothing_is_started(plan,
 
 def test_what_cannot_be_run_is_refused_at_once(plan, tmp_path) -> None:
     for error, asked in (
-        (UnknownNameError, {"target": "lokal"}), (OptionError, {"steps": 0}), (OptionError, {"device": "tpu"}),
-    ):  # fmt: skip
+        (UnknownNameError, {"target": "lokal"}),
+        (OptionError, {"steps": 0}),
+        (OptionError, {"device": "tpu"}),
+    ):
         with pytest.raises(error):
             launch(plan, folder=tmp_path / "run", **asked)
     (tmp_path / "taken").mkdir()
@@ -261,9 +264,12 @@ def test_ctrl_c_ends_the_ranks_and_the_command_says_so(plan, tmp_path) -> None:
     folder = tmp_path / "run"
     words = ["launch", str(tmp_path / "a.plan.json"), "--steps", str(FOR_EVER), "--device", "cpu", "--folder", folder]
     command = subprocess.Popen(
-        [sys.executable, "-m", "alpa_explore.cli", *words], env=environment(), stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "alpa_explore.cli", *words],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     first = json.loads(command.stdout.readline())
     assert first["step"] == 0
     assert first["loss"] > 0

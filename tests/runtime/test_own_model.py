@@ -70,9 +70,16 @@ def trained(model):
 def test_its_saved_weights_are_those_of_a_plain_loop(model, plan, tmp_path) -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     run = ax.launch(
-        plan, steps=STEPS, learning_rate=RATE, save=tmp_path / "weights", folder=tmp_path / "run", model=model,
-        loss=loss, data=lambda number: microbatch(number), device="cpu",
-    )  # fmt: skip
+        plan,
+        steps=STEPS,
+        learning_rate=RATE,
+        save=tmp_path / "weights",
+        folder=tmp_path / "run",
+        model=model,
+        loss=loss,
+        data=lambda number: microbatch(number),
+        device="cpu",
+    )
     assert len(run.result(120).steps) == STEPS
     dcp_to_torch_save(tmp_path / "weights", tmp_path / "weights.pt")
     saved = torch.load(tmp_path / "weights.pt")

@@ -14,9 +14,9 @@ import torch
 import alpa_explore as ax
 from alpa_explore import cli
 from alpa_explore.errors import OptionError, RunError, UnknownNameError
-from alpa_explore.runtime.dask_workers import shares
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
+from alpa_explore.runtime.targets.dask_workers import shares
 from tests.runtime.plans import gone_within, processes_of, small_plan
 
 
@@ -24,7 +24,7 @@ def two_machines():
     """A rank on each."""
     return ax.baseline(
         "mlp-tiny", "2x1:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0, precision="float32"
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +112,12 @@ def test_the_slurm_script_starts_torchrun_on_every_machine(tmp_path, losses) -> 
         (tmp_path / name).write_text(body)
         (tmp_path / name).chmod(0o755)
     given = {
-        **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_NODELIST": "n[0-1]", "GLOO_SOCKET_IFNAME":
-        "lo", "SLURM_JOB_ID": str(os.getpid()),
-    }  # fmt: skip
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_JOB_NODELIST": "n[0-1]",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "SLURM_JOB_ID": str(os.getpid()),
+    }
     done = subprocess.run(["bash", written], capture_output=True, text=True, timeout=120, check=False, env=given)
     assert done.returncode == 0, done.stderr
     found = [e["loss"] for e in said(tmp_path / "run", 1) if e["event"] == "step"]
@@ -163,8 +166,11 @@ def test_a_rank_that_dies_on_a_dask_worker_ends_the_run_with_the_reason(workers,
     run = launch(small_plan(), "dask", scheduler=workers, steps=10**6, folder=tmp_path / "run", device="cpu")
     while not run.progress.steps:
         assert not run.wait(0.1), run.result()
-    (victim,) = [p for p in processes_of(tmp_path / "run") if p.cmdline()[-3:-1] == ["1", "1"]
-                 and p.parent() in processes_of(tmp_path / "run")]  # fmt: skip
+    (victim,) = [
+        p
+        for p in processes_of(tmp_path / "run")
+        if p.cmdline()[-3:-1] == ["1", "1"] and p.parent() in processes_of(tmp_path / "run")
+    ]
     victim.kill()
     with pytest.raises(RunError, match="Rank 1 was killed"):
         run.result(15)

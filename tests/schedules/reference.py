@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from alpa_explore.schedules.simulator.times import StageTimes
 from alpa_explore.schedules.task import Action, Schedule, Task
-from alpa_explore.schedules.times import StageTimes
 
 BACKWARDS = (Action.BACKWARD, Action.BACKWARD_INPUT)
 

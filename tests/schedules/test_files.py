@@ -10,8 +10,8 @@ import pytest
 from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.csv_file import parse_csv, read_csv, write_csv
-from alpa_explore.schedules.simulate import simulate
-from alpa_explore.schedules.trace import chrome_trace
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.trace import chrome_trace
 from tests.schedules.test_simulate import equal_times
 
 
@@ -69,9 +69,14 @@ def test_a_file_that_cannot_be_read_is_an_error_that_says_why(tmp_path) -> None:
 def test_a_trace_has_every_task_an_arrow_for_every_send_and_a_memory_counter(name) -> None:
     schedule = build_schedule(name, 4, 8)
     times = equal_times(
-        schedule.num_stages, send=0.25, update_seconds=1.0, activation_bytes=3.0, weight_bytes=2.0, workspace_bytes=1.0,
+        schedule.num_stages,
+        send=0.25,
+        update_seconds=1.0,
+        activation_bytes=3.0,
+        weight_bytes=2.0,
+        workspace_bytes=1.0,
         collective_fraction=(0.5, 0.5, 0.0),
-    )  # fmt: skip
+    )
     timeline = simulate(schedule, times)
     trace = json.loads(json.dumps(chrome_trace(timeline, ["first"]), allow_nan=False))
     events = trace["traceEvents"]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.closed_form import closed_form
-from alpa_explore.schedules.memory import memory_curve
-from alpa_explore.schedules.simulate import simulate
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.simulate import simulate
+from alpa_explore.schedules.simulator.times import Links, StageTimes, own_links
 from alpa_explore.schedules.task import Action, Schedule, Task
-from alpa_explore.schedules.times import Links, StageTimes, own_links
 from tests.schedules.reference import reference_times
 
 SECONDS = st.integers(0, 8).map(lambda n: n / 4)
@@ -25,9 +25,13 @@ SECONDS = st.integers(0, 8).map(lambda n: n / 4)
 
 def equal_times(count: int, forward=1.0, of_input=1.0, of_weight=1.0, send=0.0, **more: float) -> list[StageTimes]:
     one = StageTimes(
-        forward_seconds=forward, backward_input_seconds=of_input, backward_weight_seconds=of_weight,
-        send_forward_seconds=send, send_backward_seconds=send, **more,
-    )  # fmt: skip
+        forward_seconds=forward,
+        backward_input_seconds=of_input,
+        backward_weight_seconds=of_weight,
+        send_forward_seconds=send,
+        send_backward_seconds=send,
+        **more,
+    )
     return [one] * count
 
 
@@ -41,12 +45,16 @@ def pipelines(draw: st.DrawFn) -> tuple[Schedule, list[StageTimes]]:
     schedule = build_schedule(name, submeshes, microbatches, stages_per_submesh=turns)
     times = [
         StageTimes(
-            forward_seconds=draw(SECONDS), backward_input_seconds=draw(SECONDS), backward_weight_seconds=draw(SECONDS),
-            send_forward_seconds=draw(SECONDS), send_backward_seconds=draw(SECONDS),
-            update_seconds=draw(SECONDS), activation_bytes=draw(SECONDS),
+            forward_seconds=draw(SECONDS),
+            backward_input_seconds=draw(SECONDS),
+            backward_weight_seconds=draw(SECONDS),
+            send_forward_seconds=draw(SECONDS),
+            send_backward_seconds=draw(SECONDS),
+            update_seconds=draw(SECONDS),
+            activation_bytes=draw(SECONDS),
         )
         for _ in range(schedule.num_stages)
-    ]  # fmt: skip
+    ]
     return schedule, times
 
 
@@ -107,11 +115,14 @@ def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes, ro
 def test_gpipe_with_any_times_and_sends_takes_what_its_closed_form_says(stages, microbatches, data) -> None:
     times = [
         StageTimes(
-            forward_seconds=data.draw(SECONDS), backward_input_seconds=data.draw(SECONDS), backward_weight_seconds=0.25,
-            send_forward_seconds=data.draw(SECONDS), send_backward_seconds=data.draw(SECONDS),
+            forward_seconds=data.draw(SECONDS),
+            backward_input_seconds=data.draw(SECONDS),
+            backward_weight_seconds=0.25,
+            send_forward_seconds=data.draw(SECONDS),
+            send_backward_seconds=data.draw(SECONDS),
         )
         for _ in range(stages)
-    ]  # fmt: skip
+    ]
     schedule = build_schedule("gpipe", stages, microbatches)
     form = closed_form(schedule, times)
     assert form.exact
@@ -121,10 +132,14 @@ def test_gpipe_with_any_times_and_sends_takes_what_its_closed_form_says(stages, 
 @pytest.mark.parametrize(
     ("name", "send", "makespan", "held"),
     [
-        ("1f1b", 0.0, 33, [4, 3, 2, 1]), ("gpipe", 0.0, 33, [8, 8, 8, 8]), ("eager-1f1b", 0.0, 33, [7, 5, 3, 1]),
-        ("1f1b", 0.5, 41, [4, 3, 2, 1]), ("gpipe", 0.5, 36, [8, 8, 8, 8]), ("eager-1f1b", 0.5, 36, [7, 5, 3, 1]),
+        ("1f1b", 0.0, 33, [4, 3, 2, 1]),
+        ("gpipe", 0.0, 33, [8, 8, 8, 8]),
+        ("eager-1f1b", 0.0, 33, [7, 5, 3, 1]),
+        ("1f1b", 0.5, 41, [4, 3, 2, 1]),
+        ("gpipe", 0.5, 36, [8, 8, 8, 8]),
+        ("eager-1f1b", 0.5, 36, [7, 5, 3, 1]),
     ],
-)  # fmt: skip
+)
 def test_four_stages_and_eight_microbatches_give_the_figures_that_were_worked_out_by_hand(
     name, send, makespan, held
 ) -> None:

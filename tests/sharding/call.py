@@ -59,18 +59,29 @@ class Call:
 
         read = []
         operator = Operator(
-            index=0, name="example", kind=self.kind, phase=Phase.FORWARD, inputs=(), outputs=(),
+            index=0,
+            name="example",
+            kind=self.kind,
+            phase=Phase.FORWARD,
+            inputs=(),
+            outputs=(),
             arguments=tuple(frozen(a) for a in self._arguments),
             keywords=tuple((name, frozen(a)) for name, a in self._keywords.items()),
-        )  # fmt: skip
+        )
         values = dict(enumerate(given))
         torch.manual_seed(0)
         made = run(replace(operator, inputs=tuple(read)), values)
         values.update(enumerate(made, len(given)))
         tensors = tuple(
-            Tensor(index=i, name=f"t{i}", shape=tuple(t.shape), dtype=str(t.dtype).removeprefix("torch."),
-                   kind=TensorKind.VALUE, producer=None)
+            Tensor(
+                index=i,
+                name=f"t{i}",
+                shape=tuple(t.shape),
+                dtype=str(t.dtype).removeprefix("torch."),
+                kind=TensorKind.VALUE,
+                producer=None,
+            )
             for i, t in values.items()
-        )  # fmt: skip
+        )
         outputs = tuple(range(len(given), len(values)))
         return replace(operator, inputs=tuple(read), outputs=outputs), tensors, values

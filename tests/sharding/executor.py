@@ -7,7 +7,7 @@ import itertools
 
 import torch
 
-from alpa_explore.sharding.local import AllReduce, localize
+from alpa_explore.sharding.local.local_call import AllReduce, localize
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.tracing.aten import run_operator
 

@@ -7,8 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from alpa_explore.sharding.discover import discover
-from alpa_explore.sharding.rules import RULES, splits_for
+from alpa_explore.sharding.discovery.discover import discover
+from alpa_explore.sharding.rules import RULES
+from alpa_explore.sharding.splits import splits_for
 from tests.sharding.call import Call, integers, mask, positive, real
 from tests.sharding.proof import prove_splits
 
@@ -28,13 +29,18 @@ def pointwise(draw):
         return make(*(size if draw(st.booleans()) else 1 for size in shape[start:]))
 
     kind, arguments = draw(
-        st.sampled_from([
-            ("aten.exp.default", (positive,)), ("aten.add.Tensor", (positive, positive)),
-            ("aten.mul.Tensor", (positive, positive)), ("aten.maximum.default", (positive, positive)),
-            ("aten.where.self", (mask, positive, positive)), ("aten.addcmul.default", (positive, positive, positive)),
-            ("aten.hypot.default", (positive, positive)),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                ("aten.exp.default", (positive,)),
+                ("aten.add.Tensor", (positive, positive)),
+                ("aten.mul.Tensor", (positive, positive)),
+                ("aten.maximum.default", (positive, positive)),
+                ("aten.where.self", (mask, positive, positive)),
+                ("aten.addcmul.default", (positive, positive, positive)),
+                ("aten.hypot.default", (positive, positive)),
+            ]
+        )
+    )
     return Call(kind, *(operand(make) for make in arguments), factors="")
 
 
@@ -42,15 +48,17 @@ def pointwise(draw):
 def product(draw):
     b, c, m, k, n = (draw(EXTENTS) for _ in range(5))
     return draw(
-        st.sampled_from([
-            Call("aten.mm.default", real(m, k), real(k, n), factors=""),
-            Call("aten.bmm.default", real(b, m, k), real(b, k, n), factors=""),
-            Call("aten.matmul.default", real(b, c, m, k), real(b, c, k, n), factors=""),
-            Call("aten.addmm.default", real(n), real(m, k), real(k, n), factors=""),
-            Call("aten.baddbmm.default", real(b, m, n), real(b, m, k), real(b, k, n), factors=""),
-            Call("aten.mv.default", real(m, k), real(k), factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.mm.default", real(m, k), real(k, n), factors=""),
+                Call("aten.bmm.default", real(b, m, k), real(b, k, n), factors=""),
+                Call("aten.matmul.default", real(b, c, m, k), real(b, c, k, n), factors=""),
+                Call("aten.addmm.default", real(n), real(m, k), real(k, n), factors=""),
+                Call("aten.baddbmm.default", real(b, m, n), real(b, m, k), real(b, k, n), factors=""),
+                Call("aten.mv.default", real(m, k), real(k), factors=""),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -59,15 +67,17 @@ def reduction(draw):
     dims = sorted(draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     keep, one = draw(st.booleans()), dims[0] - draw(st.sampled_from((0, len(shape))))
     return draw(
-        st.sampled_from([
-            Call("aten.sum.dim_IntList", real(*shape), dims, keep, factors=""),
-            Call("aten.mean.dim", real(*shape), dims, keep, factors=""),
-            Call("aten.amax.default", real(*shape), dims, keep, factors=""),
-            Call("aten.argmax.default", real(*shape), one, keep, factors=""),
-            Call("aten.cumsum.default", real(*shape), one, factors=""),
-            Call("aten.linalg_vector_norm.default", real(*shape), 2, dims, keep, factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.sum.dim_IntList", real(*shape), dims, keep, factors=""),
+                Call("aten.mean.dim", real(*shape), dims, keep, factors=""),
+                Call("aten.amax.default", real(*shape), dims, keep, factors=""),
+                Call("aten.argmax.default", real(*shape), one, keep, factors=""),
+                Call("aten.cumsum.default", real(*shape), one, factors=""),
+                Call("aten.linalg_vector_norm.default", real(*shape), 2, dims, keep, factors=""),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -80,17 +90,19 @@ def view(draw):
     start = draw(st.integers(0, shape[dim] - 1))
     x = real(*shape)
     return draw(
-        st.sampled_from([
-            Call("aten.view.default", x, [math.prod(shape[:cut]), -1], factors=""),
-            Call("aten.view.default", x, [*shape[:cut], 1, *shape[cut:]], factors=""),
-            Call("aten.permute.default", x, order, factors=""),
-            Call("aten.unsqueeze.default", x, cut, factors=""),
-            Call("aten.expand.default", x, [4, *shape], factors=""),
-            Call("aten.select.int", x, dim, start, factors=""),
-            Call("aten.slice.Tensor", x, dim, start, shape[dim], factors=""),
-            Call("aten.flip.default", x, [dim], factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.view.default", x, [math.prod(shape[:cut]), -1], factors=""),
+                Call("aten.view.default", x, [*shape[:cut], 1, *shape[cut:]], factors=""),
+                Call("aten.permute.default", x, order, factors=""),
+                Call("aten.unsqueeze.default", x, cut, factors=""),
+                Call("aten.expand.default", x, [4, *shape], factors=""),
+                Call("aten.select.int", x, dim, start, factors=""),
+                Call("aten.slice.Tensor", x, dim, start, shape[dim], factors=""),
+                Call("aten.flip.default", x, [dim], factors=""),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -98,16 +110,27 @@ def lookup(draw):
     rows, width, shape = draw(EVEN), draw(EXTENTS), draw(SHAPES.filter(lambda s: len(s) < 3))
     table, taken = real(rows, width), draw(EVEN)
     return draw(
-        st.sampled_from([
-            Call("aten.embedding.default", table, integers(rows, *shape), factors=""),
-            Call("aten.embedding_dense_backward.default", real(*shape, width), integers(rows, *shape), rows, -1, False,
-                 factors=""),
-            Call("aten.gather.default", table, 1, integers(width, rows, taken), factors=""),
-            Call("aten.index_select.default", table, 0, integers(rows, taken), factors=""),
-            Call("aten.index.Tensor", table, [integers(rows, *shape)], factors=""),
-            Call("aten.scatter_add.default", table, 0, integers(rows, taken, width), real(taken, width), factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.embedding.default", table, integers(rows, *shape), factors=""),
+                Call(
+                    "aten.embedding_dense_backward.default",
+                    real(*shape, width),
+                    integers(rows, *shape),
+                    rows,
+                    -1,
+                    False,
+                    factors="",
+                ),
+                Call("aten.gather.default", table, 1, integers(width, rows, taken), factors=""),
+                Call("aten.index_select.default", table, 0, integers(rows, taken), factors=""),
+                Call("aten.index.Tensor", table, [integers(rows, *shape)], factors=""),
+                Call(
+                    "aten.scatter_add.default", table, 0, integers(rows, taken, width), real(taken, width), factors=""
+                ),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -117,14 +140,16 @@ def normalization(draw):
     dim = draw(st.integers(0, len(shape)))
     x = real(*shape, width)
     return draw(
-        st.sampled_from([
-            Call("aten.native_layer_norm.default", x, [width], real(width), real(width), 1e-5, factors=""),
-            Call("aten.native_layer_norm.default", x, [width], None, None, 1e-5, factors=""),
-            Call("aten._softmax.default", x, dim, False, factors=""),
-            Call("aten._log_softmax.default", x, dim, False, factors=""),
-            Call("aten._softmax_backward_data.default", x, torch.softmax(x, dim), dim, torch.float64, factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.native_layer_norm.default", x, [width], real(width), real(width), 1e-5, factors=""),
+                Call("aten.native_layer_norm.default", x, [width], None, None, 1e-5, factors=""),
+                Call("aten._softmax.default", x, dim, False, factors=""),
+                Call("aten._log_softmax.default", x, dim, False, factors=""),
+                Call("aten._softmax_backward_data.default", x, torch.softmax(x, dim), dim, torch.float64, factors=""),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -135,13 +160,15 @@ def joining(draw):
     piece = draw(st.integers(1, shape[dim]))
     x = real(*shape)
     return draw(
-        st.sampled_from([
-            Call("aten.cat.default", [x, real(*other)], dim - draw(st.sampled_from((0, len(shape)))), factors=""),
-            Call("aten.stack.default", [x, real(*shape)], dim, factors=""),
-            Call("aten.split.Tensor", x, piece, dim, factors=""),
-            Call("aten.split_with_sizes.default", x, [piece, shape[dim] - piece], dim, factors=""),
-        ])
-    )  # fmt: skip
+        st.sampled_from(
+            [
+                Call("aten.cat.default", [x, real(*other)], dim - draw(st.sampled_from((0, len(shape)))), factors=""),
+                Call("aten.stack.default", [x, real(*shape)], dim, factors=""),
+                Call("aten.split.Tensor", x, piece, dim, factors=""),
+                Call("aten.split_with_sizes.default", x, [piece, shape[dim] - piece], dim, factors=""),
+            ]
+        )
+    )
 
 
 @st.composite
@@ -156,8 +183,16 @@ def convolution(draw):
         return Call("aten.convolution.default", x, weight, bias, *shared, factors="")
     dy = torch.zeros_like(torch.ops.aten.convolution(x, weight, bias, *shared))
     dy = real(*dy.shape)
-    return Call("aten.convolution_backward.default", dy, x, weight, [outer] if bias is not None else None, *shared,
-                [True, True, bias is not None], factors="")  # fmt: skip
+    return Call(
+        "aten.convolution_backward.default",
+        dy,
+        x,
+        weight,
+        [outer] if bias is not None else None,
+        *shared,
+        [True, True, bias is not None],
+        factors="",
+    )
 
 
 FAMILIES = [pointwise, product, reduction, view, lookup, normalization, joining, convolution]
@@ -174,9 +209,12 @@ def prove_both(call):
 
 def settings_for(examples):
     return settings(
-        max_examples=examples, derandomize=True, deadline=None, database=None,
+        max_examples=examples,
+        derandomize=True,
+        deadline=None,
+        database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)

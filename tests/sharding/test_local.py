@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.sharding.local import AllReduce, localize
-from alpa_explore.sharding.rules import splits_for
+from alpa_explore.sharding.local.local_call import AllReduce, localize
 from alpa_explore.sharding.rules.factors import regrouped
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from tests.sharding.call import Call, integers, positive, real
 from tests.sharding.examples import statistics

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from alpa_explore.graph import Operator, Phase
-from alpa_explore.sharding.rules import HEAVY, RULES, splits_for
+from alpa_explore.sharding.rules import HEAVY, RULES
+from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.aten import overload
 from tests.sharding.examples import movements, pointwise, products, statistics

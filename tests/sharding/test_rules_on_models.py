@@ -6,8 +6,8 @@ import torch
 
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.models.catalog import build
-from alpa_explore.sharding.rules import splits_for
 from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
@@ -29,8 +29,17 @@ def hugging_face(name):
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4}
     models = {
         "gpt2": lambda t: t.GPT2LMHeadModel(
-            t.GPT2Config(n_layer=1, n_embd=32, n_head=4, n_positions=16, vocab_size=64, resid_pdrop=0, embd_pdrop=0,
-                         attn_pdrop=0, use_cache=False)
+            t.GPT2Config(
+                n_layer=1,
+                n_embd=32,
+                n_head=4,
+                n_positions=16,
+                vocab_size=64,
+                resid_pdrop=0,
+                embd_pdrop=0,
+                attn_pdrop=0,
+                use_cache=False,
+            )
         ),
         "llama": lambda t: t.LlamaForCausalLM(
             t.LlamaConfig(**sizes, num_key_value_heads=2, vocab_size=64, use_cache=False)
@@ -39,10 +48,15 @@ def hugging_face(name):
             t.MixtralConfig(**sizes, num_key_value_heads=2, vocab_size=64, num_local_experts=4, use_cache=False)
         ),
         "bert": lambda t: t.BertForMaskedLM(
-            t.BertConfig(**sizes, vocab_size=64, max_position_embeddings=16, hidden_dropout_prob=0,
-                         attention_probs_dropout_prob=0)
+            t.BertConfig(
+                **sizes,
+                vocab_size=64,
+                max_position_embeddings=16,
+                hidden_dropout_prob=0,
+                attention_probs_dropout_prob=0,
+            )
         ),
-    }  # fmt: skip
+    }
     inputs = {"input_ids": tokens, "labels": tokens}
     if name == "bert":
         inputs["attention_mask"] = torch.ones_like(tokens)

@@ -12,7 +12,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build, entry
 from alpa_explore.tracing.batches import capture_batches
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.rescale import rescale
+from alpa_explore.tracing.resizing.rescale import rescale
 
 
 def captured(name: str, samples: int) -> TrainingGraph:

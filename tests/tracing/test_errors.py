@@ -109,7 +109,7 @@ def detached(h):
         (Model(torch.sum), (torch.randn(2, 4), torch.randn(2, 4)), None, "cannot be traced"),
         ("gpt", torch.randn(2, 4), None, "Not a model"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gets_a_clear_error(model, inputs, loss, what):
     with pytest.raises(CaptureError) as caught:
         capture(model, inputs, loss=loss)

@@ -9,7 +9,7 @@ import torch
 
 from alpa_explore.errors import CaptureError, MissingPackageError
 from alpa_explore.tracing.capture import capture
-from alpa_explore.tracing.onnx_file import load_onnx
+from alpa_explore.tracing.inputs.onnx_file import load_onnx
 
 TOKENS = torch.randint(0, 50, (4, 8))
 
@@ -28,25 +28,41 @@ def write(path, opset=17):
     from onnx import TensorProto, helper, numpy_helper
 
     draw = numpy.random.default_rng(0)
-    shapes = {"table": (50, 16), "qkv": (16, 48), "weight": (16,), "bias": (16,), "up": (16, 64), "shift": (64,),
-              "down": (64, 50)}  # fmt: skip
+    shapes = {
+        "table": (50, 16),
+        "qkv": (16, 48),
+        "weight": (16,),
+        "bias": (16,),
+        "up": (16, 64),
+        "shift": (64,),
+        "down": (64, 50),
+    }
     stored = {name: draw.standard_normal(shape).astype("float32") / 10 for name, shape in shapes.items()}
     stored["scale"] = numpy.array(0.25, dtype="float32")
     more = {"num_outputs": 3} if opset > 17 else {}
     nodes = [
-        ("Gather", "table tokens", "x", {}), ("LayerNormalization", "x weight bias", "y", {"axis": -1}),
-        ("MatMul", "y qkv", "p", {}), ("Split", "p", "q k v", {"axis": -1, **more}),
-        ("Transpose", "k", "kt", {"perm": [0, 2, 1]}), ("MatMul", "q kt", "s", {}), ("Mul", "s scale", "t", {}),
-        ("Softmax", "t", "a", {"axis": -1}), ("MatMul", "a v", "o", {}), ("Add", "o x", "r", {}),
-        ("MatMul", "r up", "u", {}), ("Add", "u shift", "w", {}), ("Relu", "w", "h", {}),
+        ("Gather", "table tokens", "x", {}),
+        ("LayerNormalization", "x weight bias", "y", {"axis": -1}),
+        ("MatMul", "y qkv", "p", {}),
+        ("Split", "p", "q k v", {"axis": -1, **more}),
+        ("Transpose", "k", "kt", {"perm": [0, 2, 1]}),
+        ("MatMul", "q kt", "s", {}),
+        ("Mul", "s scale", "t", {}),
+        ("Softmax", "t", "a", {"axis": -1}),
+        ("MatMul", "a v", "o", {}),
+        ("Add", "o x", "r", {}),
+        ("MatMul", "r up", "u", {}),
+        ("Add", "u shift", "w", {}),
+        ("Relu", "w", "h", {}),
         ("MatMul", "h down", "logits", {}),
-    ]  # fmt: skip
+    ]
     graph = helper.make_graph(
-        [helper.make_node(kind, i.split(), o.split(), **a) for kind, i, o, a in nodes], "attention",
+        [helper.make_node(kind, i.split(), o.split(), **a) for kind, i, o, a in nodes],
+        "attention",
         [helper.make_tensor_value_info("tokens", TensorProto.INT64, [4, 8])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, [4, 8, 50])],
         [numpy_helper.from_array(value, name) for name, value in stored.items()],
-    )  # fmt: skip
+    )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
     return sum(value.size for value in stored.values() if value.ndim)
 

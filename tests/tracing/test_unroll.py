@@ -16,7 +16,7 @@ from alpa_explore.models.gpt import GPT
 from alpa_explore.models.transformer import FeedForward
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.catalogue import catalogue_graph, unrolled
-from alpa_explore.tracing.unroll import FEW, MORE, unroll
+from alpa_explore.tracing.resizing.unroll import FEW, MORE, unroll
 
 TINY_GPT = GPTConfig(hidden=16, layers=8, heads=2, vocabulary=32, sequence=8)
 TINY_MOE = MoEConfig(
@@ -68,9 +68,13 @@ def test_a_model_of_which_a_block_differs_is_captured_whole(monkeypatch):
     monkeypatch.setattr("alpa_explore.models.factory.GPT", Odd)
     known = replace(entry("gpt-tiny"), config=TINY_GPT, precision="float16")
     whole = capture(
-        Odd(TINY_GPT), make_inputs(TINY_GPT, 4, "meta", 0), name=known.name, recipe=known.name,
-        precision="float16", rematerialization=True,
-    )  # fmt: skip
+        Odd(TINY_GPT),
+        make_inputs(TINY_GPT, 4, "meta", 0),
+        name=known.name,
+        recipe=known.name,
+        precision="float16",
+        rematerialization=True,
+    )
     check_equal(catalogue_graph(known, 4), whole)
 
 

@@ -11,7 +11,7 @@ from alpa_explore import models
 from alpa_explore.graph import Phase
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import evaluate, initial_values
-from alpa_explore.tracing.losses import divide, scalar_loss
+from alpa_explore.tracing.inputs.losses import divide, scalar_loss
 
 
 def autograd(model, inputs, loss=None):

@@ -10,17 +10,17 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.panels.figure_panel import FigurePanel
-from alpa_explore_widgets.planner import Planner
-from alpa_explore_widgets.session import Session
-from alpa_explore_widgets.sources import Sources
-from alpa_explore_widgets.state import Settings, State
+from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.sources import Sources
+from alpa_explore_widgets.session.state import Settings, State
+from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 from alpa_explore.cluster import Cluster, Submesh
 from alpa_explore.errors import AlpaExploreError, CancelledError
+from alpa_explore.execution.progress import Progress
 from alpa_explore.plans.plan import ModelSummary, Plan, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
-from alpa_explore.profiling.progress import Progress
-from alpa_explore.profiling.stage_costs import StageCosts
+from alpa_explore.pricing.stage_costs import StageCosts
 
 LATENCIES = (0.010, 0.014)
 """Seconds of a microbatch of each of the two stages of the small plan."""
@@ -28,26 +28,43 @@ LATENCIES = (0.010, 0.014)
 
 def make_plan(
     cluster: Cluster | str = "1x4:v100", *, num_microbatches: int = 8, delta: float = 0.5, num_layers: int | None = None
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Two equal stages; T = Σt + (B − 1) · t_max."""
     cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     layers, half = num_layers or 4, cluster.devices // 2
     stages = tuple(
         PlanStage(
-            index=i, layers=(i * layers // 2, (i + 1) * layers // 2 - 1), submesh=(1, half), logical_mesh=(1, half),
-            devices=tuple(range(i * half, (i + 1) * half)), latency_seconds=LATENCIES[i],
-            microbatch_seconds=LATENCIES[i], iteration_seconds=0.0, weight_bytes=4 * 2.0**30,
-            activation_bytes=2.0**30, workspace_bytes=2.0**30,
-            microbatches_held=min(2 - i, num_microbatches), solution_key="key",
+            index=i,
+            layers=(i * layers // 2, (i + 1) * layers // 2 - 1),
+            submesh=(1, half),
+            logical_mesh=(1, half),
+            devices=tuple(range(i * half, (i + 1) * half)),
+            latency_seconds=LATENCIES[i],
+            microbatch_seconds=LATENCIES[i],
+            iteration_seconds=0.0,
+            weight_bytes=4 * 2.0**30,
+            activation_bytes=2.0**30,
+            workspace_bytes=2.0**30,
+            microbatches_held=min(2 - i, num_microbatches),
+            solution_key="key",
             operators=(),
         )
         for i in range(2)
-    )  # fmt: skip
+    )
     total = sum(LATENCIES) + (num_microbatches - 1) * max(LATENCIES)
     return Plan(
         model=ModelSummary(
-            name="gpt-tiny", recipe="gpt-tiny", parameters=10**6, model_flops=10**12, samples=8, tokens=256,
-            precision="float16", optimizer="adam", rematerialization=True, content_key="key", warnings=(),
+            name="gpt-tiny",
+            recipe="gpt-tiny",
+            parameters=10**6,
+            model_flops=10**12,
+            samples=8,
+            tokens=256,
+            precision="float16",
+            optimizer="adam",
+            rematerialization=True,
+            content_key="key",
+            warnings=(),
         ),
         cluster=cluster,
         options=PlanOptions(num_microbatches=num_microbatches, delta=delta, num_layers=layers, solver="auto"),
@@ -59,7 +76,9 @@ def make_plan(
         ),
         stages=stages,
         predicted=Predicted(
-            iteration_seconds=total, t_max_seconds=max(LATENCIES), sum_latency_seconds=sum(LATENCIES),
+            iteration_seconds=total,
+            t_max_seconds=max(LATENCIES),
+            sum_latency_seconds=sum(LATENCIES),
             bubble_fraction=1 - num_microbatches * sum(LATENCIES) / (2 * total),
             peak_bytes_per_device=max(s.peak_bytes for s in stages),
         ),
@@ -70,7 +89,7 @@ def make_plan(
         costs=StageCosts(
             num_layers=layers, submeshes=(Submesh(1, half),), device_memory_bytes=16 * 2**30, candidates={}
         ),
-    )  # fmt: skip
+    )
 
 
 @dataclass
@@ -101,9 +120,14 @@ class HeldPlanner:
         return f"graph of {name}"
 
     def plan(
-        self, _graph: object, cluster: Cluster, *, progress: Callable[[Progress], None], cancel: threading.Event,
+        self,
+        _graph: object,
+        cluster: Cluster,
+        *,
+        progress: Callable[[Progress], None],
+        cancel: threading.Event,
         **options: Any,
-    ) -> Plan:  # fmt: skip
+    ) -> Plan:
         self.plans.append({"cluster": str(cluster), **options})
         progress(Progress(pass_name="sharding", done=0, total=2, elapsed_seconds=0.0))
         self.started.release()
@@ -125,9 +149,16 @@ class HeldPlanner:
         return replace(made, options=replace(made.options, baseline=kind))
 
     def replan(
-        self, plan: Plan, *, num_microbatches: int, delta: float, graph: Callable[[], object],
-        cancel: threading.Event, progress: Callable[[Progress], None], **pipeline: Any,
-    ) -> Plan:  # fmt: skip
+        self,
+        plan: Plan,
+        *,
+        num_microbatches: int,
+        delta: float,
+        graph: Callable[[], object],
+        cancel: threading.Event,
+        progress: Callable[[Progress], None],
+        **pipeline: Any,
+    ) -> Plan:
         self.report_replan = progress
         if delta != plan.options.delta:
             pipeline |= {"delta": delta}
@@ -148,9 +179,15 @@ class HeldPlanner:
 
 
 SETTINGS = Settings(
-    model="gpt-tiny", microbatch=8, nodes=1, devices_per_node=4, device="v100", num_microbatches=8, delta=0.5,
+    model="gpt-tiny",
+    microbatch=8,
+    nodes=1,
+    devices_per_node=4,
+    device="v100",
+    num_microbatches=8,
+    delta=0.5,
     num_layers=None,
-)  # fmt: skip
+)
 
 
 @pytest.fixture

@@ -9,14 +9,28 @@ from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.lessons import LESSONS, lesson_html
 from alpa_explore_widgets.panels.lesson import next_tab
 
-from alpa_explore.planner import replan
+from alpa_explore.planner.plan import replan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 
 _SCALES = {
-    "s": 1.0, "ms": 1e-3, "µs": 1e-6, "TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0,
-    "PFLOP": 1e15, "TFLOP": 1e12, "GFLOP": 1e9, "MFLOP": 1e6, "kFLOP": 1e3, "TFLOP/s": 1e12, "GFLOP/s": 1e9, "%": 0.01,
-}  # fmt: skip
+    "s": 1.0,
+    "ms": 1e-3,
+    "µs": 1e-6,
+    "TiB": 2.0**40,
+    "GiB": 2.0**30,
+    "MiB": 2.0**20,
+    "KiB": 2.0**10,
+    "B": 1.0,
+    "PFLOP": 1e15,
+    "TFLOP": 1e12,
+    "GFLOP": 1e9,
+    "MFLOP": 1e6,
+    "kFLOP": 1e3,
+    "TFLOP/s": 1e12,
+    "GFLOP/s": 1e9,
+    "%": 0.01,
+}
 _FIGURE = re.compile(r"([0-9][0-9,.]*(?:e[+-]?[0-9]+)?)(?: ([A-Za-zµ%/]+))?")
 _HINT = re.compile(r"\([a-z](?:[^()]|\([^()]*\))*\)")
 _WORDS = re.compile(r" (of computing|of collectives|a microbatch|is allowed|waiting for its inputs|a second)")

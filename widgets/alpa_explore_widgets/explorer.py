@@ -12,43 +12,43 @@ from IPython.display import display, update_display
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
-from alpa_explore.plans.files import plan_text
+from alpa_explore.plans.export.torch_code import torch_code
+from alpa_explore.plans.file.plan_file import plan_text
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.torch_code import torch_code
-from alpa_explore.sharding.wish import wishes_of
-from alpa_explore_widgets.fields import PageBridge, TabBar
+from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore_widgets.elements.fields import PageBridge, TabBar
+from alpa_explore_widgets.elements.message_order import Order
+from alpa_explore_widgets.elements.tables import table_csv
+from alpa_explore_widgets.export.saved import plan_table
+from alpa_explore_widgets.export.sharing import file_name, plan_code, plan_from_text
 from alpa_explore_widgets.lessons import LESSONS
-from alpa_explore_widgets.neighbours import neighbours
-from alpa_explore_widgets.order import Order
-from alpa_explore_widgets.panels.cluster import ClusterPanel
-from alpa_explore_widgets.panels.compare import ComparePanel
 from alpa_explore_widgets.panels.controls import ControlsPanel
-from alpa_explore_widgets.panels.figure_panel import FigurePanel
-from alpa_explore_widgets.panels.frontier import FrontierPanel
-from alpa_explore_widgets.panels.launch import LaunchPanel
-from alpa_explore_widgets.panels.layers import LayersPanel
 from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
-from alpa_explore_widgets.panels.microbatches import MicrobatchesPanel
-from alpa_explore_widgets.panels.run import RunPanel
-from alpa_explore_widgets.panels.search import SearchPanel
+from alpa_explore_widgets.panels.plan_button import RunPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
-from alpa_explore_widgets.panels.sharding import ShardingPanel
-from alpa_explore_widgets.panels.solvers import SolversPanel
-from alpa_explore_widgets.panels.stage_costs import StageCostsPanel
+from alpa_explore_widgets.panels.spec_constraints import WishList
 from alpa_explore_widgets.panels.summary import SummaryPanel
-from alpa_explore_widgets.panels.t_max import TMaxPanel
-from alpa_explore_widgets.panels.timeline import TimelinePanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
-from alpa_explore_widgets.panels.why import WhyPanel
-from alpa_explore_widgets.panels.wishes import WishList
-from alpa_explore_widgets.planner import Planner
-from alpa_explore_widgets.saved import plan_table
-from alpa_explore_widgets.session import Session
-from alpa_explore_widgets.sharing import file_name, plan_code, plan_from_text
-from alpa_explore_widgets.sources import Sources, own_model, planned_model
-from alpa_explore_widgets.state import Settings, State, problem_of, settings_of
-from alpa_explore_widgets.tables import table_csv
+from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.neighbours import neighbours
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.sources import Sources, own_model, planned_model
+from alpa_explore_widgets.session.state import Settings, State, problem_of, settings_of
+from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
+from alpa_explore_widgets.tabs.cluster import ClusterPanel
+from alpa_explore_widgets.tabs.compare import ComparePanel
+from alpa_explore_widgets.tabs.frontier import FrontierPanel
+from alpa_explore_widgets.tabs.launch import LaunchPanel
+from alpa_explore_widgets.tabs.layers import LayersPanel
+from alpa_explore_widgets.tabs.microbatches import MicrobatchesPanel
+from alpa_explore_widgets.tabs.search import SearchPanel
+from alpa_explore_widgets.tabs.sharding import ShardingPanel
+from alpa_explore_widgets.tabs.solvers import SolversPanel
+from alpa_explore_widgets.tabs.stage_costs import StageCostsPanel
+from alpa_explore_widgets.tabs.t_max import TMaxPanel
+from alpa_explore_widgets.tabs.timeline import TimelinePanel
+from alpa_explore_widgets.tabs.why import WhyPanel
 
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
@@ -72,11 +72,20 @@ class Explorer(W.VBox):
         self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
         self.toolbar, self.lesson = ToolbarPanel(self._pressed), LessonPanel(self._go_to)
         self.panels: list[FigurePanel] = [
-            LayersPanel(), ClusterPanel(), TMaxPanel(), MicrobatchesPanel(), TimelinePanel(),
-            ShardingPanel(session), StageCostsPanel(), FrontierPanel(session.select),
-            WhyPanel(self._try_neighbours), SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            ComparePanel(), SolversPanel(session.compare), LaunchPanel(session.runs),
-        ]  # fmt: skip
+            LayersPanel(),
+            ClusterPanel(),
+            TMaxPanel(),
+            MicrobatchesPanel(),
+            TimelinePanel(),
+            ShardingPanel(session),
+            StageCostsPanel(),
+            FrontierPanel(session.select),
+            WhyPanel(self._try_neighbours),
+            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
+            ComparePanel(),
+            SolversPanel(session.compare),
+            LaunchPanel(session.runs),
+        ]
         self._usual_panels = tuple(self.panels)
         self.tabs = TabBar(label="Figures", tabs=_tabs(self.panels))
         self._as_table = False
@@ -84,10 +93,17 @@ class Explorer(W.VBox):
         self.wishes = WishList(session)
         left = W.VBox([self.controls.widget, self.wishes.widget, self.run.widget])
         left.add_class("alpa-controls")
-        right = W.VBox([
-            self.toolbar.widget, self.messages.widget, self.summary.widget, self.selected.widget, self.tabs,
-            self.lesson.widget, *(p.widget for p in self.panels),
-        ])  # fmt: skip
+        right = W.VBox(
+            [
+                self.toolbar.widget,
+                self.messages.widget,
+                self.summary.widget,
+                self.selected.widget,
+                self.tabs,
+                self.lesson.widget,
+                *(p.widget for p in self.panels),
+            ]
+        )
         right.add_class("alpa-main")
         body = W.Box([left, right])
         body.add_class("alpa-body")
@@ -269,10 +285,16 @@ def _tabs(panels: list[FigurePanel]) -> list[list[str]]:
 
 
 def explore(
-    model: TrainingGraph | Plan | str | Any, *, cluster: Cluster | str = "1x4:v100",
-    num_microbatches: int | None = None, delta: float = 0.5, num_layers: int | None = None, example_inputs: Any = None,
-    planner: Planner | None = None, **options: Any,
-) -> Explorer:  # fmt: skip
+    model: TrainingGraph | Plan | str | Any,
+    *,
+    cluster: Cluster | str = "1x4:v100",
+    num_microbatches: int | None = None,
+    delta: float = 0.5,
+    num_layers: int | None = None,
+    example_inputs: Any = None,
+    planner: Planner | None = None,
+    **options: Any,
+) -> Explorer:
     """Show the plan of `model` on `cluster` and let its settings be moved. Returns at once; planning goes on beside.
 
     `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
@@ -300,10 +322,16 @@ def explore(
     name = own.name if own is not None else str(model).lower()
     microbatch, count = sources.start(name, num_microbatches)
     settings = Settings(
-        model=name, microbatch=microbatch, nodes=given.nodes, devices_per_node=given.devices_per_node,
-        device=given.device.name, num_microbatches=count, delta=float(delta), num_layers=num_layers,
+        model=name,
+        microbatch=microbatch,
+        nodes=given.nodes,
+        devices_per_node=given.devices_per_node,
+        device=given.device.name,
+        num_microbatches=count,
+        delta=float(delta),
+        num_layers=num_layers,
         **asked,
-    )  # fmt: skip
+    )
     session = Session(settings, sources, planner)
     session.plan()
     return Explorer(session)

@@ -12,8 +12,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
-from alpa_explore.explain import collective_seconds, time_parts
-from alpa_explore.plans.text import fullest, iteration_sum, layers_phrase
+from alpa_explore.plans.report.text import fullest, iteration_sum, layers_phrase
+from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan, PlanStage
@@ -63,7 +63,7 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
         "a stage can end cheaply. δ is how much of the first is given up for the second.",
         attempt="Make δ smaller: layers become more alike, and C stays or grows, until no clustering keeps to it.",
         question="Which layer holds the most FLOPs, and what does it have that the others have not?",
-    )  # fmt: skip
+    )
 
 
 def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -79,7 +79,7 @@ def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
         "the collectives of a small stage inside a node.",
         attempt="Give Network (figures of a device) a tenth of its bandwidth and press Plan: stages avoid it.",
         question="Which stage crosses a border between nodes, and on which axis of its logical mesh?",
-    )  # fmt: skip
+    )
 
 
 def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
@@ -101,7 +101,7 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
         "bring it there. So all operators of a stage are decided together, by an integer program.",
         attempt="Click an operator and press Other strategies: what the whole stage loses by each of them.",
         question="Which weight is cut, which is copied, and which collective pays for it?",
-    )  # fmt: skip
+    )
 
 
 def _costs(plan: Plan, stage: PlanStage) -> Lesson:
@@ -119,7 +119,7 @@ def _costs(plan: Plan, stage: PlanStage) -> Lesson:
         "when B moves.",
         attempt="Move B: iteration / B changes in every cell at once, and the path may move.",
         question="Does a run of layers become twice as fast on twice the devices? Where does it not?",
-    )  # fmt: skip
+    )
 
 
 def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -134,7 +134,7 @@ def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
         "to make Σt small, which a dynamic program does.",
         attempt="Move B from 1 up: at B = 1 only Σt counts, at a large B only t_max.",
         question="From which B on does the plan stay the same?",
-    )  # fmt: skip
+    )
 
 
 def _memory(plan: Plan, stage: PlanStage) -> Lesson:
@@ -148,7 +148,7 @@ def _memory(plan: Plan, stage: PlanStage) -> Lesson:
         "the pipeline and not at its start.",
         attempt="Give devices half the memory and press Plan: stages grow leaner, or there are more of them.",
         question=f"Stage {fullest(plan).index} is the fullest: is it weights or activations that fill it?",
-    )  # fmt: skip
+    )
 
 
 def _microbatches(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -163,7 +163,7 @@ def _microbatches(plan: Plan, _stage: PlanStage) -> Lesson:
         "that is given they are smaller, and small kernels are slow.",
         attempt="Halve B: the bubble about doubles while stages are equal.",
         question="What is left of the bubble at a very large B, and why is it not 0?",
-    )  # fmt: skip
+    )
 
 
 def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
@@ -179,7 +179,7 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
         "it held: GPipe takes about as long, but holds everything.",
         attempt="Choose gpipe beside it: the ends are nearly the same, the memory below is not.",
         question="Which stage waits longest, and for whom?",
-    )  # fmt: skip
+    )
 
 
 def _why(plan: Plan, stage: PlanStage) -> Lesson:
@@ -193,7 +193,7 @@ def _why(plan: Plan, stage: PlanStage) -> Lesson:
         "nothing.",
         attempt="Press Try neighbours: each change is planned, none is guessed.",
         question="What binds here: computing, a link, memory, or stages that are not equal?",
-    )  # fmt: skip
+    )
 
 
 def _search(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -207,7 +207,7 @@ def _search(plan: Plan, _stage: PlanStage) -> Lesson:
         why="One figure hides the other: a plan that is 1 % faster may need all the memory there is.",
         attempt="Press Try baselines: what people do by hand, on the same model and cluster.",
         question="Which of them comes nearest to the plan, and with how much memory?",
-    )  # fmt: skip
+    )
 
 
 def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -220,7 +220,7 @@ def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
         why="A setting seldom changes one thing. What moved along says why the change paid.",
         attempt="Press Pin, then change δ or B: every figure above shows its change.",
         question="Which operators are divided otherwise, and did their collectives become cheaper?",
-    )  # fmt: skip
+    )
 
 
 def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
@@ -234,7 +234,7 @@ def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
         "every answer is exact.",
         attempt=f"Press Compare: layer {stage.layers[0]}, the first of stage {stage.index}, is solved by each of them.",
         question="Which formulation is fastest, and what does it leave out?",
-    )  # fmt: skip
+    )
 
 
 def _run(plan: Plan, _stage: PlanStage) -> Lesson:
@@ -247,12 +247,22 @@ def _run(plan: Plan, _stage: PlanStage) -> Lesson:
         "compared, and it must be that of one process.",
         attempt="Plan a small model for the device cpu, then press Start.",
         question="Which task is predicted worst: computing, a collective, or a send?",
-    )  # fmt: skip
+    )
 
 
 LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
-    "Layers": _layers, "Cluster": _cluster, "Sharding": _sharding, "Costs": _costs, "t_max": _t_max,
-    "Memory": _memory, "Microbatches": _microbatches, "Timeline": _timeline, "Why": _why, "Search": _search,
-    "Compare": _compare, "Solvers": _solvers, "Run": _run,
-}  # fmt: skip
+    "Layers": _layers,
+    "Cluster": _cluster,
+    "Sharding": _sharding,
+    "Costs": _costs,
+    "t_max": _t_max,
+    "Memory": _memory,
+    "Microbatches": _microbatches,
+    "Timeline": _timeline,
+    "Why": _why,
+    "Search": _search,
+    "Compare": _compare,
+    "Solvers": _solvers,
+    "Run": _run,
+}
 """Tab -> its lesson, in the order of the algorithm."""

@@ -17,7 +17,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from alpa_explore.errors import OptionError
-from alpa_explore.sharding.wish import mappings, parse_wishes
+from alpa_explore.sharding.spec_constraint import mappings, parse_wishes
 from alpa_explore_widgets.explorer import Explorer, explore
 
 if TYPE_CHECKING:
@@ -79,21 +79,27 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
 def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None) -> Explorer:
     """The explorer for parsed options and, of a cell, what it made. OptionError where it made no model."""
     common = {
-        "cluster": options.cluster, "num_microbatches": options.num_microbatches, "delta": options.delta,
-        "num_layers": options.layers, "solver": options.solver, "schedule": options.schedule,
-        "communication": options.communication, "precision": options.precision,
+        "cluster": options.cluster,
+        "num_microbatches": options.num_microbatches,
+        "delta": options.delta,
+        "num_layers": options.layers,
+        "solver": options.solver,
+        "schedule": options.schedule,
+        "communication": options.communication,
+        "precision": options.precision,
         **mappings(parse_wishes(options.pin, options.forbid)),
-    }  # fmt: skip
+    }
     if made is None:
         if options.model.endswith(".json"):
-            from alpa_explore.plans.files import load_plan
+            from alpa_explore.plans.file.plan_file import load_plan
 
             return explore(load_plan(options.model))
         return explore(options.model, **common)
     if "model" not in made:
         raise OptionError(
-            "The cell made no model", found=", ".join(made) or "none of the names",
+            "The cell made no model",
+            found=", ".join(made) or "none of the names",
             remedy="Assign `model`, and `example_inputs` where it is a module.",
-        )  # fmt: skip
+        )
     loss = {"loss": made["loss"]} if "loss" in made else {}
     return explore(made["model"], example_inputs=made.get("example_inputs"), **common, **loss)

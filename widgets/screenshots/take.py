@@ -15,7 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from alpa_explore.profiling.cache import default_folder
+from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
 from tests.browser.harness.page import LabPage
 
@@ -23,9 +23,20 @@ SIZE = 1400, 900
 PICTURE = Path(__file__).parents[2] / "notebooks/images/explorer.png"
 CELL = 'explore("gpt-1.3b", cluster="2x4:v100", num_microbatches=128, num_layers=6)'
 TABS = (
-    "Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search",
-    "Compare", "Solvers", "Run",
-)  # fmt: skip
+    "Layers",
+    "Cluster",
+    "t_max",
+    "Microbatches",
+    "Timeline",
+    "Sharding",
+    "Costs",
+    "Memory",
+    "Why",
+    "Search",
+    "Compare",
+    "Solvers",
+    "Run",
+)
 RUN_CELL = """import alpa_explore as ax
 
 explore(ax.baseline("gpt-tiny", "1x4:cpu", "megatron", tp=2, dp=1, pp=2, num_microbatches=4, num_layers=4, delta=1.0))

@@ -64,10 +64,15 @@ RULES = {
     "aten.convolution.default": convolution,
     "aten.convolution_backward.default": convolution_backward,
     **dict.fromkeys(
-        ("aten.max_pool2d_with_indices.default", "aten.max_pool2d_with_indices_backward.default",
-         "aten.avg_pool2d.default", "aten.avg_pool2d_backward.default", "aten._adaptive_avg_pool2d.default",
-         "aten._adaptive_avg_pool2d_backward.default"),
+        (
+            "aten.max_pool2d_with_indices.default",
+            "aten.max_pool2d_with_indices_backward.default",
+            "aten.avg_pool2d.default",
+            "aten.avg_pool2d_backward.default",
+            "aten._adaptive_avg_pool2d.default",
+            "aten._adaptive_avg_pool2d_backward.default",
+        ),
         pooling,
     ),
-}  # fmt: skip
+}
 HEAVY = frozenset(("aten.convolution.default", "aten.convolution_backward.default"))

@@ -33,21 +33,39 @@ def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor,
 
 
 RANDOM = (
-    "aten.native_dropout.default", "aten.bernoulli.default", "aten.bernoulli.p", "aten.rand.default",
-    "aten.rand_like.default", "aten.randn.default", "aten.randn_like.default",
-)  # fmt: skip
+    "aten.native_dropout.default",
+    "aten.bernoulli.default",
+    "aten.bernoulli.p",
+    "aten.rand.default",
+    "aten.rand_like.default",
+    "aten.randn.default",
+    "aten.randn_like.default",
+)
 """Kinds that draw random numbers."""
 RULES = {
     **dict.fromkeys(
-        ("aten.full.default", "aten.zeros.default", "aten.ones.default", "aten.empty.memory_format",
-         "aten.new_zeros.default", "aten.new_ones.default", "aten.new_full.default", "aten.new_empty.default"),
+        (
+            "aten.full.default",
+            "aten.zeros.default",
+            "aten.ones.default",
+            "aten.empty.memory_format",
+            "aten.new_zeros.default",
+            "aten.new_ones.default",
+            "aten.new_full.default",
+            "aten.new_empty.default",
+        ),
         uniform,
     ),
     **dict.fromkeys(
-        ("aten.arange.default", "aten.arange.start", "aten.arange.start_step", "aten.scalar_tensor.default",
-         "constant.literal"),
+        (
+            "aten.arange.default",
+            "aten.arange.start",
+            "aten.arange.start_step",
+            "aten.scalar_tensor.default",
+            "constant.literal",
+        ),
         whole,
     ),
     **dict.fromkeys(("aten.tril.default", "aten.triu.default"), batched_triangle),
     **dict.fromkeys(RANDOM, drawn),
-}  # fmt: skip
+}

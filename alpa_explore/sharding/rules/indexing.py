@@ -88,8 +88,9 @@ class _Indexed:
         self.before = places[0] if places else 0
         self.width = max((len(t.shape) for t in indices), default=0)
         """Dims of the index tensors, broadcast together; in the result they stand where the indexed dims stood."""
-        self.rest = [(d, d if d < self.before else d - len(places) + self.width) for d in range(len(x.shape))
-                     if d not in places]  # fmt: skip
+        self.rest = [
+            (d, d if d < self.before else d - len(places) + self.width) for d in range(len(x.shape)) if d not in places
+        ]
         """(dim of x, dim of the result) of the dims that are not indexed."""
 
     def index_dim(self, tensor: Tensor, place: int, size: int) -> int:

@@ -54,10 +54,12 @@ def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Te
     batch, channels = inputs[0].shape[:2]
     vectors = len(inputs) - 1
     over_batch = Split(
-        "batch", batch, (0, *(REPLICATE,) * vectors),
+        "batch",
+        batch,
+        (0, *(REPLICATE,) * vectors),
         tuple(0 if o.shape == inputs[0].shape else REPLICATE for o in outputs),
         _statistics_bytes(channels) if operator.arguments[-3] is True else 0,
-    )  # fmt: skip
+    )
     over_channels = Split(
         "channels", channels, (1, *(0,) * vectors), tuple(1 if o.shape == inputs[0].shape else 0 for o in outputs)
     )
@@ -72,10 +74,12 @@ def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
     shape = inputs[1].shape
     training = operator.arguments[7] is True
     over_batch = Split(
-        "batch", batch, (0, 0, *(REPLICATE,) * vectors),
+        "batch",
+        batch,
+        (0, 0, *(REPLICATE,) * vectors),
         tuple(0 if o.shape == shape else REPLICATE if training else PARTIAL for o in outputs),
         _statistics_bytes(channels) if training else 0,
-    )  # fmt: skip
+    )
     over_channels = Split(
         "channels", channels, (1, 1, *(0,) * vectors), tuple(1 if o.shape == shape else 0 for o in outputs)
     )

@@ -142,8 +142,15 @@ def flip(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, 
 
 RULES = {
     **dict.fromkeys(
-        ("aten.view.default", "aten._unsafe_view.default", "aten.reshape.default", "aten.squeeze.dim",
-         "aten.squeeze.dims", "aten.squeeze.default", "aten.unsqueeze.default"),
+        (
+            "aten.view.default",
+            "aten._unsafe_view.default",
+            "aten.reshape.default",
+            "aten.squeeze.dim",
+            "aten.squeeze.dims",
+            "aten.squeeze.default",
+            "aten.unsqueeze.default",
+        ),
         reshape,
     ),
     **dict.fromkeys(("aten.permute.default", "aten.transpose.int", "aten.t.default"), permute),
@@ -159,4 +166,4 @@ RULES = {
     "aten.constant_pad_nd.default": pad,
     "aten.repeat.default": repeat,
     "aten.flip.default": flip,
-}  # fmt: skip
+}

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import nbformat
 
-from alpa_explore.cli.lab import lab_command
+from alpa_explore.cli.opening.lab import lab_command
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
@@ -137,9 +137,11 @@ class LabServer(Server):
         self.root.mkdir(parents=True, exist_ok=True)
         # What a user's `alpa-explore lab` runs, and what only tests want.
         self.command = (
-            *lab_command(str(self.root), no_browser=True, port=0), "--ServerApp.terminals_enabled=False",
-            "--LabApp.expose_app_in_browser=True", "--JupyterNotebookApp.expose_app_in_browser=True",
-        )  # fmt: skip
+            *lab_command(str(self.root), no_browser=True, port=0),
+            "--ServerApp.terminals_enabled=False",
+            "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+        )
 
     def find_address(self) -> Address | None:
         """From the file that the server writes when it listens; it holds the port that the system chose."""

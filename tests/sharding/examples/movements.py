@@ -60,10 +60,12 @@ CALLS = (
     # lookups
     aten("embedding.default", table, tokens, factors="dim0 dim1 hidden vocabulary"),
     aten("embedding.default", table, integers(16), 3, factors="hidden vocabulary"),
-    aten("embedding_dense_backward.default", real(4, 8, 8), tokens, 16, -1, False,
-         factors="dim0 dim1 hidden vocabulary"),
-    aten("embedding_dense_backward.default", real(4, 8, 8), tokens, 16, 5, False,
-         factors="dim0 dim1 hidden vocabulary"),
+    aten(
+        "embedding_dense_backward.default", real(4, 8, 8), tokens, 16, -1, False, factors="dim0 dim1 hidden vocabulary"
+    ),
+    aten(
+        "embedding_dense_backward.default", real(4, 8, 8), tokens, 16, 5, False, factors="dim0 dim1 hidden vocabulary"
+    ),
     aten("embedding_dense_backward.default", real(4, 8, 8), tokens, 16, -1, True, factors="hidden"),
     aten("gather.default", x, 1, integers(8, 4, 4, 16), factors="dim0 dim2 dim1"),
     aten("gather.default", x, -1, integers(16, 2, 8, 16), factors="dim1 dim2"),
@@ -82,4 +84,4 @@ CALLS = (
     aten("index_put.default", x, [integers(4, 8), integers(8, 8)], real(16), True, factors="dim2 dim0"),
     aten("index_put.default", integers(9, 8), [integers(8, 4)], integers(9, 4), True, factors="dim0"),
     aten("index_put.default", real(8), [torch.randperm(8)], real(8), factors=""),
-)  # fmt: skip
+)

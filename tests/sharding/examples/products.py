@@ -6,16 +6,40 @@ from tests.sharding.call import Call, real
 
 
 def convolution(*, x=(8, 8, 6, 6), weight=(16, 8, 3, 3), bias=True, groups=1, transposed=False, factors):
-    return Call("aten.convolution.default", real(*x), real(*weight), real(weight[0]) if bias else None, [1, 1], [1, 1],
-                [1, 1], transposed, [0, 0], groups, factors=factors)  # fmt: skip
+    return Call(
+        "aten.convolution.default",
+        real(*x),
+        real(*weight),
+        real(weight[0]) if bias else None,
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        transposed,
+        [0, 0],
+        groups,
+        factors=factors,
+    )
 
 
 def convolution_backward(
     *, x=(8, 8, 6, 6), weight=(16, 8, 3, 3), groups=1, mask=(True, True, True), transposed=False, factors
 ):
     dy = real(x[0], weight[0], *x[2:])
-    return Call("aten.convolution_backward.default", dy, real(*x), real(*weight), [weight[0]], [1, 1], [1, 1], [1, 1],
-                transposed, [0, 0], groups, list(mask), factors=factors)  # fmt: skip
+    return Call(
+        "aten.convolution_backward.default",
+        dy,
+        real(*x),
+        real(*weight),
+        [weight[0]],
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        transposed,
+        [0, 0],
+        groups,
+        list(mask),
+        factors=factors,
+    )
 
 
 _ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
@@ -56,18 +80,44 @@ CALLS = (
     convolution_backward(weight=(8, 8, 3, 3), transposed=True, factors="batch"),
     Call("aten.max_pool2d_with_indices.default", _image, [2, 2], factors="dim0 dim1"),
     Call("aten.max_pool2d_with_indices.default", real(8, 6, 6), [3, 3], [2, 2], [1, 1], factors="dim0"),
-    Call("aten.max_pool2d_with_indices_backward.default", real(4, 8, 4, 4), _image, [2, 2], [2, 2], [0, 0], [1, 1],
-         False, _places, factors="dim0 dim1"),
+    Call(
+        "aten.max_pool2d_with_indices_backward.default",
+        real(4, 8, 4, 4),
+        _image,
+        [2, 2],
+        [2, 2],
+        [0, 0],
+        [1, 1],
+        False,
+        _places,
+        factors="dim0 dim1",
+    ),
     Call("aten.avg_pool2d.default", _image, [2, 2], factors="dim0 dim1"),
-    Call("aten.avg_pool2d_backward.default", real(4, 8, 4, 4), _image, [2, 2], [], [0, 0], False, True, None,
-         factors="dim0 dim1"),
+    Call(
+        "aten.avg_pool2d_backward.default",
+        real(4, 8, 4, 4),
+        _image,
+        [2, 2],
+        [],
+        [0, 0],
+        False,
+        True,
+        None,
+        factors="dim0 dim1",
+    ),
     Call("aten._adaptive_avg_pool2d.default", _image, [1, 1], factors="dim0 dim1"),
     Call("aten._adaptive_avg_pool2d_backward.default", real(4, 8, 1, 1), _image, factors="dim0 dim1"),
-)  # fmt: skip
+)
 
 GROUPED = (
     Call("transformers.grouped_mm_fallback.default", real(16, 8), real(4, 8, 24), _ends, factors="k n"),
-    Call("transformers.grouped_mm_fallback_backward.default", real(16, 8), real(4, 8, 24), _ends, real(16, 24),
-         factors="k n"),
-)  # fmt: skip
+    Call(
+        "transformers.grouped_mm_fallback_backward.default",
+        real(16, 8),
+        real(4, 8, 24),
+        _ends,
+        real(16, 24),
+        factors="k n",
+    ),
+)
 """These kinds are known to torch only after transformers was imported."""

@@ -15,29 +15,64 @@ def aten(kind, *arguments, factors, **keywords):
 def batch_norm(*, x=image, weight=True, training=True, dtype=torch.float64, statistics=torch.float64):
     c = x.shape[1]
     w, b = (positive(c, dtype=statistics), real(c, dtype=statistics)) if weight else (None, None)
-    return aten("_native_batch_norm_legit_functional.default", x.to(dtype), w, b, real(c, dtype=statistics),
-                positive(c, dtype=statistics), training, 0.1, 1e-5, factors="batch channels")  # fmt: skip
+    return aten(
+        "_native_batch_norm_legit_functional.default",
+        x.to(dtype),
+        w,
+        b,
+        real(c, dtype=statistics),
+        positive(c, dtype=statistics),
+        training,
+        0.1,
+        1e-5,
+        factors="batch channels",
+    )
 
 
 def batch_norm_backward(*, x=image, weight=True, training=True, mask=(True, True, True)):
     c = x.shape[1]
     dims = [d for d in range(x.dim()) if d != 1]
     mean, rstd = x.mean(dims), (x.var(dims, correction=0) + 1e-5).rsqrt()
-    return aten("native_batch_norm_backward.default", real(*x.shape), x, positive(c) if weight else None, real(c),
-                positive(c), mean, rstd, training, 1e-5, list(mask), factors="batch channels")  # fmt: skip
+    return aten(
+        "native_batch_norm_backward.default",
+        real(*x.shape),
+        x,
+        positive(c) if weight else None,
+        real(c),
+        positive(c),
+        mean,
+        rstd,
+        training,
+        1e-5,
+        list(mask),
+        factors="batch channels",
+    )
 
 
 def group_norm_backward(mask):
     _, mean, rstd = torch.ops.aten.native_group_norm(image, None, None, 8, 4, 15, 2, 1e-5)
-    return aten("native_group_norm_backward.default", real(*image.shape), image, mean, rstd, positive(4), 8, 4, 15, 2,
-                list(mask), factors="dim0")  # fmt: skip
+    return aten(
+        "native_group_norm_backward.default",
+        real(*image.shape),
+        image,
+        mean,
+        rstd,
+        positive(4),
+        8,
+        4,
+        15,
+        2,
+        list(mask),
+        factors="dim0",
+    )
 
 
 def layer_norm_backward(mask, weight=True):
     w, b = (positive(16), real(16)) if weight else (None, None)
     _, mean, rstd = torch.ops.aten.native_layer_norm(x, [16], w, b, 1e-5)
-    return aten("native_layer_norm_backward.default", real(*x.shape), x, [16], mean, rstd, w, b, list(mask),
-                factors="dim0 dim1")  # fmt: skip
+    return aten(
+        "native_layer_norm_backward.default", real(*x.shape), x, [16], mean, rstd, w, b, list(mask), factors="dim0 dim1"
+    )
 
 
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
@@ -74,8 +109,10 @@ CALLS = (
     *(aten(f"{name}.dims", mask(4, 8, 4), [0, 2], factors="dim1") for name in ("any", "all")),
     aten("prod.dim_int", x, 1, factors="dim0 dim2"),
     aten("logsumexp.default", x, [1, 2], True, factors="dim0"),
-    *(aten(f"{name}.correction", x, [1], factors="dim0 dim2", correction=1, keepdim=True)
-      for name in ("var", "std", "var_mean")),
+    *(
+        aten(f"{name}.correction", x, [1], factors="dim0 dim2", correction=1, keepdim=True)
+        for name in ("var", "std", "var_mean")
+    ),
     aten("histc.default", positive(8, 4), 4, 0, 1, factors="dim0 dim1"),
     aten("histc.default", positive(8), 4, factors=""),
     aten("_softmax.default", x, -1, False, factors="dim0 dim1"),
@@ -100,8 +137,16 @@ CALLS = (
     batch_norm(training=False),
     batch_norm(x=real(8, 4) + 1e3),  # the squares of x would drown the variance
     batch_norm(dtype=torch.bfloat16, statistics=torch.float32),
-    aten("_native_batch_norm_legit.no_stats", image.half(), positive(4).half(), real(4).half(), True, 0.1, 1e-5,
-         factors="batch channels"),
+    aten(
+        "_native_batch_norm_legit.no_stats",
+        image.half(),
+        positive(4).half(),
+        real(4).half(),
+        True,
+        0.1,
+        1e-5,
+        factors="batch channels",
+    ),
     batch_norm_backward(),
     batch_norm_backward(weight=False, mask=(True, False, False)),
     batch_norm_backward(training=False),
@@ -115,4 +160,4 @@ CALLS = (
     *(nll_backward(reduction) for reduction in (0, 1, 2)),
     nll_backward(1, weight=WEIGHTS),
     nll_backward(1, scores=MAPS, targets=MAP_TARGETS, kind="nll_loss2d"),
-)  # fmt: skip
+)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
-from alpa_explore.plans.text import pace_setter
-from alpa_explore_widgets.fields import Button
+from alpa_explore.plans.report.text import pace_setter
+from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.lessons import LESSONS, lesson_html
 
 if TYPE_CHECKING:
-    from alpa_explore_widgets.panels.figure_panel import FigurePanel
-    from alpa_explore_widgets.state import State
+    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 
 class LessonPanel:

@@ -6,7 +6,7 @@ from html import escape
 
 import ipywidgets as W
 
-from alpa_explore_widgets.state import Problem, State
+from alpa_explore_widgets.session.state import Problem, State
 
 
 class MessagesPanel:

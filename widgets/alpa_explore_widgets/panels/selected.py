@@ -10,15 +10,15 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
-from alpa_explore.plans.text import layers_phrase, printable
-from alpa_explore_widgets.fields import Button
-from alpa_explore_widgets.tables import table_html
+from alpa_explore.plans.report.text import layers_phrase, printable
+from alpa_explore_widgets.elements.fields import Button
+from alpa_explore_widgets.elements.tables import table_html
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan, PlanOperator
-    from alpa_explore.plans.tables import Row
-    from alpa_explore.plans.what_if import Regret
-    from alpa_explore_widgets.state import State
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore.questions.what_if import Regret
+    from alpa_explore_widgets.session.state import State
 
 
 class SelectedPanel:
@@ -67,10 +67,15 @@ def selected_html(plan: Plan, selection: str) -> str:
 def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
     """The strategies of an operator, the cheapest first."""
     listed: list[Row] = [
-        {"strategy": r.strategy, "inputs": r.inputs, "output": r.output, "chosen": r.chosen,
-         "extra_seconds": None if r.extra_seconds == float("inf") else r.extra_seconds}
+        {
+            "strategy": r.strategy,
+            "inputs": r.inputs,
+            "output": r.output,
+            "chosen": r.chosen,
+            "extra_seconds": None if r.extra_seconds == float("inf") else r.extra_seconds,
+        }
         for r in rows
-    ]  # fmt: skip
+    ]
     return table_html(listed, plan)
 
 

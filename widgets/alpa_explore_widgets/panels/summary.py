@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ipywidgets as W
 
-from alpa_explore_widgets import headline
-from alpa_explore_widgets.state import State
+from alpa_explore_widgets.panels import headline
+from alpa_explore_widgets.session.state import State
 
 
 class SummaryPanel:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from alpa_explore_widgets.fields import Toolbar
-from alpa_explore_widgets.state import State
+from alpa_explore_widgets.elements.fields import Toolbar
+from alpa_explore_widgets.session.state import State
 
 BUTTONS = [
     ["undo", "↶ Undo", "Back to the plan before"],
@@ -40,8 +40,9 @@ class ToolbarPanel:
         with self.widget.hold_sync():
             self.widget.disabled = [
                 *(_NEED_A_PLAN if state.plan is None else ()),
-                *(() if history.can_undo else ("undo",)), *(() if history.can_redo else ("redo",)),
-            ]  # fmt: skip
+                *(() if history.can_undo else ("undo",)),
+                *(() if history.can_redo else ("redo",)),
+            ]
             pinned = state.pinned is not None
             switches = (("pin", pinned), ("table", as_table), ("teach", teaching))
             self.widget.pressed = [name for name, on in switches if on]

@@ -1,0 +1,177 @@
+"""Measured curves of a device as a device file: what `alpa-explore calibrate` writes and `--cluster 1x2:FILE` reads.
+
+- A kernel of almost no size takes `launch_seconds`.
+- A matrix product of f FLOPs takes launch + f / (peak × share): `matmul_curve` holds the shares by size.
+- A kernel bound by memory takes launch + bytes / (bandwidth × efficiency): the median over the larger half.
+- A collective among p devices takes r · (p − 1) · (alpha + bytes / p / bandwidth) with r as in `collectives`: the line
+  through all kinds and sizes, by least squares of relative errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from alpa_explore.calibration.least_squares import non_negative
+from alpa_explore.cluster import Cluster, Device, Link
+from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.errors import OptionError
+from alpa_explore.sharding.reshard import StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One measurement: FLOPs of a product, or bytes of a kernel or a collective, and its seconds."""
+
+    size: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What was measured on one kind of device."""
+
+    device: str
+    """'cpu' or the accelerator's own name."""
+    software: str
+    """Versions, for the source."""
+    memory_bytes: int
+    main_dtype: str
+    """Of the products in `matmul` whose curve is kept."""
+    matmul: dict[str, tuple[Point, ...]]
+    """dtype -> points, FLOPs ascending."""
+    memory: tuple[Point, ...]
+    """Bytes read and written by an elementwise kernel, ascending."""
+    ranks: int
+    """Devices that took part in the collectives; they also computed side by side."""
+    collectives: dict[str, tuple[Point, ...]]
+    """Kind -> bytes of the larger side on one device, and seconds; empty for a single device."""
+
+
+def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, Link] | None = None) -> dict[str, Any]:
+    """The body of a device file. `like` gives datasheet peaks (shares then mean what they say) and links not measured.
+
+    OptionError where a link was not measured and there is no `like` to take it from.
+    """
+    launch = min(p.seconds for p in measured.memory)
+    peaks = _peaks(measured, launch, like)
+    curve = matmul_curve(measured.matmul[measured.main_dtype], launch, peaks[measured.main_dtype])
+    bandwidth = _memory_rate(measured.memory, launch)
+    datasheet = max(bandwidth, like[0].memory_bandwidth if like is not None else 0.0)
+    best = max(share for _, share in curve)
+    source = f"Measured by alpa-explore calibrate on {measured.device} ({measured.software})"
+    inside, between = _links(measured, like, source)
+    return {
+        "name": name,
+        "aliases": [],
+        "source": source + (f"; peaks of {like[0].name}" if like is not None else "; peaks are the best rates seen"),
+        "device": {
+            "peak_flops": peaks,
+            "memory_bytes": measured.memory_bytes,
+            "memory_bandwidth": datasheet,
+            "matmul_efficiency": best,
+            "half_efficiency_flops": _half(curve, best),
+            "memory_efficiency": bandwidth / datasheet,
+            "launch_seconds": launch,
+            "matmul_curve": [list(point) for point in curve],
+        },
+        "inside_node": asdict(inside),
+        "between_nodes": asdict(between),
+        "measured": {
+            "ranks": measured.ranks,
+            "matmul": {dtype: _pairs(points) for dtype, points in measured.matmul.items()},
+            "memory": _pairs(measured.memory),
+            "collectives": {kind: _pairs(points) for kind, points in measured.collectives.items()},
+        },
+    }
+
+
+def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
+    """The body of a device file with the figures of a cluster that was fitted to runs."""
+    figures = {key: value for key, value in asdict(cluster.device).items() if key not in ("name", "source")}
+    return {
+        "name": name,
+        "aliases": [],
+        "source": source,
+        "device": figures,
+        "inside_node": asdict(cluster.inside_node),
+        "between_nodes": asdict(cluster.between_nodes),
+        "measured": {"runs": list(runs)},
+    }
+
+
+def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
+    """(FLOPs, share of the peak). Seconds without the launch never fall with size: no product is quicker than a smaller
+    one."""
+    found, least = [], 0.0
+    for point in sorted(points, key=lambda p: p.size):
+        least = max(least, _net(point, launch), point.size / peak)
+        # At the peak the quotient may be one rounding above 1, which is no share.
+        found.append((point.size, min(1.0, point.size / (peak * least))))
+    return tuple(found)
+
+
+def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
+    """(bandwidth, latency_seconds) of the ring that explains the points best."""
+    rows, targets = [], []
+    for kind, points in collectives.items():
+        for p in points:
+            latency = collective_seconds(StepKind(kind), 0.0, ranks, 1.0, 1.0)
+            bytes_ = collective_seconds(StepKind(kind), p.size, ranks, 1.0, 0.0)
+            rows.append((latency / p.seconds, bytes_ / p.seconds))
+            targets.append(1.0)
+    alpha, beta = non_negative(np.array(rows), np.array(targets)).tolist()
+    return 1.0 / max(beta, 1e-15), alpha
+
+
+def _net(point: Point, launch: float) -> float:
+    """Seconds without the launch; half of them where the clock is no finer."""
+    return max(point.seconds - launch, 0.5 * point.seconds)
+
+
+def _peaks(measured: Measurements, launch: float, like: tuple[Device, Link, Link] | None) -> dict[str, float]:
+    best = {dtype: max(p.size / _net(p, launch) for p in points) for dtype, points in measured.matmul.items()}
+    if like is None:
+        return best
+    # No device is faster than its datasheet; where it seems so, the preset is of another.
+    return {**best, **{d: max(float(rate), best.get(d, 0.0)) for d, rate in like[0].peak_flops.items()}}
+
+
+def _memory_rate(points: Sequence[Point], launch: float) -> float:
+    """Bytes per second of the larger half: what does not fit a cache."""
+    large = sorted(points, key=lambda p: p.size)[len(points) // 2 :]
+    rates = [p.size / _net(p, launch) for p in large]
+    return float(np.median(rates))
+
+
+def _half(curve: Sequence[tuple[float, float]], best: float) -> float:
+    """FLOPs at which half of the best share is first reached."""
+    return next(flops for flops, share in curve if share >= best / 2)
+
+
+def _links(measured: Measurements, like: tuple[Device, Link, Link] | None, source: str) -> tuple[Link, Link]:
+    if measured.collectives:
+        bandwidth, latency = link_of(measured.collectives, measured.ranks)
+        inside = Link(bandwidth=bandwidth, latency_seconds=latency, source=f"{source}, {measured.ranks} ranks")
+    elif like is not None:
+        inside = like[1]
+    else:
+        raise OptionError(
+            "One device has no link to measure",
+            found=f"{measured.ranks} rank",
+            remedy="Give more --ranks, or --like a preset whose links are taken.",
+        )
+    if like is not None:
+        return inside, like[2]
+    return inside, Link(
+        bandwidth=inside.bandwidth,
+        latency_seconds=inside.latency_seconds,
+        source="Not measured: as inside a node; correct it before planning for several nodes",
+    )
+
+
+def _pairs(points: Sequence[Point]) -> list[list[float]]:
+    return [[p.size, p.seconds] for p in points]

@@ -1,0 +1,61 @@
+"""`alpa-explore app`: the explorer alone in a browser tab, without a notebook around it, through voila."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from alpa_explore.cli.opening.lab import check_port, explorer_file
+from alpa_explore.errors import MissingPackageError
+
+EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget")
+"""What the explorer needs of JupyterLab's extensions. Others may want parts of Lab that voila does not have."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "app",
+        help="the explorer alone, without a notebook (needs voila)",
+        allow_abbrev=False,
+        description="Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
+    )
+    parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
+    parser.add_argument("--port", type=int, metavar="N", help="listen there (default: the first free one from 8866 on)")
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="the colours (default: light)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Become voila."""
+    command = app_command(no_browser=options.no_browser, port=options.port, theme=options.theme)
+    sys.stdout.flush()
+    os.execve(command[0], command, app_environment())
+
+
+def app_command(*, no_browser: bool, port: int | None, theme: str) -> list[str]:
+    """The command that starts voila, in `app_environment`. MissingPackageError without voila or the explorer,
+    OptionError for a bad port."""
+    if importlib.util.find_spec("voila") is None:
+        remedy = "pip install 'alpa-explore[app]'"
+        raise MissingPackageError("voila is not installed", found=sys.executable, remedy=remedy)
+    notebook = explorer_file("app.ipynb")
+    check_port(port)
+    command = [sys.executable, "-m", "voila", str(notebook), "--template=alpa_explore", f"--theme={theme}"]
+    # A token, as JupyterLab has one: loopback alone does not keep out the other users of a machine.
+    command += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True"]
+    command += [f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS]
+    command += [] if port is None else [f"--port={port}"]
+    return [*command, "--no-browser"] if no_browser else command
+
+
+def app_environment() -> dict[str, str]:
+    """This one, with the folder in which Jupyter finds the template of the page, and the folder for runs: voila's
+    kernels work in the folder of its notebook, among the installed files."""
+    folders = [str(explorer_file("jupyter")), os.environ.get("JUPYTER_PATH", "")]
+    runs = os.environ.get("ALPA_EXPLORE_RUNS") or str(Path("alpa-runs").absolute())
+    return os.environ | {"JUPYTER_PATH": os.pathsep.join(filter(None, folders)), "ALPA_EXPLORE_RUNS": runs}

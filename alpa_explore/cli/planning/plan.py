@@ -1,0 +1,268 @@
+"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan, print the summary, write the plan and the page."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from alpa_explore.cli.output import complain, print_json
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.plans.report.tables import plan_summary
+from alpa_explore.plans.report.text import printable
+from alpa_explore.sharding.spec_constraint import mappings, parse_wishes
+
+_EPILOG = """example:
+  alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
+  alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
+
+exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
+
+
+_REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "plan",
+        help="plan a model on a cluster",
+        description="Plan the training of a model on a cluster.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    argument = parser.add_argument
+    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
+    argument(
+        "-B",
+        "--num-microbatches",
+        type=_count,
+        metavar="N",
+        help="microbatches of an iteration; must divide the global batch (default: the paper's); auto: the best, with "
+        "a table of all",
+    )
+    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the paper's)")
+    argument(
+        "--delta",
+        type=float,
+        default=0.5,
+        metavar="X",
+        help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
+    )
+    argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument(
+        "--solver",
+        default="auto",
+        metavar="NAME",
+        help="auto, elimination, ilp, highs, cbc or highs-direct; all are exact (default: auto)",
+    )
+    beyond = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)").add_argument
+    beyond("--cut", type=int, action="append", default=[], metavar="LAYER", help="a stage must begin with this layer")
+    beyond("--stages", type=int, metavar="N", help="how many stages there must be")
+    beyond(
+        "--stage-submesh",
+        action="append",
+        default=[],
+        metavar="STAGE=NxM",
+        help="a stage must have this submesh; −1 is the last stage",
+    )
+    beyond(
+        "--schedule",
+        default="1f1b",
+        metavar="NAME",
+        help="1f1b, 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: what a stage holds, and how large the bubble is",
+    )
+    beyond(
+        "--stages-per-submesh",
+        type=int,
+        default=2,
+        metavar="V",
+        help="for interleaved-1f1b: how often a microbatch comes through a submesh (default: 2)",
+    )
+    beyond("--tied-weights", action="store_true", help="count the sums of weights that several stages use")
+    beyond("--communication", action="store_true", help="count what stages wait for from each other")
+    beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
+    beyond(
+        "--imbalance",
+        type=float,
+        metavar="X",
+        help="share by which a stage's FLOPs may differ from what its share of the devices would do",
+    )
+    beyond(
+        "--collective-overlap",
+        type=float,
+        metavar="X",
+        help="share of collectives that hides behind the operators beside them, of what can: 0 (default) to 1",
+    )
+    beyond(
+        "--gradient-overlap",
+        type=float,
+        metavar="X",
+        help="the same of the sums of gradients behind the backward pass",
+    )
+    beyond(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="NAME=SPEC",
+        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`), "
+        "or this parameter be stored in it",
+    )
+    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
+    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
+    beyond(
+        "--remat",
+        choices=("all", "none", "auto"),
+        help="compute activations again in all layers, in none, or where a stage needs it (default: as the model)",
+    )
+    argument("--no-remat", action="store_true", help="the same as --remat none")
+    argument(
+        "--scheduler",
+        metavar="WHERE",
+        help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+    )
+    argument("--no-cache", action="store_true", help="solve everything again, and keep nothing")
+    argument("-o", "--output", metavar="FILE", help="write the plan file")
+    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    argument("--json", action="store_true", help="print the summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan; 0, or 130 when Ctrl-C stopped it."""
+    # All that can be wrong with the input is said before the planner, and torch with it, is imported.
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.models.catalog import entry, microbatch_size
+    from alpa_explore.store.write import check_target
+
+    for path, what in ((options.output, "The plan"), (options.html, "The page")):
+        if path is not None:
+            check_target(path, what)
+    pipeline, wishes = _pipeline_options(options), parse_wishes(options.pin, options.forbid)
+    known = entry(options.model)
+    microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    batch = known.global_batch if options.global_batch is None else options.global_batch
+    sizes = "microbatches of all sizes"
+    if microbatches != "auto":
+        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
+    overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
+    with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
+        line.say(f"planning {known.name} on {cluster}, {sizes}")
+        from alpa_explore.planner import plan as planner
+
+        try:
+            plan = planner.plan(
+                known.name,
+                cluster,
+                num_microbatches=microbatches,
+                global_batch=batch,
+                delta=options.delta,
+                num_layers=options.layers,
+                solver=options.solver,
+                precision=options.precision,
+                scheduler=options.scheduler,
+                cache=not options.no_cache,
+                progress=line,
+                cancel=cancel,
+                pipeline=pipeline,
+                rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
+                **mappings(wishes),
+            )
+        except CancelledError as error:
+            if not cancel.is_set():
+                raise
+            line.say(f"alpa-explore: {printable(str(error))}")
+            return 130
+    from alpa_explore.planner.choose_microbatches import microbatches_report, microbatches_table
+
+    write(plan, output=options.output, html=options.html)
+    if options.json:
+        tried = {"microbatches": microbatches_table(plan)} if plan.microbatches else {}
+        print_json({**plan_summary(plan), **tried})
+    else:
+        print(plan_report(plan))
+        if plan.microbatches:
+            print(f"\n{microbatches_report(plan)}")
+    return 0
+
+
+def _count(text: str) -> int | str:
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"neither a number nor 'auto': {text!r}") from None
+
+
+def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
+    pinned = []
+    for text in options.stage_submesh:
+        match = re.fullmatch(r"(-?\d+)=(\d+)x(\d+)", text)
+        if match is None:
+            raise OptionError(
+                "A stage's submesh is written STAGE=NxM",
+                found=repr(text),
+                remedy="For example 0=1x4 for the first stage on 4 devices, or --stage-submesh=-1=2x8 for the last.",
+            )
+        pinned.append((int(match[1]), int(match[2]), int(match[3])))
+    return PipelineOptions(
+        cuts=tuple(options.cut),
+        num_stages=options.stages,
+        stage_submeshes=tuple(pinned),
+        communication=options.communication,
+        schedule=options.schedule,
+        submesh_space=options.submeshes,
+        imbalance_tolerance=options.imbalance,
+        stages_per_submesh=options.stages_per_submesh,
+        tied_weights=options.tied_weights,
+    )
+
+
+def write(plan: Plan, *, output: str | None, html: str | None) -> None:
+    """Write the files that were asked for, and say so."""
+    if output is not None:
+        from alpa_explore.plans.file.plan_file import save_plan
+
+        save_plan(plan, output)
+        print(f"wrote {printable(output)}", file=sys.stderr)
+    if html is not None:
+        from alpa_explore.figures.page import write_html
+
+        write_html(plan, html)
+        print(f"wrote {printable(html)}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _stoppable(begun: Callable[[], bool]) -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C sets; the second stops at once, as does the first where nothing that would be kept
+    was `begun`: a model is being captured."""
+    cancel = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
+        yield cancel
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        cancel.set()
+        if not begun():
+            signal.default_int_handler(number, frame)
+        complain("stopping after what is being solved; Ctrl-C again stops at once")
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        yield cancel
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,63 @@
+"""`alpa-explore show FILE`: what a plan file holds, as text, JSON, or a page with all figures."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.cli.planning.plan import write
+from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.plans.report.tables import plan_summary, sharding_table
+from alpa_explore.plans.report.text import render_table
+
+_COLUMNS = (
+    "operator",
+    "op",
+    "phase",
+    "layer",
+    "strategy",
+    "inputs",
+    "outputs",
+    "compute_seconds",
+    "communication_seconds",
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "show", help="show a plan file", description="Show what a plan file holds.", allow_abbrev=False
+    )
+    parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
+    parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
+    parser.add_argument("--microbatches", action="store_true", help="T and memory for other numbers of microbatches")
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the summary, or the operators of a stage."""
+    from alpa_explore.plans.file.plan_file import load_plan
+
+    plan = load_plan(options.file)
+    write(plan, output=None, html=options.html)
+    if options.stage is not None:
+        rows = sharding_table(plan, options.stage)
+        if options.json:
+            print_json(rows)
+        else:
+            print(render_table(rows, _COLUMNS))
+    elif options.microbatches:
+        from alpa_explore.planner.choose_microbatches import microbatches_report, microbatches_table
+
+        if options.json:
+            print_json(microbatches_table(plan))
+        else:
+            print(microbatches_report(plan))
+    elif options.json:
+        print_json(plan_summary(plan))
+    else:
+        print(plan_report(plan))
+    return 0

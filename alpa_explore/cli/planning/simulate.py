@@ -1,0 +1,130 @@
+"""`alpa-explore simulate PLAN`: one iteration of a plan file, task by task, under one schedule or several."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.cli.planning.plan import write
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.schedules.simulator.timeline import Timeline
+
+_COLUMNS = (
+    "submesh",
+    "stages",
+    "busy_seconds",
+    "bubble_fraction",
+    "warm_up_seconds",
+    "cool_down_seconds",
+    "microbatches_held",
+    "weight_bytes",
+    "gradient_bytes",
+    "optimizer_bytes",
+    "activation_bytes",
+    "workspace_bytes",
+    "peak_bytes",
+    "memory_fraction",
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "simulate",
+        help="simulate the tasks of a plan file",
+        allow_abbrev=False,
+        description="Simulate one iteration of a plan: every forward and backward task, every send on its link, and the"
+        " memory of each submesh, beside the closed form. Predicted times, not measured ones.",
+    )
+    argument = parser.add_argument
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    argument(
+        "--schedule",
+        metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's form (default: the"
+        " plan's)",
+    )
+    argument(
+        "--stages-per-submesh",
+        type=int,
+        metavar="V",
+        help="for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)",
+    )
+    argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
+    argument("--csv", metavar="FILE", help="write the schedule as a CSV file in the form of torch's pipelining")
+    argument("--html", metavar="FILE", help="write one self-contained page with the timeline and all other figures")
+    argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Simulate, write what was asked for, print."""
+    from alpa_explore.errors import OptionError
+    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.report.text import render_table
+    from alpa_explore.plans.report.timeline_tables import (
+        comparison_table,
+        critical_table,
+        submeshes_table,
+        timeline_sentence,
+        timeline_summary,
+    )
+    from alpa_explore.schedules.csv_file import write_csv
+    from alpa_explore.schedules.simulator.trace import chrome_trace
+    from alpa_explore.store.write import check_target, write_text
+
+    for path, what in ((options.trace, "The trace"), (options.csv, "The schedule"), (options.html, "The page")):
+        if path is not None:
+            check_target(path, what)
+    plan = load_plan(options.file)
+    timelines = _timelines(plan, options)
+    several = len(timelines) > 1
+    if several and (options.trace or options.csv):
+        raise OptionError(
+            "A trace or a CSV file holds one schedule",
+            found=f"--schedule {options.schedule}",
+            remedy="Name one schedule.",
+        )
+    shown = timelines[0]
+    if options.trace:
+        names = [f"submesh {s.index}: {len(s.devices)} devices" for s in plan.stages]
+        write_text(options.trace, json.dumps(chrome_trace(shown, names), allow_nan=False), "The trace")
+    if options.csv:
+        write_text(options.csv, write_csv(shown.schedule), "The schedule")
+    write(plan, output=None, html=options.html)
+    if options.json:
+        print_json([timeline_summary(plan, t) for t in timelines] if several else timeline_summary(plan, shown))
+    elif several:
+        print(render_table(comparison_table(plan, timelines)))
+    else:
+        print(f"{timeline_sentence(plan, shown)}\n\n{render_table(submeshes_table(plan, shown), _COLUMNS)}\n")
+        print(f"The critical path:\n{render_table(critical_table(shown))}")
+    return 0
+
+
+def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
+    """The timelines that were asked for; of 'all' those that exist for this plan."""
+    from alpa_explore.cli.output import complain
+    from alpa_explore.errors import ScheduleError
+    from alpa_explore.plans.timeline import plan_timeline
+    from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES
+    from alpa_explore.schedules.csv_file import read_csv
+
+    stages = options.stages_per_submesh
+    if options.schedule is not None and options.schedule.endswith(".csv"):
+        return [plan_timeline(plan, read_csv(options.schedule), stages_per_submesh=stages)]
+    if options.schedule != "all":
+        return [plan_timeline(plan, options.schedule, stages_per_submesh=stages)]
+    found = []
+    for name in SCHEDULES:
+        try:
+            found.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
+        except ScheduleError as error:
+            if name != INTERLEAVED:
+                raise
+            complain(f"{name} is left out: {error}")
+    return found

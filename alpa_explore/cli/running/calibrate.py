@@ -1,0 +1,168 @@
+"""`alpa-explore calibrate -o FILE`: measure the attached devices, or learn from runs, and write a device file that
+`--cluster` reads."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore import units
+from alpa_explore.cli.output import complain, print_json
+from alpa_explore.plans.report.text import printable, render_table
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
+
+_EPILOG = """example:
+  alpa-explore calibrate -o mine.json
+  alpa-explore plan gpt-tiny --cluster 1x2:mine.json -o a.plan.json
+  alpa-explore launch a.plan.json --folder a-run
+  alpa-explore calibrate --from-run a-run -o mine.json
+  alpa-explore compare-run a-run --cluster 1x2:mine.json
+
+A run knows what kernels take inside a program, between others, and what collectives wait for; what it does not tell
+stays as its plan had it. Without runs, links between nodes are not measured: they are those of --like, or as inside a
+node; correct them in the file."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "calibrate",
+        help="measure the attached devices",
+        description="Measure matrix products, a memory-bound kernel and collectives by size, and write a device file.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    argument = parser.add_argument
+    argument("-o", "--output", metavar="FILE", help="write the device file (JSON)")
+    argument(
+        "--from-run",
+        nargs="+",
+        metavar="RUN",
+        help="measure nothing: fit launch, efficiency, memory and links to the tasks of runs, from the figures that"
+        " they were planned with",
+    )
+    argument("--device", choices=("cpu", "cuda"), help="what to measure (default: CUDA where there is one)")
+    argument("--ranks", type=int, metavar="N", help="devices side by side (default: all GPUs, or two shares of a CPU)")
+    argument("--like", metavar="NAME", help="a preset whose datasheet peaks, and links not measured, are taken")
+    argument("--name", default="measured", metavar="NAME", help="name of the device (default: measured)")
+    argument("--run-seconds", type=float, default=0.02, metavar="S", help="least length of a run (default: 0.02)")
+    argument(
+        "--allow-import",
+        action="store_true",
+        help="with --from-run, follow a recipe package.module:function of a run's plan, which runs that code",
+    )
+    argument("--json", action="store_true", help="print the device file")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, write, and print the figures."""
+    from alpa_explore.cluster.files import checked_name
+    from alpa_explore.cluster.presets import load_preset
+    from alpa_explore.errors import OptionError
+    from alpa_explore.store.write import check_target
+
+    if options.output is not None:
+        check_target(options.output, "The device file")
+        if not options.output.lower().endswith(".json"):
+            raise OptionError(
+                "The device file is JSON",
+                found=options.output,
+                remedy=f"Call it {options.output}.json: the name tells.",
+            )
+    checked_name(options.name, "--name cannot be the name of a device")
+    given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
+    if options.from_run and given:
+        raise OptionError(
+            "Runs bring the device that they were planned with",
+            found=f"--from-run with --{given[0]}",
+            remedy=f"Leave out --{given[0]}, or --from-run to measure here.",
+        )
+    if options.from_run:
+        return _from_runs(options)
+    like = load_preset(options.like) if options.like is not None else None
+
+    from alpa_explore.calibration.device_file import device_file
+    from alpa_explore.calibration.microbenchmarks import measure
+
+    print("measuring (half a minute on a CPU)", file=sys.stderr, flush=True)
+    measured = measure(kind=options.device, ranks=options.ranks, run_seconds=options.run_seconds)
+    body = device_file(measured, name=options.name, like=like)
+    _write(options, body, f"1x{measured.ranks}")
+    if options.json:
+        print_json(body)
+        return 0
+    device, link = body["device"], body["inside_node"]
+    print(f"{measured.device}, {measured.ranks} side by side, {units.bytes_(measured.memory_bytes)} each")
+    peaks = [f"{dtype} {units.flops_per_second(rate)}" for dtype, rate in device["peak_flops"].items()]
+    print(f"peak: {', '.join(peaks)}; launch {units.seconds(device['launch_seconds'])}")
+    memory = device["memory_bandwidth"] * device["memory_efficiency"]
+    print(
+        f"memory {units.bytes_per_second(memory)}; link {units.bytes_per_second(link['bandwidth'])}, "
+        f"{units.seconds(link['latency_seconds'])}\n"
+    )
+    curve = [{f"{measured.main_dtype} product, flops": f, "of peak_fraction": e} for f, e in device["matmul_curve"]]
+    print(render_table(curve))
+    rows = [
+        {"collective": kind, "bytes_bytes": p.size, "time_seconds": p.seconds}
+        for kind, points in measured.collectives.items()
+        for p in points
+    ]
+    if rows:
+        print(f"\n{render_table(rows)}")
+    return 0
+
+
+def _write(options: argparse.Namespace, body: dict[str, Any], shape: str) -> None:
+    from alpa_explore.store.write import write_text
+
+    if options.output is not None:
+        write_text(options.output, json.dumps(body, indent=2, ensure_ascii=False) + "\n", "The device file")
+        complain(f"wrote {printable(options.output)}; use it as --cluster {shape}:{printable(options.output)}")
+
+
+def _from_runs(options: argparse.Namespace) -> int:
+    """Fit, write, and print the figures beside what they were."""
+    from alpa_explore.calibration.device_file import refitted_file
+    from alpa_explore.calibration.from_run import recalibrate
+    from alpa_explore.calibration.refit import mean_error
+
+    learnt = recalibrate(options.from_run, allow_import=options.allow_import)
+    before, after, tasks = learnt.before, learnt.after, learnt.tasks
+    source = f"{before.device.source}; fitted again by alpa-explore calibrate to {len(options.from_run)} runs"
+    body = refitted_file(after, name=options.name, source=source, runs=options.from_run)
+    _write(options, body, f"{before.nodes}x{before.devices_per_node}")
+    if options.json:
+        print_json(body)
+        return 0
+    rows = [
+        {"figure": name, "planned with": text(old), "in the runs": text(new)}
+        for name, text, old, new in (
+            ("launch of a kernel", units.seconds, before.device.launch_seconds, after.device.launch_seconds),
+            ("large matrix products", units.flops_per_second, _products(before), _products(after)),
+            ("memory", units.bytes_per_second, _memory(before), _memory(after)),
+            ("link: latency", units.seconds, before.inside_node.latency_seconds, after.inside_node.latency_seconds),
+            ("link: bandwidth", units.bytes_per_second, before.inside_node.bandwidth, after.inside_node.bandwidth),
+        )
+    ]
+    print(render_table(rows))
+    print(
+        f"\n{len(tasks)} kinds of tasks in {len(options.from_run)} runs: predicted with a mean error of"
+        f" {mean_error(before, tasks):.0%} before, {mean_error(after, tasks):.0%} now."
+    )
+    return 0
+
+
+def _products(cluster: Cluster) -> float:
+    device = cluster.device
+    best = max((share for _, share in device.matmul_curve), default=device.matmul_efficiency)
+    return device.peak("float32") * best
+
+
+def _memory(cluster: Cluster) -> float:
+    return cluster.device.memory_bandwidth * cluster.device.memory_efficiency

@@ -1,0 +1,146 @@
+"""`alpa-explore launch PLAN`: train a plan on the attached devices, a process for each of its devices."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cli.output import complain, print_json
+
+if TYPE_CHECKING:
+    from alpa_explore.runtime.launch import Run
+    from alpa_explore.schedules.task import Schedule
+
+_EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run
+keeps the log of every rank, and measured.json with what was measured beside what was predicted.
+
+exit codes: 0 done, 1 the run failed, 2 bad input or too few devices, 130 stopped by Ctrl-C
+
+example:
+  alpa-explore plan gpt-tiny --cluster 1x4:cpu -B 4 --precision float32 -o a.plan.json
+  alpa-explore launch a.plan.json --steps 20"""
+_POLL_SECONDS = 0.1
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "launch",
+        help="train with a plan",
+        description="Train with a plan file, on every device of it a process.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    argument = parser.add_argument
+    run_arguments(parser, steps=10)
+    argument(
+        "--target",
+        default="local",
+        metavar="WHERE",
+        help="local: processes on this machine (default); torchrun, slurm: write a"
+        " script that runs as it is, and start nothing; dask: the workers of --scheduler start the ranks",
+    )
+    argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster of --target dask, tcp://…")
+    argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
+    argument(
+        "--folder",
+        metavar="DIR",
+        help="where the run keeps its logs (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)",
+    )
+    argument(
+        "--stall-seconds",
+        type=float,
+        default=60.0,
+        metavar="S",
+        help="stop when no rank has finished an instruction for so long (default: 60)",
+    )
+    argument("--dry-run", action="store_true", help="lower and check the plan, print what would run, start nothing")
+    parser.set_defaults(run=run)
+
+
+def run_arguments(parser: Any, *, steps: int) -> None:
+    """What every command that runs a plan takes."""
+    argument = parser.add_argument
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
+    argument(
+        "--schedule",
+        metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b, or a .csv file in torch's form"
+        " (default: the plan's own)",
+    )
+    argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
+    argument("--learning-rate", type=float, default=1e-3, metavar="X", help="of the optimizer (default: 0.001)")
+    argument("--seed", type=int, default=0, metavar="N", help="of weights and data of a catalogue model (default: 0)")
+    argument(
+        "--allow-import",
+        action="store_true",
+        help="follow a recipe package.module:function of the plan file, which runs that code",
+    )
+
+
+def asked_schedule(options: argparse.Namespace) -> str | Schedule | None:
+    """By name, or read from a file; None for the plan's own."""
+    from alpa_explore.schedules.csv_file import read_csv
+
+    name: str | None = options.schedule
+    return read_csv(name) if name is not None and name.endswith(".csv") else name
+
+
+def run(options: argparse.Namespace) -> int:
+    """Launch, and print the steps as they come."""
+    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.runtime.launch import describe_run, launch, request_of
+
+    plan = load_plan(options.file)
+    asked = {
+        "steps": options.steps,
+        "learning_rate": options.learning_rate,
+        "seed": options.seed,
+        "schedule": asked_schedule(options),
+        "device": options.device,
+        "save": options.save,
+        "stall_seconds": options.stall_seconds,
+        "allow_import": options.allow_import,
+        "scheduler": options.scheduler,
+    }
+    if options.dry_run:
+        print_json(describe_run(request_of(plan, options.target, **asked)))
+        return 0
+    handle = launch(plan, options.target, folder=options.folder, **asked)
+    complain(f"{len(handle.ranks)} ranks, the run is in {handle.folder}")
+    try:
+        follow(handle)
+        result = handle.result()
+    except BaseException:  # Ctrl-C too: nothing goes on without the one who started it
+        handle.stop()
+        handle.wait()
+        raise
+    if handle.progress.state == "written":
+        script = handle.folder / ("slurm.sh" if options.target == "slurm" else "run.sh")
+        complain(f"nothing was started: {'sbatch' if options.target == 'slurm' else 'bash'} {script}")
+        print(script)
+        return 0
+    complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")
+    return 0
+
+
+def follow(handle: Run) -> None:
+    """Print every step as a line of JSON until the run is over."""
+    shown = 0
+    while True:
+        progress = handle.progress
+        for step in progress.steps[shown:]:
+            # JSON has no NaN.
+            figures = {k: v if v == v else None for k, v in asdict(step).items()}
+            print(json.dumps(figures, allow_nan=False), flush=True)
+        shown = len(progress.steps)
+        if progress.state not in ("preparing", "running"):
+            return
+        sys.stdout.flush()
+        time.sleep(_POLL_SECONDS)

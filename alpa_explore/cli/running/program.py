@@ -1,0 +1,96 @@
+"""`alpa-explore program PLAN`: a plan as instructions for every rank, checked; nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.plans.report.text import printable, render_table
+
+_COLUMNS = (
+    "stage",
+    "rank",
+    "instructions",
+    "compute",
+    "collective",
+    "send",
+    "receive",
+    "free",
+    "lasting_bytes",
+    "peak_bytes",
+    "optimizer_bytes",
+)
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "program",
+        help="lower a plan to instructions for every rank",
+        allow_abbrev=False,
+        description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
+        " wait for each other, no value is read after it is freed. Bytes are those of values held at once; what the"
+        " optimizer keeps comes on top. Nothing is run.",
+    )
+    argument = parser.add_argument
+    argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
+    argument(
+        "--schedule",
+        metavar="NAME",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b (default: the plan's)",
+    )
+    argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
+    argument(
+        "--allow-import",
+        action="store_true",
+        help="follow a recipe package.module:function of the plan file, which runs that code",
+    )
+    argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Lower, check, print."""
+    from alpa_explore.errors import OptionError
+    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.rebuild import rebuild
+    from alpa_explore.programs.check import check
+    from alpa_explore.programs.execution.live_bytes import live_bytes
+    from alpa_explore.programs.lowering.lower import lower
+    from alpa_explore.programs.text import program_rows, rank_lines
+
+    program = lower(rebuild(load_plan(options.file), allow_import=options.allow_import), options.schedule)
+    check(program)
+    if options.rank is not None:
+        if options.rank not in program.ranks:
+            raise OptionError(
+                "There is no such rank", found=f"--rank {options.rank}", remedy=f"Give one of 0 to {program.ranks[-1]}."
+            )
+        lines = [printable(line) for line in rank_lines(program, options.rank)]
+        if options.json:
+            print_json(lines)
+        else:
+            print("\n".join(lines))
+        return 0
+    live = live_bytes(program)
+    rows = program_rows(program, live)
+    if options.json:
+        print_json(
+            {
+                "schedule": program.schedule.name,
+                "num_microbatches": program.schedule.num_microbatches,
+                "checked": True,
+                "instructions": program.instruction_count,
+                "stages": rows,
+                "ranks": {rank: asdict(one) for rank, one in live.items()},
+            }
+        )
+    else:
+        print(render_table(rows, _COLUMNS))
+        print(
+            f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
+            f" {program.schedule.name}, checked: sends are received, nobody waits for ever, values are freed once."
+        )
+    return 0

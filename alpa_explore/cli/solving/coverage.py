@@ -1,0 +1,59 @@
+"""`alpa-explore coverage MODEL`: which operators of a model can be divided, and how that is known."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from alpa_explore.cli.output import print_json
+from alpa_explore.plans.report.text import render_table
+
+_NOTE = """
+rule: written down and proven by the tests. discovered: no rule, but running the operator on small inputs, whole and in
+pieces, showed how it divides. replicated: every device does all of it."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "coverage",
+        help="say which operators of a model can be divided",
+        allow_abbrev=False,
+        description="Say for each kind of operator of a model whether and how it can be divided over devices.",
+    )
+    parser.add_argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print one line for each kind of operator."""
+    from alpa_explore.models.catalog import entry
+
+    known = entry(options.model)  # an unknown name is told before torch is imported
+
+    from alpa_explore.planner.plan import resolve
+    from alpa_explore.sharding.coverage import coverage
+
+    graph = resolve(known.name, known.num_microbatches)
+    found = coverage(graph)
+    if options.json:
+        print_json([asdict(record) for record in found])
+        return 0
+    rows = [
+        {
+            "operator": r.kind,
+            "covered by": r.how,
+            "count": r.count,
+            "of all FLOPs_fraction": r.flops_share,
+            "divided by": r.reason or ", ".join(r.factors) or "–",
+        }
+        for r in found
+    ]
+    totals = {how: sum(r.count for r in found if r.how == how) for how in ("rule", "discovered", "replicated")}
+    print(
+        f"{known.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
+    )
+    print(f"\n{render_table(rows)}\n{_NOTE}")
+    return 0

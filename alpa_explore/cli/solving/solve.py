@@ -1,0 +1,111 @@
+"""`alpa-explore solve FILE`: a sharding problem in the IOPDDL format, solved by a solver of your choice."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.cli.output import print_json
+
+LEAST_LIMIT_SECONDS = 30.0
+"""What finding the smallest possible memory limit may take."""
+
+
+def add(commands: Any) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "solve",
+        help="solve a sharding problem from a file",
+        allow_abbrev=False,
+        description="Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit"
+        " if it has one. The answer is priced again from the file alone before it is printed.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
+    parser.add_argument(
+        "--solver",
+        default="auto",
+        metavar="NAME",
+        help="auto (default), elimination, ilp, enumerated, cbc, highs-direct, toulbar2",
+    )
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best answer so far")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Solve, check, print; exit code 1 when there is no answer."""
+    from alpa_explore.errors import SolverError
+    from alpa_explore.intra_op.conflicts import conflicting_nodes
+    from alpa_explore.intra_op.ilp.highs_direct import least_limit
+    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+    from alpa_explore.intra_op.iopddl.files import read_problem
+    from alpa_explore.intra_op.problem.solution import Status
+    from alpa_explore.intra_op.solve import solve
+    from alpa_explore.intra_op.solve_limited import solve_limited
+
+    file = read_problem(options.file)
+    if file.memory is None:
+        found = solve(file.problem, options.solver, options.time_limit)
+    else:
+        found = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
+    answer: dict[str, Any] = {
+        "file": options.file,
+        "name": file.problem.name,
+        "nodes": len(file.problem.node_costs),
+        "edges": len(file.problem.edges),
+        "solver": options.solver,
+        "status": found.status.name.lower(),
+        "advice": found.status.value,
+        "seconds": found.seconds,
+        "objective": None,
+        "bound": None,
+        "gap": None,
+        "variables": found.variables,
+        "constraints": found.constraints,
+        "peak_usage": None,
+        "usage_limit": None if file.memory is None else file.memory.limit,
+        "choices": None,
+    }
+    if found.status is Status.INFEASIBLE:
+        if conflict := conflicting_nodes(file.problem):
+            answer["advice"] = f"No choice satisfies nodes {', '.join(map(str, conflict))} together."
+        elif file.memory is not None:
+            least, exact = least_limit(file.problem, file.memory, options.time_limit or LEAST_LIMIT_SECONDS)
+            answer["least_limit"] = least
+            answer["advice"] = (
+                f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
+                f"{'the smallest that is possible is' if exact else 'needed are more than'} {least:,.0f}."
+            )
+    else:
+        evaluation = evaluate_file(options.file, found.choices)
+        if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - found.objective) > 1e-6 * abs(
+            found.objective
+        ):
+            raise SolverError(
+                "The answer does not stand up to the file", found=f"{evaluation}", remedy="Please report this problem."
+            )
+        # The sum from the file is exact where its numbers are whole.
+        proven = evaluation.cost if found.status is Status.OPTIMAL else found.bound
+        answer |= {
+            "objective": evaluation.cost,
+            "bound": proven,
+            "gap": found.gap,
+            "choices": list(found.choices),
+            "peak_usage": evaluation.peak if file.memory is not None else None,
+        }
+    if options.json:
+        print_json(answer)
+    else:
+        print(_report(answer))
+    return 1 if found.status is Status.INFEASIBLE else 0
+
+
+def _report(answer: dict[str, Any]) -> str:
+    lines = [f"{answer['name']}: {answer['nodes']:,} nodes, {answer['edges']:,} edges"]
+    if answer["objective"] is not None:
+        lines.append(f"objective {answer['objective']:,.10g}, bound {answer['bound']:,.10g}, gap {answer['gap']:.2%}")
+    if answer["peak_usage"] is not None:
+        lines.append(f"peak usage {answer['peak_usage']:,.0f} of {answer['usage_limit']:,.0f}")
+    lines.append(f"{answer['advice']} Solver '{answer['solver']}', {units.seconds(answer['seconds'])}.")
+    return "\n".join(lines)

@@ -1,0 +1,273 @@
+"""Tasks on the workers of a Dask scheduler. Imports dask: `executors` imports this module when it is needed."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import queue
+import threading
+import time
+import uuid
+import zlib
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any, TypeVar
+
+import cloudpickle
+import distributed
+
+from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
+
+K = TypeVar("K", bound=Hashable)
+Client: Any = distributed.Client
+"""Half of dask is annotated, which half depends on its version: mypy is told nothing about it."""
+Future = Any
+"""distributed.Future."""
+
+_CONNECT_SECONDS = 10
+_WORKERS_SECONDS = 60
+"""How long to wait for a first worker, and for another when all have gone."""
+_LOOK_SECONDS = 0.1
+_BATCHES_PER_WORKER = 8
+_ADVICE = "Run again: what was finished is kept. scheduler='serial' needs no workers."
+
+
+def open_pool(where: Any, workers: int) -> DaskPool:
+    """Connect to `where`: "processes" (made here), an address, or a Client of the user's."""
+    if isinstance(where, Client):
+        if where.asynchronous:
+            raise OptionError(
+                "The dask Client is asynchronous", found=repr(where), remedy="Give Client(…, asynchronous=False)."
+            )
+        return DaskPool(where, close=lambda: None)
+    if not isinstance(where, str):
+        raise OptionError(
+            "Unknown scheduler", found=repr(where), remedy="Give a name, an address 'tcp://…' or a dask Client."
+        )
+    if where == "processes":
+        return _local_pool(workers)
+    end = ExitStack()
+    end.enter_context(_quiet())
+    try:
+        client = end.enter_context(Client(where, timeout=_CONNECT_SECONDS, set_as_default=False))
+    except (OSError, TimeoutError, ValueError) as error:
+        end.close()
+        raise ExecutorError(
+            "The dask scheduler does not answer",
+            found=f"{where} ({error})",
+            remedy="Check that it runs and that the address is right, or leave the scheduler out.",
+        ) from error
+    return DaskPool(client, close=end.close)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A client logs a traceback when its scheduler goes; our error says it in a line."""
+    logger = logging.getLogger("distributed.client")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _local_pool(workers: int) -> DaskPool:
+    from alpa_explore.execution.local_cluster import start_local_cluster
+
+    cluster = start_local_cluster(workers)
+    client = Client(cluster, timeout=_CONNECT_SECONDS, set_as_default=False)
+
+    def close() -> None:
+        client.close()
+        cluster.close()
+
+    return DaskPool(client, close=close, expected=workers)
+
+
+class DaskPool:
+    """A connected client, and how to let go of it; `expected`: workers that are on their way."""
+
+    def __init__(self, client: Any, *, close: Callable[[], None], expected: int = 1) -> None:
+        self.client, self.close, self.expected = client, close, expected
+        self._warming: list[Future] = []
+        self._last_shared: tuple[Any, Future] | None = None
+
+    def warm(self, function: Callable[[], None]) -> None:
+        """Have every worker run `function` before its first task; nobody waits for it."""
+        blob = _pack(function)
+        for address in self.client.nthreads():
+            name = f"alpa-explore-warm-{uuid.uuid4().hex[:12]}"
+            self._warming.append(self.client.submit(_run_alone, blob, workers=[address], key=name, pure=False))
+
+    def run(
+        self,
+        function: Function,
+        tasks: Mapping[K, Any],
+        shared: Any,
+        cancel: threading.Event | None,
+        counter: Counter,
+        batch_size: int | None,
+    ) -> Generator[tuple[K, Any], None, None]:
+        """(key, value) as batches finish; raises what the first failing task raised."""
+        batches = _batches(list(tasks), self.wait(), batch_size)
+        if not batches:
+            return
+        finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        name = f"alpa-explore-{counter.name}-{uuid.uuid4().hex[:12]}"
+        keys: dict[str, Sequence[K]] = {}
+        pending: dict[str, Future] = {}
+        try:
+            common = (
+                None if shared is NOTHING_SHARED else self._on_every_worker(shared, name, finished, cancel, counter)
+            )
+            for number, batch in enumerate(batches):
+                payload = _pack((function, [tasks[key] for key in batch]))
+                future = self.client.submit(
+                    _run_batch, payload, common, shared is not NOTHING_SHARED, key=f"{name}-{number}", pure=False
+                )
+                keys[future.key], pending[future.key] = batch, future
+                future.add_done_callback(finished.put)
+            while pending:
+                future = self._next(finished, cancel, counter)
+                outcome = self._outcome(future, counter)
+                del pending[future.key]
+                yield from zip(keys[future.key], outcome.values, strict=False)
+                if outcome.error is not None:
+                    raise outcome.error
+        finally:
+            if pending and self.client.status == "running":
+                with suppress(OSError):  # the connection may break just now
+                    self.client.cancel(list(pending.values()))
+
+    def _on_every_worker(
+        self,
+        shared: Any,
+        name: str,
+        finished: queue.SimpleQueue[Future],
+        cancel: threading.Event | None,
+        counter: Counter,
+    ) -> Future:
+        """Where `shared` is; the last one stays there for the next run."""
+        last = self._last_shared
+        if last is None or last[0] is not shared or last[1].status != "finished":
+            # The result of a task: lost with its last worker, the scheduler has it made again. On every worker before
+            # the batches are sent out, else they would all go where it is.
+            common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
+            common.add_done_callback(finished.put)
+            self._check_shared(self._next(finished, cancel, counter), counter)
+            last = self._last_shared = shared, common
+        self.client.replicate(last[1])  # workers may have come since
+        return last[1]
+
+    def _check_shared(self, common: Future, counter: Counter) -> None:
+        """Raise what kept the shared value from reaching a worker (a module that is missing there, say)."""
+        if common.status != "finished":
+            self._outcome(common, counter)
+
+    def wait(self) -> int:
+        """Wait for a first worker, and shortly for those that are expected; how many threads they have together."""
+        try:
+            if self.expected > 1:
+                with suppress(TimeoutError):
+                    self.client.wait_for_workers(self.expected, timeout=_CONNECT_SECONDS)
+            self.client.wait_for_workers(1, timeout=_WORKERS_SECONDS)
+        except TimeoutError as error:
+            raise ExecutorError(
+                "The dask scheduler has no workers",
+                found=f"none came within {_WORKERS_SECONDS} s",
+                remedy="Start workers (`dask worker ADDRESS`), or leave the scheduler out.",
+            ) from error
+        return sum(self.client.nthreads().values()) or 1
+
+    def _next(self, finished: queue.SimpleQueue[Future], cancel: threading.Event | None, counter: Counter) -> Future:
+        """The next finished batch, while looking for a cancel and for what may have died."""
+        workers_seen = time.monotonic()
+        looked = workers_seen
+        while True:
+            counter.check(cancel)
+            try:
+                future = finished.get(timeout=_LOOK_SECONDS)
+                if future.status not in ("lost", "pending"):
+                    return future
+                # Its worker died with the result before we looked: the scheduler has it made again.
+                future.add_done_callback(finished.put)
+            except queue.Empty:
+                self._check_alive(counter)
+            now = time.monotonic()
+            if now - looked > 5:
+                looked = now
+                if self.client.nthreads():
+                    workers_seen = now
+            if now - workers_seen > _WORKERS_SECONDS:
+                raise self._gone("All workers are gone", f"none came back within {_WORKERS_SECONDS} s", counter)
+
+    def _check_alive(self, counter: Counter) -> None:
+        if self.client.status != "running":
+            raise self._gone("The dask scheduler is gone", "it closed the connection", counter)
+
+    def _outcome(self, future: Future, counter: Counter) -> _Outcome:
+        try:
+            if future.status in ("finished", "error"):
+                return _unpack(future.result())  # type: ignore[no-any-return]
+        except distributed.KilledWorker as error:
+            raise self._gone(
+                "A task ended every worker that ran it", f"{error.allowed_failures + 1} workers died", counter
+            ) from error
+        except OSError as error:
+            raise self._gone("A result could not be fetched", str(error) or repr(error), counter) from error
+        self._check_alive(counter)
+        raise self._gone("The dask scheduler dropped a task", f"it is {future.status}", counter)
+
+    def _gone(self, what: str, found: str, counter: Counter) -> ExecutorError:
+        return ExecutorError(
+            what, found=f"{found}; {counter.done} of {counter.total} tasks of {counter.name} were done", remedy=_ADVICE
+        )
+
+
+class _Outcome:
+    """Values of a batch up to the first error, and that error."""
+
+    def __init__(self, values: list[Any], error: BaseException | None) -> None:
+        self.values, self.error = values, error
+
+
+def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]:
+    """Every n-th task in one batch: callers put long tasks first, and so no batch gets them all."""
+    count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * _BATCHES_PER_WORKER)
+    return [keys[number::count] for number in range(count)]
+
+
+def _run_alone(blob: bytes) -> None:
+    """Run on a worker."""
+    _unpack(blob)()
+
+
+def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:
+    """Run on a worker."""
+    function, tasks = _unpack(payload)
+    values: list[Any] = []
+    for task in tasks:
+        try:
+            values.append(call(function, shared if is_shared else NOTHING_SHARED, task))
+        except Exception as error:
+            return _pack(_Outcome(values, _portable(error)))
+    return _pack(_Outcome(values, None))
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself when it survives pickling, else its text."""
+    try:
+        return pickle.loads(cloudpickle.dumps(error))  # type: ignore[no-any-return]
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _pack(value: Any) -> bytes:
+    # Opaque to dask, which would otherwise walk through every element; graphs are text-like and shrink tenfold.
+    return zlib.compress(cloudpickle.dumps(value), 1)
+
+
+def _unpack(blob: bytes) -> Any:
+    return pickle.loads(zlib.decompress(blob))

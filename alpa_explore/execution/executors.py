@@ -1,0 +1,241 @@
+"""Where tasks run: in this process, in threads, or on the workers of a Dask scheduler (a local one by default).
+
+    with Executor() as executor:
+        for key, value in executor.map(solve, {key: problem, ...}, shared=graph, name="sharding"):
+            ...
+
+`Executor(scheduler)` takes
+
+    "auto", None   in this process; when 2 s have gone and the tasks left would take more than 6 s, worker processes
+                   are started beside it (1 to 4 s), and the rest goes to them once they are there. If they cannot be
+                   started, it stays here (a warning).
+    "serial"       in this process, one after the other
+    "threads"      threads of this process (solver libraries release the interpreter while they work)
+    "processes"    worker processes on this machine, listening on 127.0.0.1 only; kept until the executor is closed
+    "tcp://…"      the workers of a running Dask scheduler (they need alpa_explore installed)
+    a Client       the same; it stays the user's: it is not closed here
+
+Dask is imported when it is first needed. Tasks travel in batches, pickled; a batch whose worker dies is run again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
+from concurrent import futures
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
+
+if TYPE_CHECKING:
+    from alpa_explore.execution.dask_pool import DaskPool
+
+K = TypeVar("K", bound=Hashable)
+Results = Generator[tuple[K, Any], None, None]
+
+_PLACES = ("auto", "serial", "threads", "processes")
+_SOON_SECONDS = 1.0
+"""What takes longer to prepare is taken to be much work. (To read a graph from disk takes a fifth of it.)"""
+_AUTO_STAY_SECONDS = 2.0
+_AUTO_LEFT_SECONDS = 6.0
+
+
+class Executor:
+    """Runs tasks; holds what was started for them until it is closed."""
+
+    def __init__(
+        self, scheduler: Any = None, *, workers: int | None = None, warm_up: Callable[[], None] | None = None
+    ) -> None:
+        """`scheduler` as the module says; `workers`: processes or threads, by default one a core. Workers that are
+        started beside this process run `warm_up` when they are there."""
+        self._warm_up = warm_up
+        self.scheduler = "auto" if scheduler is None else scheduler
+        if isinstance(self.scheduler, str) and self.scheduler not in _PLACES and "://" not in self.scheduler:
+            raise OptionError(
+                "Unknown scheduler",
+                found=repr(scheduler),
+                remedy=f"Use one of {', '.join(_PLACES)}, an address such as tcp://127.0.0.1:8786, or a dask Client.",
+            )
+        if workers is not None and workers < 1:
+            raise OptionError("An executor needs a worker", found=f"workers={workers}", remedy="Give 1 or more.")
+        self.workers = workers or available_cores()
+        self.warnings: list[str] = []
+        """What went wrong without stopping the work."""
+        self._pool: DaskPool | None = None
+        self._starting: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what was started here: local workers, or the connection to a scheduler. May be called again."""
+        if self._starting is not None:
+            self._starting.join()
+        with self._lock:
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+
+    @contextmanager
+    def soon(self) -> Iterator[None]:
+        """Work for this executor is being prepared: where that takes long there is much of it, and workers are started
+        meanwhile. Only "auto" needs it."""
+        timer = threading.Timer(_SOON_SECONDS, self._start_beside)
+        timer.daemon = True
+        if self.scheduler == "auto" and self.workers > 1:
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def map(
+        self,
+        function: Function,
+        tasks: Mapping[K, Any],
+        *,
+        shared: Any = NOTHING_SHARED,
+        name: str = "tasks",
+        progress: ProgressCallback | None = None,
+        cancel: threading.Event | None = None,
+        batch_size: int | None = None,
+    ) -> Iterator[tuple[K, Any]]:
+        """(key, function(task)) of every task, as they finish: in any order, except in "serial".
+
+        `shared` is one value that every task reads; it is sent once a worker and is the same object for all tasks
+        there. `name` is the pass in `progress`, which counts single tasks. `batch_size`: tasks that travel together
+        (default: eight batches a worker, so that none waits long for the last).
+
+        Nothing starts before the first result is asked for. Raises what a task raises, with its own type, after the
+        results that were there before it; CancelledError when `cancel` was set (looked at between tasks: a running
+        task is not stopped); ExecutorError when the workers or their scheduler are gone. Results already yielded are
+        the caller's to keep.
+        """
+        counter = Counter(name, len(tasks), progress)
+        results = self._results(function, tasks, shared, cancel, counter, batch_size)
+        try:
+            for key, value in results:
+                counter.add()
+                yield key, value
+        finally:
+            results.close()
+
+    def _results(
+        self,
+        function: Function,
+        tasks: Mapping[K, Any],
+        shared: Any,
+        cancel: threading.Event | None,
+        counter: Counter,
+        batch_size: int | None,
+    ) -> Results[K]:
+        if self.scheduler == "serial":
+            yield from _serial(function, tasks, shared, cancel, counter)
+        elif self.scheduler == "threads":
+            yield from _threads(function, tasks, shared, cancel, counter, self.workers)
+        elif self.scheduler == "auto" and self._pool is None:
+            left = dict(tasks)
+            for key, value in _serial(function, tasks, shared, cancel, counter):
+                del left[key]
+                yield key, value
+                if self._worth_moving(counter, len(left)):
+                    self._start_beside()
+                if self._pool is not None and len(left) > 1:
+                    yield from self._pool.run(function, left, shared, cancel, counter, batch_size)
+                    return
+        elif tasks:
+            yield from self._start().run(function, tasks, shared, cancel, counter, batch_size)
+
+    def _worth_moving(self, counter: Counter, left: int) -> bool:
+        if self.workers < 2 or left < 2 or counter.elapsed < _AUTO_STAY_SECONDS or self.warnings:
+            return False
+        return counter.elapsed / counter.done * left > _AUTO_LEFT_SECONDS
+
+    def _start_beside(self) -> None:
+        """Start workers in a thread of their own; a failure is a warning."""
+
+        def start() -> None:
+            try:
+                self._start()
+            except (ExecutorError, ImportError, OSError, RuntimeError) as error:
+                self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
+
+        if self._starting is None:
+            self._starting = threading.Thread(target=start, name="alpa-explore-start", daemon=True)
+            self._starting.start()
+
+    def _start(self) -> DaskPool:
+        from alpa_explore.execution import dask_pool
+
+        with self._lock:
+            if self._pool is None:
+                where = "processes" if self.scheduler == "auto" else self.scheduler
+                pool = dask_pool.open_pool(where, self.workers)
+                if self.scheduler == "auto":
+                    pool.wait()
+                    if self._warm_up is not None:
+                        pool.warm(self._warm_up)
+                self._pool = pool
+            return self._pool
+
+
+def run_tasks(
+    function: Function,
+    tasks: Mapping[K, Any],
+    *,
+    scheduler: Any = None,
+    workers: int | None = None,
+    shared: Any = NOTHING_SHARED,
+    name: str = "tasks",
+    progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
+) -> dict[K, Any]:
+    """All results of one set of tasks, in the order of `tasks`; what was started for it is ended (see Executor)."""
+    with Executor(scheduler, workers=workers) as executor:
+        found = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
+    return {key: found[key] for key in tasks}
+
+
+def _serial(
+    function: Function, tasks: Mapping[K, Any], shared: Any, cancel: threading.Event | None, counter: Counter
+) -> Results[K]:
+    for key, task in tasks.items():
+        counter.check(cancel)
+        yield key, call(function, shared, task)
+
+
+def _threads(
+    function: Function,
+    tasks: Mapping[K, Any],
+    shared: Any,
+    cancel: threading.Event | None,
+    counter: Counter,
+    workers: int,
+) -> Results[K]:
+    with futures.ThreadPoolExecutor(workers, thread_name_prefix="alpa-explore") as pool:
+        keys = {pool.submit(call, function, shared, task): key for key, task in tasks.items()}
+        waiting = set(keys)
+        try:
+            while waiting:
+                counter.check(cancel)
+                done, waiting = futures.wait(waiting, timeout=0.1, return_when=futures.FIRST_COMPLETED)
+                for future in sorted(done, key=lambda future: future.exception() is not None):  # errors last
+                    yield keys[future], future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def available_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

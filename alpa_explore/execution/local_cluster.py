@@ -1,0 +1,109 @@
+"""A Dask cluster on this machine: the scheduler in this process, one worker process a core, all on 127.0.0.1.
+
+Why not dask's LocalCluster: it starts workers with multiprocessing, which imports the user's main script again in each
+of them (a script without `if __name__ == "__main__"` fails, one from stdin too), and it sets OMP_NUM_THREADS for the
+user's own process. Here a worker is a plain subprocess with its own environment; what multiprocessing's nanny does,
+to start a dead worker again, is done by `WorkerProcess`. The only module that imports dask when it is imported:
+`executors` imports it when processes are wanted.
+"""
+
+# Dask is annotated in part.
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from typing import Any
+
+from distributed import Scheduler
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+
+HOST = "127.0.0.1"
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 1.0
+_MAX_RESTARTS = 8
+"""Of one worker: the scheduler gives a task up after it has killed four, and an environment may be broken."""
+
+
+def start_local_cluster(workers: int) -> SpecCluster:
+    """A running cluster of so many single-threaded worker processes; close() ends them all."""
+    return SpecCluster(
+        scheduler={
+            "cls": Scheduler,
+            "options": {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": f"{HOST}:0"},
+        },
+        workers={number: {"cls": WorkerProcess} for number in range(workers)},
+        silence_logs=logging.CRITICAL,
+        name="alpa-explore",
+    )
+
+
+class WorkerProcess(ProcessInterface):
+    """One worker in a subprocess, started again when it dies. It ends itself when the scheduler is gone."""
+
+    def __init__(self, scheduler: str, *, name: Any = None) -> None:
+        self._command = [
+            # -P: files in the current folder cannot take the place of modules.
+            *(sys.executable, "-P", "-m", "distributed.cli.dask_spec", scheduler, "--spec"),
+            json.dumps({"cls": "distributed.Worker", "opts": _worker_options(name)}),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        super().__init__(scheduler=scheduler, name=name)
+
+    async def start(self) -> None:
+        """Launch the process and watch over it."""
+        self._launch()
+        self._watch = asyncio.ensure_future(self._keep_alive())
+        await super().start()
+
+    async def close(self) -> None:
+        """End the process; the scheduler has asked it to close before."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._process is not None:
+            await _end(self._process)
+        await super().close()
+
+    def _launch(self) -> None:
+        # Its own session: an interrupt typed at the user's program, or in a notebook, is not meant for the workers.
+        self._process = subprocess.Popen(
+            self._command,
+            env=_environment(),
+            start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
+
+    async def _keep_alive(self) -> None:
+        for _ in range(_MAX_RESTARTS):
+            while self._process is not None and self._process.poll() is None:
+                await asyncio.sleep(_POLL_SECONDS)
+            self._launch()
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the process to leave, then make it. It has nothing to save."""
+    for stop in (process.terminate, process.kill):
+        stop()
+        for _ in range(round(_STOP_SECONDS / _POLL_SECONDS)):
+            if process.poll() is not None:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+def _worker_options(name: Any) -> dict[str, object]:
+    # memory_limit 0: no spilling to disk and no pausing; a solve's data is small and the disk may be full.
+    return {"name": name, "nthreads": 1, "host": HOST, "memory_limit": 0, "dashboard": False, "death_timeout": 60}
+
+
+def _environment() -> dict[str, str]:
+    """The worker sees the modules that this process sees, and its numerical libraries use one thread."""
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    quiet = {"DASK_LOGGING__DISTRIBUTED": "critical"}
+    path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
+    return {**os.environ, **one_thread, **quiet, **path}

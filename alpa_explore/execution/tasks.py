@@ -1,0 +1,57 @@
+"""What every way of running tasks shares: how one is called, how they are counted, how they are cancelled."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from alpa_explore.errors import CancelledError
+from alpa_explore.execution.progress import Progress, ProgressCallback
+
+Function = Callable[..., Any]
+"""function(task), or function(shared, task) where something is shared."""
+
+NOTHING_SHARED: Any = object()
+"""Says that the function takes the task alone (None may be a shared value)."""
+
+
+def call(function: Function, shared: Any, task: Any) -> Any:
+    """One task, here and now."""
+    return function(task) if shared is NOTHING_SHARED else function(shared, task)
+
+
+class Counter:
+    """Counts finished tasks of one pass and tells the progress callback."""
+
+    def __init__(self, name: str, total: int, progress: ProgressCallback | None) -> None:
+        self.name, self.total, self.done = name, total, 0
+        self._progress = progress
+        self._start = time.perf_counter()
+        self._tell()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the pass began."""
+        return time.perf_counter() - self._start
+
+    def add(self) -> None:
+        """One more task is done."""
+        self.done += 1
+        self._tell()
+
+    def check(self, cancel: threading.Event | None) -> None:
+        """CancelledError when the user has cancelled."""
+        if cancel is not None and cancel.is_set():
+            raise CancelledError(
+                "The work was cancelled",
+                found=f"{self.done} of {self.total} tasks of {self.name} were done",
+                remedy="Start again to go on from there: what was solved is kept.",
+            )
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress(
+                Progress(pass_name=self.name, done=self.done, total=self.total, elapsed_seconds=self.elapsed)
+            )

@@ -1,0 +1,113 @@
+"""The frontier of a stage: seconds of a microbatch against the memory of a device, and how each point was found."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from alpa_explore import units
+from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, lines
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import FOUND_PHRASES, layers_phrase
+from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.questions.frontier import FrontierPoint, StageFrontier, known_frontier
+from alpa_explore.questions.frontier import frontier_table as table_of
+
+_SIGNS = {
+    Found.EXACT: ("circle", 2),
+    Found.CONVEX: ("diamond", 5),
+    Found.FITTING: ("triangle-up", 6),
+    Found.FASTEST: ("square", 0),
+    Found.NEAR: ("square-open", 7),
+    Found.UNKNOWN: ("x", 3),
+}
+"""How a point was found -> its marker, and the place of its colour in OKABE_ITO."""
+
+
+def frontier_figure(
+    plan: Plan, stage: int = 0, theme: str = "light", *, found: StageFrontier | None = None
+) -> go.Figure:
+    """Points from the fastest to the leanest, marked by how they were found; the memory of a device is a line.
+
+    `found` is what `ax.frontier(plan, stage)` returned; without it the choices that the plan's stage costs hold.
+    """
+    found = found or known_frontier(plan, stage)
+    points = found.points
+    x_scale, x_unit = units.bytes_axis(max([p.peak_bytes for p in points] + [float(found.memory_bytes)]))
+    y_scale, y_unit = units.seconds_axis(max((p.seconds for p in points), default=1.0))
+    figure = go.Figure()
+    for kind, (symbol, color) in _SIGNS.items():
+        here = [p for p in points if p.found is kind]
+        if here:
+            figure.add_trace(
+                go.Scatter(
+                    x=[p.peak_bytes / x_scale for p in here],
+                    y=[p.seconds / y_scale for p in here],
+                    mode="markers",
+                    marker={"symbol": symbol, "size": 9, "color": OKABE_ITO[color % len(OKABE_ITO)]},
+                    name=str(kind),
+                    hovertext=[_text(p, found) for p in here],
+                    hovertemplate="%{hovertext}<extra></extra>",
+                )
+            )
+    chosen = [p for p in points if p.chosen]
+    figure.add_trace(
+        go.Scatter(
+            x=[p.peak_bytes / x_scale for p in chosen],
+            y=[p.seconds / y_scale for p in chosen],
+            mode="markers+text",
+            text=["the plan"] * len(chosen),
+            textposition="top center",
+            hoverinfo="skip",
+            showlegend=False,
+            marker={"symbol": "circle-open", "size": 18, "color": ink(theme), "line": {"width": 2}},
+            name="the plan",
+        )
+    )
+    top = 1.15 * max((p.seconds for p in points), default=1.0) / y_scale
+    figure.add_trace(
+        go.Scatter(
+            x=[found.memory_bytes / x_scale] * 2,
+            y=[0.0, top],
+            mode="lines",
+            hoverinfo="skip",
+            line={"color": faint(theme), "dash": "dash", "width": 2},
+            name="memory of a device",
+        )
+    )
+    held = found.microbatches_held
+    figure.update_xaxes(title=f"peak memory of a device beside {held} microbatches held ({x_unit})", rangemode="tozero")
+    figure.update_yaxes(title=f"latency of a microbatch ({y_unit})", range=[0, top])
+    return dress(figure, frontier_sentence(plan, stage, found=found), theme=theme, height=460)
+
+
+def frontier_table(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> list[Row]:
+    """The same as rows."""
+    return table_of(found or known_frontier(plan, stage))
+
+
+def frontier_sentence(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> str:
+    """What the figure shows for this plan and stage."""
+    found = found or known_frontier(plan, stage)
+    fits = sum(p.fits for p in found.points)
+    how = (
+        "the whole frontier, exact over weights and held activations"
+        if found.complete
+        else "the choices that are known"
+    )
+    return (
+        f"Stage {found.stage} ({layers_phrase(found.layers)}): {fits} of {len(found.points)} choices fit in "
+        f"{units.bytes_(found.memory_bytes)}; these are {how}."
+    )
+
+
+def _text(point: FrontierPoint, found: StageFrontier) -> str:
+    phrase = FOUND_PHRASES[point.found]
+    return lines(
+        f"<b>{units.seconds(point.seconds)} a microbatch</b>",
+        f"peak {units.bytes_(point.peak_bytes)}, of which weights and {found.microbatches_held} held activations "
+        f"{units.bytes_(point.held_bytes)}",
+        f"as logical mesh {point.logical_mesh}",
+        f"found as {phrase}" if phrase else "",
+        "" if point.fits else "does not fit",
+    )

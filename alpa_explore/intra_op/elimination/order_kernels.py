@@ -1,0 +1,93 @@
+"""The search for an order of elimination, compiled by numba: greedy rules with noise, many times."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.intra_op.problem.sharding_problem import Floats
+from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.compiled import compiled
+
+Flags = NDArray[np.bool_]
+NOISE = 0.3
+"""Scores are multiplied by anything between 1 − NOISE and 1 + NOISE."""
+
+
+@compiled()
+def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints, sizes: Floats, logs: Floats) -> float:
+    """Of either rule of `elimination_order`."""
+    if not fill:
+        entries = 1.0
+        for i in range(degrees[v]):
+            entries *= sizes[neighbours[v, i]]
+        return entries
+    total = 0.0
+    for i in range(degrees[v]):
+        a = neighbours[v, i]
+        for j in range(i):
+            b = neighbours[v, j]
+            if not adjacent[a, b]:
+                total += logs[a] + logs[b]
+    return total
+
+
+@compiled()
+def search(linked: Flags, sizes: Floats, keep: Flags, tries: int, most: float) -> Ints:
+    """Of the nodes that are not kept the order with the fewest joined entries; none where all have `most` or more."""
+    count = len(sizes)
+    logs = np.log(sizes)
+    best, best_order = most, np.empty(0, dtype=np.int64)
+    adjacent, neighbours = np.empty_like(linked), np.empty((count, count), dtype=np.int64)
+    degrees, order, scores = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count)
+    gone, touched = np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
+    random = 1
+    for attempt in range(tries):
+        fill = attempt % 2 == 0
+        adjacent[:] = linked
+        gone[:] = keep
+        touched[:] = True
+        joined, taken = 0.0, 0
+        while joined < best:
+            for v in range(count):
+                if touched[v]:
+                    degrees[v] = 0
+                    for u in range(count):
+                        if adjacent[v, u]:
+                            neighbours[v, degrees[v]] = u
+                            degrees[v] += 1
+            node, least = -1, np.inf
+            for v in range(count):
+                if gone[v]:
+                    continue
+                if touched[v]:
+                    # A linear congruential generator: the same problem always gets the same order.
+                    random = (random * 1103515245 + 12345) & 0x7FFFFFFF
+                    noise = 1 + NOISE * (2 * random / 0x7FFFFFFF - 1)
+                    scores[v] = noise * _score(v, fill, adjacent, neighbours, degrees, sizes, logs)
+                if scores[v] < least:
+                    node, least = v, scores[v]
+            if node < 0:
+                best, best_order = joined, order[:taken].copy()
+                break
+            order[taken] = node
+            taken += 1
+            gone[node] = True
+            touched[:] = False
+            entries = sizes[node]
+            for i in range(degrees[node]):
+                a = neighbours[node, i]
+                entries *= sizes[a]
+                touched[a] = True
+                adjacent[a, node] = False
+                for j in range(i):
+                    b = neighbours[node, j]
+                    adjacent[a, b] = adjacent[b, a] = True
+            joined += entries
+            if fill:
+                # Pairs that are neighbours now are missing no longer, around other nodes too.
+                for i in range(degrees[node]):
+                    a = neighbours[node, i]
+                    for u in range(degrees[a]):
+                        touched[neighbours[a, u]] = True
+    return best_order

@@ -1,0 +1,107 @@
+"""What the ILP solvers share: the scale of the costs, and turning a raw answer into a checked solution."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.bounds.descend import descend, is_legal, simple_bound
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+
+SCALED_OPTIMUM = 1e3
+"""The tolerances of the solvers are absolute: with an optimum of 1e-5 they call an answer 4.5 % too high optimal."""
+TRUST = 1e-6
+"""Largest relative difference between a solver's own objective and the costs added up again."""
+
+
+def cost_scale(problem: ShardingProblem) -> float:
+    """The factor that brings the optimum near SCALED_OPTIMUM, from a quick good choice."""
+    guess = descend(problem)
+    size = abs(problem.evaluate(guess)) if is_legal(problem, guess) else 0.0
+    if size == 0.0:
+        finite = [float(v[v < FORBIDDEN].mean()) for v in problem.node_costs if (v < FORBIDDEN).any()]
+        finite += [float(m[m < FORBIDDEN].mean()) for m in problem.edge_costs if (m < FORBIDDEN).any()]
+        size = sum(map(abs, finite))
+    return SCALED_OPTIMUM / size if size > 0.0 else 1.0
+
+
+def trivial(problem: ShardingProblem, solver: str, started: float) -> ShardingSolution | None:
+    """The solution where no ILP is needed: no nodes, or a node without a legal strategy; else None."""
+    if any(not (costs < FORBIDDEN).any() for costs in problem.node_costs):
+        return infeasible(solver=solver, started=started)
+    if problem.node_costs:
+        return None
+    return conclude(
+        problem, solver=solver, started=started, finished=True, choices=(), bound=0.0, variables=0, constraints=0
+    )
+
+
+def conclude(
+    problem: ShardingProblem,
+    *,
+    solver: str,
+    started: float,
+    finished: bool,
+    choices: tuple[int, ...] | None,
+    bound: float,
+    variables: int,
+    constraints: int,
+    descending: bool = True,
+    build_seconds: float = 0.0,
+) -> ShardingSolution:
+    """The checked solution for a solver's answer; `descending`: one that is not finished may be bettered by descent.
+
+    `finished`: the solver proved its answer (or, without choices, that there is none); else time was up. `bound` in the
+    units of the problem. Raises SolverError when nothing legal was found in time or the proof does not hold.
+    """
+    if choices is None and finished:
+        return infeasible(solver=solver, started=started, variables=variables, constraints=constraints)
+    if not finished:
+        if descending:
+            # What a solver holds when it is stopped is often poor: descent betters it, or finds one from its own start.
+            starts = (None,) if choices is None else (choices, None)
+            legal = [c for c in (descend(problem, start) for start in starts) if is_legal(problem, c)]
+            choices = min(legal, key=problem.evaluate, default=None)
+        if choices is None:
+            raise SolverError(
+                f"{solver} found no legal choice",
+                found=f"time limit reached on {len(problem.node_costs)} nodes, {variables} variables",
+                remedy="Give it a longer time limit, or use the 'auto' solver, which reduces the problem first.",
+            )
+    assert choices is not None
+    objective = problem.evaluate(choices)
+    status = Status.OPTIMAL if finished else Status.TIME_LIMIT
+    if finished and not abs(objective - bound) <= TRUST * max(abs(objective), abs(bound)):
+        raise SolverError(
+            f"{solver} gave an answer that its own costs contradict",
+            found=f"objective {bound!r} claimed, {objective!r} when added up",
+            remedy="The costs span too many orders of magnitude for its tolerances: use the 'elimination' solver.",
+        )
+    proven = objective if finished else min(objective, max(bound, simple_bound(problem)))
+    return ShardingSolution(
+        choices=choices,
+        objective=objective,
+        bound=proven,
+        status=status,
+        solver=solver,
+        seconds=time.perf_counter() - started,
+        variables=variables,
+        constraints=constraints,
+        build_seconds=build_seconds,
+    )
+
+
+def infeasible(*, solver: str, started: float, variables: int = 0, constraints: int = 0) -> ShardingSolution:
+    """The solution that says that there is none."""
+    return ShardingSolution(
+        choices=(),
+        objective=math.inf,
+        bound=math.inf,
+        status=Status.INFEASIBLE,
+        solver=solver,
+        seconds=time.perf_counter() - started,
+        variables=variables,
+        constraints=constraints,
+    )

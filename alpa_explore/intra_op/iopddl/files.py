@@ -1,0 +1,177 @@
+"""Sharding problems in the format of the ASPLOS 2025 contest on intra-operator parallelism (IOPDDL).
+
+    {"problem": {"name": …, "nodes": {"costs": [[…], …], …}, "edges": {"nodes": [[a, b], …], "costs": [[…], …]}},
+     "optimum": …}
+
+An edge's costs are flat: the cost of (i, j) is at i · K_b + j. A cost of 1e18 or more is forbidden. Files come from
+strangers: size and shape are checked, and nothing in them is executed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import Floats, ShardingProblem
+
+MAX_BYTES = 256 * 2**20
+"""Of the JSON text after decompression."""
+MAX_TIME = 10**7
+"""No interval ends later: a profile over all times is held in memory."""
+
+
+def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The problem in a file as plain JSON values; `data` is the whole document where it was read before."""
+    if data is None:
+        data = _object(_parse(path), "the file", path)
+    return _object(data.get("problem", data), "problem", path)
+
+
+class ProblemFile(NamedTuple):
+    """What a file holds."""
+
+    problem: ShardingProblem
+    memory: MemoryLimit | None
+    """None when the file has no limit."""
+    optimum: float | None
+    """Proven optimum, where the file states one."""
+
+
+def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
+    """The problem in a .json or .json.gz file.
+
+    Raises AlpaExploreError when the file is missing, too large or damaged.
+    """
+    data = _object(_parse(path), "the file", path)
+    problem = parse_problem(path, data)
+    nodes = _object(problem.get("nodes"), "nodes", path)
+    edges = _object(problem.get("edges", {"nodes": [], "costs": []}), "edges", path)
+    node_costs = [
+        _costs(vector, f"costs of node {v}", path)
+        for v, vector in enumerate(_list(nodes.get("costs"), "node costs", path))
+    ]
+    pairs = _list(edges.get("nodes"), "edge nodes", path)
+    matrices = _list(edges.get("costs"), "edge costs", path)
+    if len(pairs) != len(matrices):
+        _damaged(path, f"{len(pairs)} edges but {len(matrices)} edge cost tables")
+    ends: list[tuple[int, int]] = []
+    edge_costs: list[Floats] = []
+    for e, (pair, flat) in enumerate(zip(pairs, matrices, strict=True)):
+        a, b = _ends(pair, e, len(node_costs), path)
+        costs = _costs(flat, f"costs of edge {e}", path)
+        rows, columns = len(node_costs[a]), len(node_costs[b])
+        if costs.size != rows * columns:
+            _damaged(path, f"edge {e} has {costs.size} costs where {rows} × {columns} are needed")
+        matrix = costs.reshape(rows, columns)
+        if a == b:
+            # A node agrees with itself: only the diagonal can be chosen.
+            node_costs[a] = node_costs[a] + matrix.diagonal()
+            continue
+        ends.append((a, b))
+        edge_costs.append(matrix)
+    name = problem.get("name")
+    return ProblemFile(
+        ShardingProblem(
+            name=name if isinstance(name, str) else os.path.basename(os.fspath(path)).split(".")[0],
+            node_costs=tuple(node_costs),
+            edges=tuple(ends),
+            edge_costs=tuple(edge_costs),
+        ),
+        _memory(problem.get("usage_limit"), nodes, [len(c) for c in node_costs], path),
+        _optimum(data.get("optimum"), path),
+    )
+
+
+def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | os.PathLike[str]) -> MemoryLimit | None:
+    if limit is None:
+        return None
+    if type(limit) not in (int, float) or not 0 <= limit < math.inf:  # type: ignore[operator]
+        _damaged(path, f"usage_limit {limit!r:.40} is not a number of bytes")
+    intervals = _list(nodes.get("intervals"), "intervals", path)
+    usages = _list(nodes.get("usages"), "usages", path)
+    if not len(intervals) == len(usages) == len(sizes):
+        _damaged(path, f"{len(sizes)} nodes, {len(intervals)} intervals and {len(usages)} usages")
+    items = []
+    for v, (interval, usage, size) in enumerate(zip(intervals, usages, sizes, strict=True)):
+        times = interval if isinstance(interval, list) else []
+        if len(times) != 2 or not all(type(t) is int for t in times) or not 0 <= times[0] <= times[1] <= MAX_TIME:
+            _damaged(path, f"the interval of node {v} is {interval!r:.40}, not [start, end]")
+        amounts = _costs(usage, f"usages of node {v}", path)
+        if len(amounts) != size:
+            _damaged(path, f"node {v} has {len(amounts)} usages for {size} strategies")
+        items.append(Item(node=v, start=times[0], end=times[1], usage=amounts))
+    return MemoryLimit.of(items, float(limit))  # type: ignore[arg-type]
+
+
+def _parse(path: str | os.PathLike[str]) -> object:
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            text = stream.read(MAX_BYTES + 1)
+    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+        _damaged(path, f"cannot be read ({error})")
+    if len(text) > MAX_BYTES:
+        _damaged(path, f"more than {MAX_BYTES // 2**20} MiB of JSON")
+    try:
+        parsed: object = json.loads(text, parse_constant=lambda name: _damaged(path, f"a cost is {name}"))
+    except (ValueError, RecursionError) as error:
+        _damaged(path, f"not JSON ({error})")
+    return parsed
+
+
+def _costs(value: object, where: str, path: str | os.PathLike[str]) -> Floats:
+    numbers = _list(value, where, path)
+    # bool is an int to Python and a numeric string is a number to numpy: neither is a cost.
+    for number in numbers:
+        if type(number) is not float and type(number) is not int:
+            _damaged(path, f"{where}: {number!r:.40} is not a number")
+    try:
+        costs = np.array(numbers, dtype=np.float64)
+    except OverflowError:
+        _damaged(path, f"{where}: a number too large for a float")
+    if costs.size and not (costs.min() >= 0.0 and costs.max() < math.inf):
+        _damaged(path, f"{where}: {costs[~((costs >= 0) & (costs < math.inf))][0]} is negative or not finite")
+    return costs
+
+
+def _ends(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tuple[int, int]:
+    if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int and 0 <= v < count for v in pair):
+        _damaged(path, f"edge {e} joins {pair!r:.40}, not two of the {count} nodes")
+    return pair[0], pair[1]
+
+
+def _optimum(value: object, path: str | os.PathLike[str]) -> float | None:
+    if value is None:
+        return None
+    if type(value) not in (int, float):
+        _damaged(path, f"optimum {value!r:.40} is not a number")
+    return float(value)  # type: ignore[arg-type]
+
+
+def _object(value: object, where: str, path: str | os.PathLike[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _damaged(path, f"{where} is missing or not an object")
+    return value
+
+
+def _list(value: object, where: str, path: str | os.PathLike[str]) -> list[Any]:
+    if not isinstance(value, list):
+        _damaged(path, f"{where}: a list is needed")
+    return value
+
+
+def _damaged(path: str | os.PathLike[str], found: str) -> NoReturn:
+    raise AlpaExploreError(
+        f"{os.fspath(path)} is not a sharding problem that can be read",
+        found=found,
+        remedy="The format is that of the ASPLOS 2025 contest (github google/iopddl), as .json or .json.gz.",
+    )

@@ -1,0 +1,64 @@
+"""When each tensor of a stage is alive while one microbatch runs forward and backward.
+
+The order of execution is: forward operators; then backward operators, and before the first one of a layer the forward
+operators of that layer which are computed again. Weights, gradients being accumulated and held activations are counted
+elsewhere; what is alive beside them is the workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.graph import Phase
+from alpa_explore.intra_op.stage.stage_graph import StageGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Intervals:
+    """Entry i: `tensors[i]` is alive at steps starts[i] … ends[i]; a tensor that is made twice has two entries."""
+
+    tensors: tuple[int, ...]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def workspace_intervals(stage: StageGraph) -> Intervals:
+    """Intervals of the tensors that the stage's operators make and that are not held for the backward pass."""
+    layered = stage.layered
+    graph = layered.graph
+    again: dict[int, list[int]] = {}
+    for index in stage.operators:
+        if index in layered.recomputed:
+            again.setdefault(layered.layer_of[index], []).append(index)
+    order: list[int] = []
+    for index in stage.operators:
+        if graph.operators[index].phase is Phase.BACKWARD:
+            order.extend(again.pop(layered.layer_of[index], ()))
+        order.append(index)
+    held = set(stage.held)
+    spans: dict[int, tuple[int, int]] = {}
+    closed: list[tuple[int, int, int]] = []
+    for step, index in enumerate(order):
+        operator = graph.operators[index]
+        for tensor in operator.outputs:
+            base = layered.storage[tensor]
+            if base in held or graph.tensors[base].producer is None:
+                continue
+            if tensor == base and base in spans:
+                closed.append((base, *spans[base]))
+                del spans[base]
+            start = spans[base][0] if base in spans else step
+            spans[base] = (start, step)
+        for tensor in operator.inputs:
+            base = layered.storage[tensor]
+            if base in spans:
+                spans[base] = (spans[base][0], step)
+    entries = closed + [(t, start, end) for t, (start, end) in spans.items()]
+    return Intervals(
+        tensors=tuple(t for t, _, _ in entries),
+        starts=np.array([s for _, s, _ in entries], dtype=np.int64),
+        ends=np.array([e for _, _, e in entries], dtype=np.int64),
+    )

@@ -1,0 +1,261 @@
+"""One stage of the graph: the operators of a run of layers, what comes in, what goes out, which weights it owns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from itertools import combinations_with_replacement
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.sharding.spec_constraint import SpecWish
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageGraph:
+    """A run of layers, with everything that its sharding problem needs to know of the rest of the graph."""
+
+    layered: LayeredGraph
+    first: int
+    last: int
+    """Inclusive."""
+    operators: tuple[int, ...]
+    """Forward, then backward operators, in graph order."""
+    sources: tuple[int, ...]
+    """Tensors that come from outside: inputs, buffers, activations of earlier stages, gradients of later ones."""
+    parameters: tuple[int, ...]
+    """Positions in `graph.parameters` of the weights read here."""
+    sinks: frozenset[int]
+    """Tensors made here and read by another stage (and the loss): they leave without a pending sum."""
+    held: tuple[int, ...]
+    """Storage tensors held for the backward pass."""
+    structure_key: str
+    """Equal for two stages whose sharding problems are equal."""
+
+    def without_wishes(self, operators: Collection[int] | None = None) -> StageGraph:
+        """The same stage with nothing wished of these operators, or of anything."""
+        left, stored = dict(self.layered.wishes), self.layered.stored_wishes
+        for operator in tuple(left) if operators is None else operators:
+            left.pop(operator, None)
+        if operators is None:
+            stored = {}
+        key = f"{self.structure_key} with the wishes of {sorted(left)} and {sorted(stored)} alone"
+        return replace(self, layered=replace(self.layered, wishes=left, stored_wishes=stored), structure_key=key)
+
+
+def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
+    """What other stages send to layers first..last for a microbatch, as a stage: activations from earlier ones,
+    gradients from later ones. Of several views of one storage the largest is sent."""
+    graph, layers = layered.graph, range(layered.num_layers)
+    first, last = np.arange(layered.num_layers)[:, None], np.arange(layered.num_layers)[None, :]
+    sent: dict[int, Ints] = {}
+    for tensor, readers in graph.readers.items():
+        producer = graph.tensors[tensor].producer
+        made = UPDATE_LAYER if producer is None else layered.layer_of[producer]
+        read = {layered.layer_of[r] for r in readers} - {UPDATE_LAYER, made}
+        if made == UPDATE_LAYER or not read:
+            continue
+        received = np.logical_or.reduce([(first <= layer) & (layer <= last) for layer in sorted(read)])
+        here = np.where(received & ~((first <= made) & (made <= last)), graph.tensors[tensor].bytes, 0)
+        base = layered.storage[tensor]
+        sent[base] = np.maximum(sent[base], here) if base in sent else here
+    total = sum(sent.values(), np.zeros((layered.num_layers, layered.num_layers), dtype=np.int64))
+    return {(i, j): float(total[i, j]) for i, j in combinations_with_replacement(layers, 2)}
+
+
+def slice_stages(layered: LayeredGraph, *, layers_apart: bool = True) -> StageSlicer:
+    """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges.
+
+    `layers_apart`: stages that are divided into layers in other ways differ in their keys.
+    """
+    return StageSlicer(layered, layers_apart)
+
+
+class StageSlicer:
+    """What `slice_stages` makes."""
+
+    def __init__(self, layered: LayeredGraph, layers_apart: bool) -> None:
+        self.layered, self.layers_apart, graph = layered, layers_apart, layered.graph
+        self._by_layer: list[list[int]] = [[] for _ in range(layered.num_layers)]
+        for operator in graph.operators:
+            if operator.phase is not Phase.UPDATE:
+                self._by_layer[layered.layer_of[operator.index]].append(operator.index)
+        # A number and a digest stand for long signatures: ranges overlap, and hashing the same text again would
+        # dominate.
+        numbers: dict[object, int] = {}
+        self._digests: list[bytes] = []
+        """Of the distinct operators, apart from which tensors they touch."""
+        self._digest_of: list[int] = []
+        for operator, signature in zip(graph.operators, graph.signatures, strict=True):
+            wished = _asked(layered.wishes.get(operator.index, ()))
+            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], wished
+            number = numbers.setdefault((id(signature), *rest), len(numbers))
+            if number == len(self._digests):
+                self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
+            self._digest_of.append(number)
+        self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
+        # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
+        self._read_in: dict[int, tuple[int, int]] = {}
+        for tensor, readers in graph.readers.items():
+            layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
+            if layers:
+                self._read_in[tensor] = min(layers), max(layers)
+        self._read_in[graph.loss] = 0, layered.num_layers
+        self._rows = _Rows.of(layered)
+        self._stages: dict[tuple[object, ...], StageGraph] = {}
+
+    def __call__(self, first: int, last: int) -> StageGraph:
+        """The stage of these layers."""
+        if (first, last) not in self._stages:
+            self._stages[first, last] = self._stage(first, last, self._operators(first, last))
+        return self._stages[first, last]
+
+    def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
+        """Some layers (begin, end) of the stage of first..last, and of its other operators those that touch what they
+        touch, or what is added to the same gradient. What those read of others comes from outside."""
+        key = (first, last, *inner)
+        if key not in self._stages:
+            graph = self.layered.graph
+            own = {o for begin, end in inner for o in self._operators(begin, end)}
+            touched = {t for o in own for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
+            for grads in self._gradients:
+                if not touched.isdisjoint(grads):
+                    touched |= grads
+            near = (
+                o
+                for o in self._operators(first, last)
+                if o in own or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
+            )
+            self._stages[key] = self._stage(first, last, tuple(near))
+        return self._stages[key]
+
+    @cached_property
+    def _gradients(self) -> list[frozenset[int]]:
+        """Tensors of which a gradient is the sum, where they are several."""
+        return [frozenset(grads) for grads in self.layered.contributions if len(grads) > 1]
+
+    def _operators(self, first: int, last: int) -> tuple[int, ...]:
+        return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
+
+    def _shape(self, tensor: int) -> tuple[object, ...]:
+        whole = self.layered.graph.tensors[tensor]
+        return whole.shape, whole.dtype, whole.kind.value
+
+    def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
+        layered, graph = self.layered, self.layered.graph
+        here, touched = set(operators), set[int]()
+        sources: dict[int, None] = {}
+        parameters: dict[int, None] = {}
+        sinks = set()
+        for index in operators:
+            operator = graph.operators[index]
+            touched.update(operator.inputs, operator.outputs)
+            for tensor in operator.inputs:
+                if graph.tensors[tensor].producer in here:
+                    continue
+                if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in self._parameter_at:
+                    parameters[self._parameter_at[tensor]] = None
+                else:
+                    sources[tensor] = None
+            for tensor in operator.outputs:
+                low, high = self._read_in.get(tensor, (first, last))
+                if low < first or high > last:
+                    sinks.add(tensor)
+        held = {t for layer in range(first, last + 1) for t in layered.held[layer]}
+        if len(operators) < sum(len(self._by_layer[layer]) for layer in range(first, last + 1)):
+            held &= touched
+        found = StageGraph(
+            layered=layered,
+            first=first,
+            last=last,
+            operators=operators,
+            sources=tuple(sources),
+            parameters=tuple(sorted(parameters)),
+            sinks=frozenset(sinks),
+            held=tuple(sorted(held)),
+            structure_key="",
+        )
+        return replace(found, structure_key=self._key(found))
+
+    def _key(self, stage: StageGraph) -> str:
+        layered, graph, rows = self.layered, self.layered.graph, self._rows
+        here, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
+        owned: list[int] = []
+        said: list[object] = [len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart]
+        said += map(self._shape, stage.sources)
+        for position in stage.parameters:
+            parameter = graph.parameters[position]
+            grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
+            owned += [parameter.tensor, *grads]
+            update, wished = self._digests[self._digest_of[parameter.update]], layered.stored_wishes.get(position, ())
+            state = parameter.state_bytes_per_element
+            said.append((self._shape(parameter.tensor), len(grads), state, update, _asked(wished)))
+        # A tensor's number is its place in the order in which tensors are first met.
+        met = np.concatenate([[*stage.sources, *owned], rows.touched(operators), stage.held]).astype(np.int64)
+        _, first = _numbers(met, len(graph.tensors))
+        # Storage decides the workspace.
+        met = np.concatenate([met, rows.storage[met[first]]])
+        numbers, _ = _numbers(met, len(graph.tensors))
+        number_of = np.empty(len(graph.tensors), dtype=np.int64)
+        number_of[met] = numbers
+        digest = sha256(repr((said, sorted(number_of[list(stage.sinks)].tolist()))).encode())
+        digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
+        if self.layers_apart:
+            digest.update((rows.layers[operators] - stage.first).tobytes())
+        digest.update(b"".join([self._digests[self._digest_of[o]] for o in stage.operators]))
+        return digest.hexdigest()
+
+
+def _asked(wishes: Sequence[SpecWish]) -> tuple[tuple[str, str], ...]:
+    """Wishes without the name of what they are of."""
+    return tuple((wish.kind.value, wish.spec) for wish in wishes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Rows:
+    """What operators touch, as arrays."""
+
+    tensors: Ints
+    """Inputs and outputs of one operator after the other."""
+    begins: Ints
+    """For each operator its place in `tensors`."""
+    counts: Ints
+    """[operators, 2]: inputs and outputs."""
+    layers: Ints
+    storage: Ints
+
+    @classmethod
+    def of(cls, layered: LayeredGraph) -> _Rows:
+        """Of all operators of a graph."""
+        operators = layered.graph.operators
+        counts = np.array([(len(o.inputs), len(o.outputs)) for o in operators], dtype=np.int64).reshape(-1, 2)
+        return cls(
+            tensors=np.array([t for o in operators for t in (*o.inputs, *o.outputs)], dtype=np.int64),
+            counts=counts,
+            begins=counts.sum(axis=1).cumsum() - counts.sum(axis=1),
+            layers=np.array(layered.layer_of, dtype=np.int64),
+            storage=np.array(layered.storage, dtype=np.int64),
+        )
+
+    def touched(self, operators: Ints) -> Ints:
+        """By these operators, in order."""
+        lengths = self.counts[operators].sum(axis=1)
+        shift = self.begins[operators] - (lengths.cumsum() - lengths)
+        found: Ints = self.tensors[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+        return found
+
+
+def _numbers(met: Ints, count: int) -> tuple[Ints, NDArray[np.bool_]]:
+    """Of each of these numbers below `count` how many others are first met before it, and where it is first met."""
+    places = np.arange(len(met))
+    first_place = np.empty(count, dtype=np.int64)
+    first_place[met[::-1]] = places[::-1]  # the last assignment stays
+    first = first_place[met] == places
+    return (first.cumsum() - 1)[first_place[met]], first

@@ -1,0 +1,365 @@
+"""A stage on a logical mesh as a sharding problem: nodes, edges, and the bytes that every choice holds.
+
+Nodes, in this order:
+- a *source* for every tensor that comes from outside: any Shard/Replicate spec, free (design.md, Stage boundary);
+- a *weight* for every parameter: the spec in which it is stored;
+- an *operator* for every forward and backward operator: its strategies;
+- an *accumulator* for every gradient: the spec in which it is summed over microbatches, Partial included;
+- an *update* for every parameter: the optimizer step, whose spec is that of the optimizer state.
+
+Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
+runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
+that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
+accumulator, weight. A strategy or stored spec that is not as the user wishes (`sharding/wish.py`) is forbidden.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.cost.memory import peak_bytes
+from alpa_explore.cost.model import CostModel, PricedOperator
+from alpa_explore.graph import Operator, Phase
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
+from alpa_explore.intra_op.stage.overlap import Overlap
+from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.sharding.spec import Spec
+from alpa_explore.sharding.spec_constraint import SpecWish, granted
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class NodeKind(enum.Enum):
+    """What a node of the problem stands for."""
+
+    SOURCE = "source"
+    WEIGHT = "weight"
+    OPERATOR = "operator"
+    ACCUMULATOR = "accumulator"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """One decision. Arrays have one entry a strategy."""
+
+    kind: NodeKind
+    subject: int
+    """Tensor (source), position in graph.parameters (weight, accumulator, update), operator index (operator)."""
+    microbatch_seconds: Floats
+    iteration_seconds: Floats
+    weight_bytes: Floats
+    activation_bytes: Floats
+    priced: PricedOperator | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Edge:
+    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b], without what hides
+    behind computing."""
+
+    a: int
+    b: int
+    tensor: int
+    seconds: Floats
+    source_specs: Ints
+    """Position in the tensor's ReshardTable of what each strategy of a makes; `target_specs` of what b reads."""
+    target_specs: Ints
+    times: int
+    """How often in a microbatch (2: read again by recomputation) or in an iteration (1)."""
+    each_iteration: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageTotals:
+    """Costs of one complete choice, per device."""
+
+    microbatch_seconds: float
+    iteration_seconds: float
+    weight_bytes: float
+    activation_bytes: float
+    workspace_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageProblem:
+    """The decisions of one stage on one mesh. `at` makes the ShardingProblem of a given B and memory price."""
+
+    stage: StageGraph
+    model: CostModel
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """When what the stage's operators make is alive."""
+        return workspace_intervals(self.stage)
+
+    def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
+        """Minimise microbatch + iteration × `inverse_b` + `memory_price` × (weight + held × activation bytes)."""
+
+        def scaled(edge: Edge) -> Floats:
+            costs = edge.seconds * (inverse_b if edge.each_iteration else edge.times)
+            costs[edge.seconds >= FORBIDDEN] = FORBIDDEN
+            return costs
+
+        return ShardingProblem(
+            name=f"layers {self.stage.first}–{self.stage.last} on {self.model.mesh}",
+            node_costs=tuple(
+                n.microbatch_seconds
+                + inverse_b * n.iteration_seconds
+                + memory_price * (n.weight_bytes + microbatches_held * n.activation_bytes)
+                for n in self.nodes
+            ),
+            edges=tuple((e.a, e.b) for e in self.edges),
+            edge_costs=tuple(scaled(e) for e in self.edges),
+        )
+
+    def totals(self, choices: tuple[int, ...]) -> StageTotals:
+        """What a choice takes, added up from the parts."""
+        node_sum = [
+            sum(float(getattr(n, part)[c]) for n, c in zip(self.nodes, choices, strict=True))
+            for part in ("microbatch_seconds", "iteration_seconds", "weight_bytes", "activation_bytes")
+        ]
+        edge_sum = [0.0, 0.0]
+        for e in self.edges:
+            edge_sum[e.each_iteration] += float(e.seconds[choices[e.a], choices[e.b]]) * e.times
+        return StageTotals(
+            microbatch_seconds=node_sum[0] + edge_sum[0],
+            iteration_seconds=node_sum[1] + edge_sum[1],
+            weight_bytes=node_sum[2],
+            activation_bytes=node_sum[3],
+            workspace_bytes=self._workspace(choices),
+        )
+
+    def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
+        """`limit_bytes` of a device as a limit on choices: weights and held activations always, the rest by liveness.
+
+        The peak of a choice is that of its totals: weight + held × activation + workspace bytes.
+        """
+        times = int(self.intervals.ends.max(initial=-1)) + 1
+        items = [
+            Item(node=v, start=0, end=max(times, 1), usage=n.weight_bytes + microbatches_held * n.activation_bytes)
+            for v, n in enumerate(self.nodes)
+        ]
+        graph = self.stage.layered.graph
+        makers = {
+            tensor: (v, position)
+            for v, n in enumerate(self.nodes)
+            if n.kind is NodeKind.OPERATOR
+            for position, tensor in enumerate(graph.operators[n.subject].outputs)
+        }
+        for tensor, start, end in zip(self.intervals.tensors, self.intervals.starts, self.intervals.ends, strict=True):
+            if tensor in makers:
+                v, position = makers[tensor]
+                priced = self.nodes[v].priced
+                assert priced is not None, "operators are priced"
+                usage = priced.output_bytes[position]
+                items.append(Item(node=v, start=int(start), end=int(end) + 1, usage=usage))
+        return MemoryLimit.of(items, limit_bytes)
+
+    def leaving_seconds(self, tensor: int, spec: Spec) -> float:
+        """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        return float(table.completion[table.index[spec]])
+
+    def _workspace(self, choices: tuple[int, ...]) -> float:
+        graph = self.stage.layered.graph
+        local: dict[int, float] = {}
+        for node, choice in zip(self.nodes, choices, strict=True):
+            if node.kind is NodeKind.OPERATOR and node.priced is not None:
+                for position, tensor in enumerate(graph.operators[node.subject].outputs):
+                    local[tensor] = float(node.priced.output_bytes[position][choice])
+        # Storage that begins outside the stage (a view of something sent here) is its sender's and has no size here.
+        sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
+        return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
+
+
+def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
+    """Nodes and edges of `stage` on the mesh of `model` (see the module's text)."""
+    builder = _Builder(stage, model)
+    for tensor in stage.sources:
+        builder.add_source(tensor)
+    for position in stage.parameters:
+        builder.add_weight(position)
+    for index in stage.operators:
+        builder.add_operator(index)
+    for position in stage.parameters:
+        builder.add_update(position)
+    return StageProblem(
+        stage=stage,
+        model=model,
+        nodes=tuple(builder.nodes),
+        edges=tuple(builder.edges),
+        warnings=tuple(dict.fromkeys(builder.warnings)),
+    )
+
+
+@cache
+def zeros(strategies: int) -> Floats:
+    """Of a node that costs nothing."""
+    found = np.zeros(strategies)
+    found.setflags(write=False)
+    return found
+
+
+class _Builder:
+    """Collects nodes and edges in order; `maker` remembers which node makes a tensor, and with which specs."""
+
+    def __init__(self, stage: StageGraph, model: CostModel) -> None:
+        self.stage, self.model, self.graph = stage, model, stage.layered.graph
+        self.nodes: list[Node] = []
+        self.edges: list[Edge] = []
+        self.warnings: list[str] = []
+        self.maker: dict[int, tuple[int, Ints]] = {}
+        self.held = set(stage.held)
+        self.overlap = Overlap(stage, model)
+
+    def add_node(
+        self,
+        kind: NodeKind,
+        subject: int,
+        microbatch: Floats,
+        iteration: Floats | None = None,
+        weight: Floats | None = None,
+        activation: Floats | None = None,
+        priced: PricedOperator | None = None,
+    ) -> int:
+        zero = zeros(len(microbatch))
+        self.nodes.append(
+            Node(
+                kind=kind,
+                subject=subject,
+                microbatch_seconds=microbatch,
+                priced=priced,
+                iteration_seconds=zero if iteration is None else iteration,
+                weight_bytes=zero if weight is None else weight,
+                activation_bytes=zero if activation is None else activation,
+            )
+        )
+        return len(self.nodes) - 1
+
+    def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
+        a, specs = self.maker[tensor]
+        seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
+        if self.overlap.hides:
+            seconds = self.exposed(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
+        self.edges.append(
+            Edge(
+                a=a,
+                b=b,
+                tensor=tensor,
+                seconds=seconds,
+                source_specs=specs,
+                target_specs=targets,
+                times=times,
+                each_iteration=each_iteration,
+            )
+        )
+
+    def exposed(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
+        """What of an edge does not hide behind computing."""
+        if not each_iteration:
+            operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
+            return self.overlap.beside(seconds, operators, times)
+        if ends[0].kind is NodeKind.ACCUMULATOR:
+            return self.overlap.behind_backward(seconds, ends[0].subject)
+        return seconds
+
+    def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
+        """Positions of the legal specs of a tensor and the bytes of one device under each."""
+        return self.model.specs(self.graph.tensors[tensor], partial=partial)
+
+    def as_wished(self, seconds: Floats, wishes: Sequence[SpecWish], tensor: int, specs: Ints) -> Floats:
+        """`seconds` for each of these specs of a tensor, FORBIDDEN more for one that is not as wished."""
+        if not wishes:
+            return seconds
+        table, rank = self.model.reshard(self.graph.tensors[tensor]), len(self.graph.tensors[tensor].shape)
+        return seconds + np.where(granted(wishes, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN)
+
+    def strategies_as_wished(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
+        """The same of the strategies of an operator, whose first output counts."""
+        wishes = self.stage.layered.wishes.get(operator.index)
+        if wishes is None or not operator.outputs:
+            return seconds
+        return self.as_wished(seconds, wishes, operator.outputs[0], priced.output_specs[0])
+
+    def add_source(self, tensor: int) -> None:
+        specs, local = self.specs_of(tensor, partial=False)
+        node = self.add_node(
+            NodeKind.SOURCE, tensor, zeros(len(specs)), activation=local if tensor in self.held else None
+        )
+        self.maker[tensor] = (node, specs)
+
+    def add_weight(self, position: int) -> None:
+        tensor = self.graph.parameters[position].tensor
+        specs, local = self.specs_of(tensor, partial=False)
+        wishes = self.stage.layered.stored_wishes.get(position, ())
+        node = self.add_node(
+            NodeKind.WEIGHT, position, self.as_wished(zeros(len(specs)), wishes, tensor, specs), weight=local
+        )
+        self.maker[tensor] = (node, specs)
+
+    def add_operator(self, index: int) -> None:
+        operator = self.graph.operators[index]
+        priced = self.model.operator(self.graph, index)
+        if priced.how == "replicated":
+            self.warnings.append(
+                f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
+            )
+        times = 2 if index in self.stage.layered.recomputed else 1
+        seconds = self.strategies_as_wished(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        activation = zeros(len(seconds))
+        for place, tensor in enumerate(operator.outputs):
+            if tensor in self.stage.sinks:
+                leaving = self.model.reshard(self.graph.tensors[tensor]).completion
+                seconds = seconds + leaving[priced.output_specs[place]]
+            if tensor in self.held:
+                activation = activation + priced.output_bytes[place]
+        node = self.add_node(NodeKind.OPERATOR, index, seconds, activation=activation, priced=priced)
+        for place, tensor in enumerate(operator.inputs):
+            self.add_edge(tensor, node, priced.input_specs[place], times=times)
+        for place, tensor in enumerate(operator.outputs):
+            self.maker[tensor] = (node, priced.output_specs[place])
+
+    def add_update(self, position: int) -> None:
+        parameter = self.graph.parameters[position]
+        grads = [t for t in self.stage.layered.contributions[position] if t in self.maker]
+        if not grads:
+            return
+        specs, local = self.specs_of(grads[0], partial=True)
+        adding = self.model.adding_seconds(self.graph.tensors[grads[0]])
+        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
+        for tensor in grads:
+            self.add_edge(tensor, accumulator, specs)
+        operator = self.graph.operators[parameter.update]
+        assert operator.phase is Phase.UPDATE
+        priced = self.model.operator(self.graph, parameter.update)
+        elements = self.graph.tensors[parameter.tensor].elements
+        updated = operator.outputs[0]
+        share = priced.output_bytes[0] / max(self.graph.tensors[updated].bytes, 1)
+        node = self.add_node(
+            NodeKind.UPDATE,
+            position,
+            self.strategies_as_wished(zeros(len(share)), operator, priced),
+            iteration=priced.seconds,
+            weight=share * elements * parameter.state_bytes_per_element,
+            priced=priced,
+        )
+        self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]
+        self.add_edge(grads[0], node, priced.input_specs[1], each_iteration=True)
+        self.maker[grads[0]] = produced
+        self.add_edge(parameter.tensor, node, priced.input_specs[0], each_iteration=True)
+        self.maker[updated] = (node, priced.output_specs[0])
+        weight, stored = self.maker[parameter.tensor]
+        self.add_edge(updated, weight, stored, each_iteration=True)

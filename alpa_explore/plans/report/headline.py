@@ -1,0 +1,137 @@
+"""The figures at the top of every report: their value, where it comes from, and their change against another plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpa_explore import units
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.text import fullest, iteration_sum, printable, run_of_layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadlineFigure:
+    """One figure."""
+
+    name: str
+    value: float
+    """SI, or a share, or a count: what changes are computed from."""
+    text: str
+    why: str
+    """Where it comes from, with the numbers put in."""
+    beside: str = ""
+    """What the value is to be seen beside, or its unit in words."""
+    good: int = 0
+    """1 where more is better, −1 where less is, 0 where neither."""
+    share: float | None = None
+    """Between 0 and 1 for figures that are part of a whole."""
+
+
+def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
+    """Step time, samples/s, tokens/s, FLOP/s and their share of the peak, device-hours, bubble, memory, stages."""
+    p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
+    full, second, byte = fullest(plan), units.seconds, units.bytes_
+    peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
+    step, utilization = second(p.iteration_seconds), plan.flops_utilization
+    found = [
+        HeadlineFigure(
+            name="iteration",
+            value=p.iteration_seconds,
+            text=step,
+            good=-1,
+            why=iteration_sum(plan),
+        ),
+        HeadlineFigure(
+            name="samples/s",
+            value=plan.samples_per_second,
+            text=_rate(plan.samples_per_second),
+            good=1,
+            why=f"{model.samples:,} samples × {b:,} microbatches / {step}",
+        ),
+        HeadlineFigure(
+            name="tokens/s",
+            value=plan.tokens_per_second,
+            text=_rate(plan.tokens_per_second),
+            good=1,
+            why=f"{model.tokens:,} tokens × {b:,} microbatches / {step}",
+        ),
+        HeadlineFigure(
+            name="FLOP/s of a device",
+            value=plan.flops_per_second_per_device,
+            good=1,
+            share=utilization,
+            text=units.flops_per_second(plan.flops_per_second_per_device),
+            beside=f"{units.percent(utilization)} of peak",
+            why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
+            f"{units.flops(model.model_flops)} a microbatch, recomputation not counted",
+        ),
+        _device_hours(plan),
+        HeadlineFigure(
+            name="bubble",
+            value=p.bubble_fraction,
+            text=units.percent(p.bubble_fraction),
+            good=-1,
+            share=p.bubble_fraction,
+            why="share of T in which the average stage waits: 1 − Σ B·t / (S·T)",
+        ),
+        HeadlineFigure(
+            name="peak memory",
+            value=p.peak_bytes_per_device,
+            text=byte(p.peak_bytes_per_device),
+            good=-1,
+            beside=f"of {byte(device.memory_bytes)}",
+            share=p.peak_bytes_per_device / device.memory_bytes,
+            why=f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
+            f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
+        ),
+        HeadlineFigure(
+            name="stages",
+            value=float(len(plan.stages)),
+            text=str(len(plan.stages)),
+            beside=f"on {plan.cluster.devices:,} devices",
+            why="; ".join(
+                f"stage {s.index}: layers {run_of_layers(s.layers)} on {'×'.join(map(str, s.submesh))}"
+                for s in plan.stages
+            ),
+        ),
+    ]
+    return tuple(f for f in found if f.name != "tokens/s" or model.tokens > model.samples)
+
+
+def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
+    """(the change in words, 1 for better, −1 for worse, 0 for neither); '' where there is none to see."""
+    if figure.name == "stages":
+        words, apart = f"{figure.value - before.value:+g}", figure.value - before.value
+    elif figure.name == "bubble":  # a share of a share would mislead
+        apart = figure.value - before.value
+        words = f"{_short(100 * apart)} points"
+    else:
+        apart = figure.value / before.value - 1 if before.value else 0.0
+        words = f"{_short(100 * apart)} %"
+    if abs(apart) < 5e-4:
+        return "", 0
+    return words.replace("-", "−"), figure.good * (1 if apart > 0 else -1)
+
+
+def _short(value: float) -> str:
+    return f"{value:+,.0f}" if abs(value) >= 10 else f"{value:+.2g}"
+
+
+def _device_hours(plan: Plan) -> HeadlineFigure:
+    """What a billion tokens (a million samples, where a sample is no sequence) cost in hours of one device."""
+    sequences = plan.model.tokens > plan.model.samples
+    rate = plan.tokens_per_second if sequences else plan.samples_per_second
+    many, words = (1e9, "a billion tokens") if sequences else (1e6, "a million samples")
+    hours = plan.cluster.devices * many / rate / 3600.0
+    return HeadlineFigure(
+        name="device-hours",
+        value=hours,
+        text=f"{_rate(hours)} h",
+        beside=words,
+        good=-1,
+        why=f"{plan.cluster.devices:,} devices × {words} / {_rate(rate)} a second",
+    )
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,0 +1,44 @@
+"""The summary of a plan that the command line prints."""
+
+from __future__ import annotations
+
+from alpa_explore import units
+from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.headline import headline
+from alpa_explore.plans.report.tables import stages_table
+from alpa_explore.plans.report.text import (
+    overlaps,
+    printable,
+    rematerialized_sentence,
+    render_table,
+    sentence,
+    tied_sentences,
+)
+
+
+def plan_report(plan: Plan) -> str:
+    """The summary that `alpa-explore plan` and `show` print."""
+    model, options, statistics = plan.model, plan.options, plan.statistics
+    rows = [{"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "from": f.why} for f in headline(plan)]
+    spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
+    parts = [
+        f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
+        f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
+        f"delta {options.delta:g}, {options.num_layers} layers"
+        + "".join(f"; {words}" for words in phrases(options.pipeline).values())
+        + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
+        + "".join(f"; wished: {printable(str(wish))}" for wish in options.wishes)
+        + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
+        sentence(plan),
+        *([rematerialized_sentence(plan)] if options.rematerialization else []),
+        *tied_sentences(plan),
+        render_table(stages_table(plan)),
+        "\n".join(render_table(rows).splitlines()[1:]),
+        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
+        f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
+        f"Seconds by pass: {spent or 'not recorded'}.",
+    ]
+    if plan.warnings:
+        parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
+    return "\n\n".join(parts)

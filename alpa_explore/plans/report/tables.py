@@ -1,0 +1,241 @@
+"""What each figure shows, as rows: for text output, for --json, and beside a figure for those who cannot see it.
+
+A row is a dict; its figures are SI and the unit is in the key (`latency_seconds`), as everywhere. `text.render_table`
+formats rows for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from alpa_explore.errors import OptionError
+from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.plans.plan import Plan, PlanStage
+
+Row = dict[str, Any]
+
+
+def stages_table(plan: Plan) -> list[Row]:
+    """One row a stage: where it runs, how long a microbatch takes, and what fills the memory of one of its devices."""
+    memory = plan.cluster.device.memory_bytes
+    return [
+        {
+            "stage": s.index,
+            "layers": s.layers,
+            "submesh": s.submesh,
+            "logical_mesh": s.logical_mesh,
+            "devices": s.devices,
+            "latency_seconds": s.latency_seconds,
+            "weight_bytes": s.weight_bytes,
+            "activation_bytes": s.activation_bytes,
+            "microbatches_held": s.microbatches_held,
+            "workspace_bytes": s.workspace_bytes,
+            "peak_bytes": s.peak_bytes,
+            "memory_fraction": s.peak_bytes / memory,
+        }
+        for s in plan.stages
+    ]
+
+
+def layers_table(plan: Plan) -> list[Row]:
+    """One row a layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
+    stage_of = stage_of_layer(plan)
+    return [
+        {
+            "layer": layer.index,
+            "stage": stage_of[layer.index],
+            "operators": len(layer.operators),
+            "first": layer.operators[0] if layer.operators else "",
+            "last": layer.operators[-1] if layer.operators else "",
+            "flops": layer.flops,
+            "cut_bytes": layer.cut_bytes,
+        }
+        for layer in plan.layers
+    ]
+
+
+def t_max_table(plan: Plan) -> list[Row]:
+    """One row an evaluated candidate, and one for each run of neighbours that had the same other outcome."""
+    rounds, best = plan.terms.rounds, chosen_candidate(plan)
+    rows: list[Row] = []
+    numbered = list(enumerate(plan.t_max_sweep))
+    for _, group in groupby(numbered, key=lambda p: (p[0] if p[1].iteration_seconds is not None else -1, p[1].reason)):
+        run = list(group)
+        (first, low), (_, high) = run[0], run[-1]
+        total = low.iteration_seconds
+        waiting = rounds * low.t_max_seconds
+        rows.append(
+            {
+                "from_seconds": low.t_max_seconds,
+                "to_seconds": high.t_max_seconds,
+                "candidates": len(run),
+                "outcome": "chosen" if first == best else outcome(low),
+                "iteration_seconds": total,
+                "sum_latency_seconds": None if total is None else total - waiting,
+                "waiting_seconds": None if total is None else waiting,
+                "reason": low.reason,
+            }
+        )
+    return rows
+
+
+def sharding_table(plan: Plan, stage: int = 0) -> list[Row]:
+    """One row an operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
+
+    OptionError for a stage that the plan does not have.
+    """
+    return [
+        {
+            "operator": o.name,
+            "op": o.op,
+            "phase": o.phase,
+            "layer": o.layer,
+            "module": o.module,
+            "strategy": o.strategy,
+            "inputs": o.inputs,
+            "outputs": o.outputs,
+            "output_shape": o.output_shape,
+            "compute_seconds": o.compute_seconds,
+            "communication_seconds": o.communication_seconds,
+            "communication": o.communication,
+            "flops": o.flops,
+        }
+        for o in stage_named(plan, stage).operators
+    ]
+
+
+def stage_costs_table(plan: Plan) -> list[Row]:
+    """One row a (layer range × submesh): its fastest candidate that fits at the latest place it can have.
+
+    `microbatches_fit` is how many microbatches a device could hold (0: it does not fit at all); the candidate shown
+    then is the one that needs least. `stage` is the stage of the plan that it became.
+    """
+    costs, b = plan.costs, plan.options.num_microbatches
+    chosen = {(*s.layers, s.submesh): s.index for s in plan.stages}
+    rows = []
+    for (first, last, submesh), candidates in costs.candidates.items():
+        piece = costs.submeshes[submesh]
+        shape = (piece.nodes, piece.devices_per_node)
+        # A range that ends with the last layer can be the last stage; others have one stage behind them at least.
+        place = 1 if last == costs.num_layers - 1 else 2
+        held = plan.terms.held(place, place)
+        best = costs.choose((first, last, submesh), held, b)
+        shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
+        room = costs.device_memory_bytes - shown.peak_bytes(0)
+        most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0
+        rows.append(
+            {
+                "layers": (first, last),
+                "submesh": shape,
+                "logical_mesh": shown.logical_mesh.shape,
+                "latency_seconds": shown.latency_seconds(b),
+                "weight_bytes": shown.weight_bytes,
+                "activation_bytes": shown.activation_bytes,
+                "workspace_bytes": shown.workspace_bytes,
+                "microbatches_fit": most if best is not None else 0,
+                "found": str(shown.found),
+                "stage": chosen.get((first, last, shape)),
+            }
+        )
+    return rows
+
+
+def comparison_table(plans: Sequence[Plan]) -> list[Row]:
+    """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+    tied = any(plan.tied_seconds for plan in plans)
+    return [
+        {
+            "plan": plan.options.baseline or "automatic",
+            "iteration_seconds": plan.predicted.iteration_seconds,
+            "times_first": plan.predicted.iteration_seconds / plans[0].predicted.iteration_seconds,
+            "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
+            "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
+            **({"tied_seconds": plan.tied_seconds} if tied else {}),
+            "stages": len(plan.stages),
+            "peak_bytes": plan.predicted.peak_bytes_per_device,
+            "bubble_fraction": plan.predicted.bubble_fraction,
+        }
+        for plan in plans
+    ]
+
+
+def stage_of_layer(plan: Plan) -> Sequence[int]:
+    """Index of the stage of each layer."""
+    return [s.index for s in plan.stages for _ in range(s.layers[0], s.layers[1] + 1)]
+
+
+def stage_named(plan: Plan, index: int) -> PlanStage:
+    """Stage `index`; OptionError when there is none."""
+    if not 0 <= index < len(plan.stages):
+        last = len(plan.stages) - 1
+        raise OptionError(
+            "The plan has no such stage",
+            found=f"stage {index}",
+            remedy=f"Its stages are 0 to {last}." if last else "It has one stage: 0.",
+        )
+    return plan.stages[index]
+
+
+def outcome(point: SweepPoint) -> str:
+    """What became of a t_max candidate, in two words at most."""
+    if point.iteration_seconds is not None:
+        return "evaluated"
+    return "ruled out" if point.pruned else "no partition"
+
+
+def chosen_candidate(plan: Plan) -> int | None:
+    """Place of the t_max in the sweep that gave the plan: least T, and of equals the least t_max."""
+    totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
+    return min(totals)[1] if totals else None
+
+
+def plan_summary(plan: Plan) -> Mapping[str, Any]:
+    """The plan without its operators, candidates and sweep: what `alpa-explore plan --json` prints."""
+    p, model, options = plan.predicted, plan.model, plan.options
+    return {
+        "model": model.name,
+        "parameters": model.parameters,
+        "precision": model.precision,
+        "optimizer": model.optimizer,
+        "rematerialization": model.rematerialization,
+        "cluster": str(plan.cluster),
+        "options": {
+            "num_microbatches": options.num_microbatches,
+            "delta": options.delta,
+            "num_layers": options.num_layers,
+            "solver": options.solver,
+            "boundaries": options.boundaries,
+            "rematerialization": options.rematerialization,
+            "pipeline": asdict(options.pipeline),
+            "wishes": [asdict(wish) for wish in options.wishes],
+            "baseline": options.baseline,
+        },
+        "predicted": {
+            "iteration_seconds": p.iteration_seconds,
+            "t_max_seconds": p.t_max_seconds,
+            "sum_latency_seconds": p.sum_latency_seconds,
+            "bubble_fraction": p.bubble_fraction,
+            "peak_bytes_per_device": p.peak_bytes_per_device,
+            "tied_seconds": plan.tied_seconds,
+            "samples_per_second": plan.samples_per_second,
+            "tokens_per_second": plan.tokens_per_second,
+            "flops_per_second_per_device": plan.flops_per_second_per_device,
+            "flops_utilization": plan.flops_utilization,
+        },
+        "stages": [
+            row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)
+        ],
+        "layers": layers_table(plan),
+        "statistics": {
+            "solves": plan.statistics.solves,
+            "distinct_solves": plan.statistics.distinct_solves,
+            "cached_solves": plan.statistics.cached_solves,
+            "variables": plan.statistics.variables,
+            "constraints": plan.statistics.constraints,
+            "seconds": dict(plan.statistics.seconds),
+        },
+        "warnings": plan.warnings,
+    }

@@ -1,0 +1,179 @@
+"""Plans and tables as plain text. Names in a plan may come from a stranger: nothing they hold reaches the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.cluster import Device
+from alpa_explore.plans.plan import Plan, PlanStage
+
+_HEADINGS = {
+    "num_microbatches": "B",
+    "microbatch_samples": "microbatch",
+    "weight_bytes": "weights",
+    "activation_bytes": "activations",
+    "held_bytes": "activations held",
+    "over_bytes": "over by",
+    "from_seconds": "t_max from",
+    "to_seconds": "to",
+    "iteration_seconds": "T",
+    "sum_latency_seconds": "Σt",
+    "waiting_seconds": "(B−1)·t_max",
+    "memory_fraction": "of memory",
+}
+_UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
+
+FOUND_PHRASES = {
+    "unknown": "",
+    "near": "a choice within 0.25 % of the fastest",
+    "convex": "a point of the convex part of the frontier of seconds and bytes",
+    "fitting": "the fastest that fits beside the microbatches it holds",
+    "fastest": "the fastest there is, proven",
+    "exact": "a point of the exact frontier of seconds and bytes",
+}
+"""What `Found` means, for people."""
+
+
+def printable(text: str) -> str:
+    """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
+    return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
+
+
+def heading(key: str) -> str:
+    """The heading of a table's column: `latency_seconds` -> 'latency' (the figures below it name their unit)."""
+    if key in _HEADINGS:
+        return _HEADINGS[key]
+    unit = next((suffix for suffix in _UNITS if suffix.startswith("_") and key.endswith(suffix)), "")
+    return key.removesuffix(unit).replace("_", " ")
+
+
+def cell(key: str, value: Any) -> str:
+    """One value of a table for people, by the unit that its key names."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, int | float):
+        for suffix, formatted in _UNITS.items():
+            if key.endswith(suffix):
+                return formatted(value)
+        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    if key == "layers":
+        return run_of_layers(value)
+    if key == "devices":
+        return ranges(value)
+    if key in ("submesh", "logical_mesh", "output_shape"):
+        return "×".join(map(str, value)) or "scalar"
+    return printable(", ".join(map(str, value)))
+
+
+def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Rows as aligned columns under headings, numbers to the right; all keys of the first row unless told which."""
+    if not rows:
+        return "(nothing)"
+    keys = list(columns or rows[0])
+    lines = [[heading(k) for k in keys], *([cell(k, row[k]) for k in keys] for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(keys))]
+    right = [all(isinstance(row[k], int | float | None) for row in rows) for k in keys]
+    shown = (
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+        for line in lines
+    )
+    return "\n".join(shown)
+
+
+def run_of_layers(layers: Sequence[int]) -> str:
+    """(0, 2) -> '0–2'; (3, 3) -> '3'."""
+    first, last = layers
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def layers_phrase(layers: Sequence[int]) -> str:
+    """(0, 2) -> 'layers 0–2'; (3, 3) -> 'layer 3'."""
+    return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """(0, 1, 2, 5) -> '0–2, 5'."""
+    runs: list[tuple[int, int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][1] == n - 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return ", ".join(run_of_layers(run) for run in runs)
+
+
+def pace_setter(plan: Plan) -> PlanStage:
+    """The slowest stage: every microbatch waits for it."""
+    return max(plan.stages, key=lambda s: s.latency_seconds)
+
+
+def fullest(plan: Plan) -> PlanStage:
+    """The stage whose devices have the least memory left."""
+    return max(plan.stages, key=lambda s: s.peak_bytes)
+
+
+def sentence(plan: Plan) -> str:
+    """The plan as one would read it aloud."""
+    p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
+    rate = (
+        f"{units.seconds(p.iteration_seconds)} an iteration of {plan.global_batch:,} samples, "
+        f"{units.flops_per_second(plan.flops_per_second_per_device)} a device "
+        f"({units.percent(plan.flops_utilization)} of peak)"
+    )
+    memory = f"memory is {units.percent(full.peak_bytes / plan.cluster.device.memory_bytes)} full"
+    if len(plan.stages) == 1:
+        count = plan.cluster.devices
+        return f"One stage on {count} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
+    sizes = [str(len(s.devices)) for s in plan.stages]
+    whose = "its" if full is slow else f"stage {full.index}'s"
+    return (
+        f"{len(sizes)} stages on {', '.join(sizes[:-1])} and {sizes[-1]} devices: {rate}. "
+        f"Stage {slow.index} sets the pace with {units.seconds(slow.latency_seconds)} a microbatch; {whose} {memory}."
+    )
+
+
+def rematerialized_sentence(plan: Plan) -> str:
+    """Which layers compute their forward pass again."""
+    layers = [layer for s in plan.stages for layer in s.rematerialized]
+    if not layers:
+        return "No layer computes its forward pass again: memory suffices."
+    return (
+        f"To hold less, the forward pass of layer{'' if len(layers) == 1 else 's'} {ranges(layers)} is computed again."
+    )
+
+
+def tied_sentences(plan: Plan) -> Sequence[str]:
+    """Which stages sum gradients with others, where that is counted."""
+    found = []
+    for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
+        stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
+        if len(stages) > 1:
+            among = ", ".join(map(str, stages))
+            found.append(
+                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
+            )
+    return found
+
+
+def iteration_sum(plan: Plan) -> str:
+    """T as the sum that it is, in symbols and with the numbers put in."""
+    p, terms, second = plan.predicted, plan.terms, units.seconds
+    symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
+    numbers = (
+        f"{second(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × {second(p.t_max_seconds)}"
+    )
+    if plan.tied_seconds:
+        symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
+    return f"{symbols} = {numbers}"
+
+
+def overlaps(device: Device) -> Sequence[str]:
+    """What of collectives hides behind computing, in words; nothing in the paper."""
+    shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
+    return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]

@@ -1,0 +1,145 @@
+"""What a timeline comes to, as rows: the submeshes, the critical path by kind, schedules side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import ranges
+from alpa_explore.schedules.closed_form import closed_form
+from alpa_explore.schedules.simulator.memory import memory_curve
+from alpa_explore.schedules.simulator.timeline import Timeline
+from alpa_explore.schedules.task import Action
+
+ACTION_NAMES = {
+    Action.FORWARD: "forward",
+    Action.BACKWARD: "backward",
+    Action.BACKWARD_INPUT: "backward, inputs",
+    Action.BACKWARD_WEIGHT: "backward, weights",
+    Action.UPDATE: "update",
+}
+"""For people."""
+
+
+def submeshes_table(plan: Plan, timeline: Timeline) -> list[Row]:
+    """One row a submesh: its stages, how long it works and waits, what fills a device at its worst moment."""
+    schedule, device = timeline.schedule, plan.cluster.device
+    rows = []
+    for p in range(schedule.num_submeshes):
+        curve = memory_curve(timeline, p)
+        warm, cool = timeline.phases(p)
+        peak = int(curve.total_bytes.argmax())
+        rows.append(
+            {
+                "submesh": p,
+                "stages": ranges([s for s, q in enumerate(schedule.submesh_of_stage) if q == p]),
+                "devices": plan.stages[p].devices,
+                "busy_seconds": float(timeline.busy_seconds[p]),
+                "bubble_fraction": float(timeline.bubble_fractions[p]),
+                "warm_up_seconds": warm,
+                "cool_down_seconds": timeline.makespan_seconds - cool,
+                "microbatches_held": int(curve.held.max()),
+                "weight_bytes": curve.weight_bytes,
+                "gradient_bytes": curve.gradient_bytes,
+                "optimizer_bytes": curve.optimizer_bytes,
+                "activation_bytes": float(curve.activation_bytes[peak]),
+                "workspace_bytes": float(curve.workspace_bytes[peak]),
+                "peak_bytes": curve.peak_bytes,
+                "memory_fraction": curve.peak_bytes / device.memory_bytes,
+            }
+        )
+    return rows
+
+
+def critical_table(timeline: Timeline) -> list[Row]:
+    """What the critical path consists of: seconds and number of pieces for each kind of task and each stage."""
+    found: dict[tuple[int, str], list[float]] = {}
+    for step in timeline.critical_path():
+        task = timeline.schedule.task(step.task)
+        start, end = (
+            (timeline.send_start_seconds, timeline.send_end_seconds)
+            if step.send
+            else (timeline.start_seconds, timeline.end_seconds)
+        )
+        sums = found.setdefault((task.stage, "send" if step.send else ACTION_NAMES[task.action]), [0.0, 0])
+        sums[0] += float(end[step.task] - start[step.task])
+        sums[1] += 1
+    return [
+        {
+            "stage": stage,
+            "kind": kind,
+            "pieces": int(pieces),
+            "on_path_seconds": seconds,
+            "of_path_fraction": seconds / max(timeline.makespan_seconds, 1e-300),
+        }
+        for (stage, kind), (seconds, pieces) in sorted(found.items())
+    ]
+
+
+def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
+    """The figures of one timeline; what `alpa-explore simulate --json` prints."""
+    schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
+    rows = submeshes_table(plan, timeline)
+    return {
+        "schedule": schedule.name,
+        "num_microbatches": schedule.num_microbatches,
+        "stages": schedule.num_stages,
+        "submeshes": schedule.num_submeshes,
+        "makespan_seconds": timeline.makespan_seconds,
+        "bubble_fraction": timeline.bubble_fraction,
+        "closed_form": None
+        if form is None
+        else {
+            "seconds": form.seconds,
+            "formula": form.formula,
+            "exact": form.exact,
+            "bubble_fraction": form.bubble_fraction,
+        },
+        "predicted_iteration_seconds": plan.predicted.iteration_seconds,
+        "predicted_bubble_fraction": plan.predicted.bubble_fraction,
+        "peak_bytes": max(row["peak_bytes"] for row in rows),
+        "memory_fraction": max(row["memory_fraction"] for row in rows),
+        "table": rows,
+        "critical_path": critical_table(timeline),
+    }
+
+
+def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
+    """One row a timeline: schedules side by side."""
+    found = []
+    for timeline in timelines:
+        summary = timeline_summary(plan, timeline)
+        form = summary["closed_form"]
+        found.append(
+            {
+                "schedule": summary["schedule"],
+                "makespan_seconds": summary["makespan_seconds"],
+                "closed_form_seconds": None if form is None else form["seconds"],
+                "bubble_fraction": summary["bubble_fraction"],
+                "closed_form_bubble_fraction": None if form is None else form["bubble_fraction"],
+                "peak_bytes": summary["peak_bytes"],
+                "memory_fraction": summary["memory_fraction"],
+            }
+        )
+    return found
+
+
+def timeline_sentence(plan: Plan, timeline: Timeline) -> str:
+    """The timeline as one would read it aloud."""
+    schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
+    rows = submeshes_table(plan, timeline)
+    worst = max(rows, key=lambda row: row["memory_fraction"])
+    sends = sum(r["on_path_seconds"] for r in critical_table(timeline) if r["kind"] == "send")
+    beside = ""
+    if form is not None:
+        beside = f" ({form.formula} says {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
+    fits = "fits" if worst["memory_fraction"] <= 1 else "does NOT fit"
+    return (
+        f"{schedule.name}, B = {schedule.num_microbatches:,}: {units.seconds(timeline.makespan_seconds)} an iteration"
+        f"{beside}, the mean submesh waits {units.percent(timeline.bubble_fraction)} of it, sends take "
+        f"{units.percent(sends / timeline.makespan_seconds)} of the critical path, and memory {fits}: submesh "
+        f"{worst['submesh']} is {units.percent(worst['memory_fraction'])} full."
+    )

@@ -1,0 +1,237 @@
+"""What an instruction does on one rank: the one definition for the interpreter, which runs all ranks in one process,
+and for the runtime, which runs a process for each. They differ in the transport alone, by which ranks reach each other.
+
+A rank is a generator that yields what it waits for as long as it has to wait; a transport that blocks never yields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol, TypeAlias
+
+import torch
+
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.programs.instruction import (
+    Accumulate,
+    Box,
+    Collective,
+    Compute,
+    Count,
+    Free,
+    Instruction,
+    Load,
+    Optimize,
+    Receive,
+    Send,
+    Slice,
+    Store,
+)
+from alpa_explore.programs.program import Program
+from alpa_explore.schedules.task import Action, Task
+from alpa_explore.tracing.aten import run_operator
+from alpa_explore.tracing.targets import counted_losses, mean_count
+
+Values: TypeAlias = Mapping[int, torch.Tensor]
+"""Tensor of the graph -> its whole value."""
+Waiting: TypeAlias = Generator[str, None, None]
+"""Yields, for people, what is waited for."""
+Arriving: TypeAlias = Generator[str, None, torch.Tensor]
+"""The same, and in the end what has come."""
+
+
+class Transport(Protocol):
+    """How one rank reaches the others. Between two ranks messages arrive in the order in which they were sent."""
+
+    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+        """What this rank has after a collective to which it brings `piece`."""
+
+    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+        """Hand `piece`, which nobody else writes to, over; it does not wait."""
+
+    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+        """The box that rank `source` sends for this instruction."""
+
+
+class RankExecutor:
+    """One rank with what it holds: weights and sums of gradients, values of microbatches, optimizer state."""
+
+    def __init__(
+        self,
+        program: Program,
+        rank: int,
+        transport: Transport,
+        state: Values,
+        *,
+        learning_rate: float,
+        seed: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.program, self.rank, self.transport, self.device = program, rank, transport, torch.device(device)
+        self.learning_rate, self.seed = learning_rate, seed
+        self.stages = [number for number, stage in enumerate(program.stages) if rank in stage.ranks]
+        self.lasting: dict[tuple[int, int], torch.Tensor] = {}
+        """(stage, value)."""
+        self.held: dict[tuple[int, int], dict[int, torch.Tensor]] = {}
+        """(stage, microbatch) -> value -> tensor."""
+        self.optimizers: dict[tuple[int, int], PieceOptimizer] = {}
+        """(stage, parameter)."""
+        self.losses: dict[int, float] = {}
+        """Of this iteration, by microbatch; empty where the loss is made elsewhere."""
+        self.counts: dict[int, torch.Tensor] = {}
+        """Of this iteration: place of a mean loss -> what each microbatch divides by."""
+        self.gradients: list[tuple[int, Box, torch.Tensor]] = []
+        """(parameter, box, mean over microbatches) of this iteration."""
+        self.now: tuple[Task, Instruction] | None = None
+        """What is being run."""
+        self.instructions_done = 0
+        self.most_values = 0
+        """The largest number of values of microbatches held at once."""
+        self.memory = Memory()
+        self._step = 0
+        for number in self.stages:
+            for one in program.stages[number].lasting[rank]:
+                try:
+                    if one.zero:
+                        value = self._zero(one.tensor, one.box)
+                    else:
+                        value = cut(state[one.tensor], one.box).to(self.device)
+                except RuntimeError as error:  # so torch says that memory has run out
+                    tensor, extents = program.graph.tensors[one.tensor], [stop - start for start, stop in one.box]
+                    what = f"the sum of gradients {tensor.name}" if one.zero else tensor.name
+                    error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
+                    raise
+                self.memory.add(value)
+                self.lasting[number, one.value] = value
+
+    def begin(self, step: int) -> None:
+        """Sums of gradients are zero again."""
+        self._step = step
+        self.losses.clear()
+        self.counts.clear()
+        self.gradients.clear()
+        for number in self.stages:
+            for one in self.program.stages[number].lasting[self.rank]:
+                if one.zero and step:
+                    self._replace(number, one.value, self._zero(one.tensor, one.box))
+
+    def run(self, task: Task, load: Callable[[int], Values]) -> Waiting:
+        """One task; `load(microbatch)` gives the whole inputs of a microbatch of this iteration."""
+        stage = self.program.stages[task.stage]
+        for instruction in stage.tasks[task.action][self.rank]:
+            self.now = task, instruction
+            yield from self.one(task, instruction, load)
+            self.instructions_done += 1
+        if task.action is Action.FORWARD and stage.loss is not None:
+            self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
+        if task.action is Action.UPDATE:
+            left = [values for (own, _), values in self.held.items() if own == task.stage and values]
+            assert not left, "a program frees all values of its microbatches"
+            self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
+
+    def one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
+        """One instruction of a task."""
+        values = self.held.setdefault((task.stage, task.microbatch), {})
+
+        def read(value: int) -> torch.Tensor:
+            lasting = self.lasting.get((task.stage, value))
+            return values[value] if lasting is None else lasting
+
+        def write(value: int, tensor: torch.Tensor) -> None:
+            if (task.stage, value) in self.lasting:
+                self._replace(task.stage, value, tensor)
+                return
+            self.memory.add(tensor)
+            if value in values:
+                self.memory.drop(values[value])
+            values[value] = tensor
+
+        match instruction:
+            case Load():
+                write(
+                    instruction.target, cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
+                )
+            case Count():
+                if instruction.loss not in self.counts:
+                    counted = counted_losses(self.program.graph)[instruction.loss]
+                    mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
+                    self.counts[instruction.loss] = mean.to(self.device)
+                write(instruction.target, self.counts[instruction.loss].clone())
+            case Compute():
+                if instruction.seed is not None:
+                    torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
+                operator = instruction.operator
+                made = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
+                for target, tensor in zip(operator.outputs, made, strict=True):
+                    write(target, tensor)
+            case Collective():
+                piece = read(instruction.source)
+                write(instruction.target, (yield from self.transport.collective(task, instruction, piece)))
+            case Slice():
+                source = read(instruction.source)
+                if instruction.pieces > 1:
+                    source = torch.chunk(source, instruction.pieces, instruction.dim)[instruction.piece].contiguous()
+                write(instruction.target, source)
+            case Send():
+                self.transport.send(task, instruction, cut(read(instruction.source), instruction.box))
+            case Receive():
+                whole = torch.empty(instruction.shape, dtype=getattr(torch, instruction.dtype), device=self.device)
+                for source_rank, box in instruction.pieces:
+                    piece = yield from self.transport.receive(task, instruction, source_rank, box)
+                    whole[tuple(slice(start, stop) for start, stop in box)] = piece
+                write(instruction.target, whole)
+            case Accumulate():
+                write(instruction.target, read(instruction.target) + read(instruction.source))
+            case Optimize():
+                gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
+                self.gradients.append((instruction.parameter, instruction.box, gradient))
+                own = (task.stage, instruction.parameter)
+                if own not in self.optimizers:
+                    weight = read(instruction.weight)
+                    self.optimizers[own] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
+                write(instruction.target, self.optimizers[own].step(gradient))
+            case Store():
+                write(instruction.target, read(instruction.source))
+            case Free():
+                self.most_values = max(self.most_values, sum(map(len, self.held.values())))
+                for value in instruction.values:
+                    self.memory.drop(values.pop(value))
+
+    def _zero(self, tensor: int, box: Box) -> torch.Tensor:
+        dtype = getattr(torch, self.program.graph.tensors[tensor].dtype)
+        return torch.zeros([stop - start for start, stop in box], dtype=dtype, device=self.device)
+
+    def _replace(self, stage: int, value: int, tensor: torch.Tensor) -> None:
+        self.memory.add(tensor)
+        self.memory.drop(self.lasting[stage, value])
+        self.lasting[stage, value] = tensor
+
+
+class Memory:
+    """Bytes of the storages that values live in; views of one storage count once."""
+
+    def __init__(self) -> None:
+        self.now_bytes = self.peak_bytes = 0
+        self._count: dict[int, int] = {}
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """A value more."""
+        storage = tensor.untyped_storage()
+        count = self._count.get(storage._cdata, 0)
+        self._count[storage._cdata] = count + 1
+        if not count:
+            self.now_bytes += storage.nbytes()
+            self.peak_bytes = max(self.peak_bytes, self.now_bytes)
+
+    def drop(self, tensor: torch.Tensor) -> None:
+        """A value less."""
+        storage = tensor.untyped_storage()
+        self._count[storage._cdata] -= 1
+        if not self._count[storage._cdata]:
+            del self._count[storage._cdata]
+            self.now_bytes -= storage.nbytes()
+
+
+def cut(whole: torch.Tensor, box: Box) -> torch.Tensor:
+    """A copy of a box of a tensor."""
+    return whole[tuple(slice(start, stop) for start, stop in box)].clone()

@@ -1,0 +1,199 @@
+"""The reference interpreter: all ranks of a program in one process, one iteration of training.
+
+Ranks take turns; each goes on until it waits for a message or for the others of a collective. It is meant to be plainly
+right, not fast: the runtime and every transformed plan are compared with it, and it with the sequential graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from alpa_explore.errors import ProgramError
+from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values, Waiting
+from alpa_explore.programs.instruction import Box, Collective, Receive, Send
+from alpa_explore.programs.program import Program
+from alpa_explore.schedules.task import Task
+from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.tracing.evaluate import initial_weights, input_values
+from alpa_explore.tracing.inputs.example import microbatch_tensors
+from alpa_explore.tracing.inputs.losses import Loss
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One iteration: what the sequential graph would have given, put together from the pieces of all ranks."""
+
+    losses: tuple[float, ...]
+    """Of each microbatch."""
+    gradients: dict[int, torch.Tensor]
+    """Place in `graph.parameters` -> mean over microbatches, whole."""
+    parameters: dict[int, torch.Tensor]
+    """The weights after the optimizer's step, whole."""
+    most_values: int
+    """The largest number of values of microbatches that one rank held at once."""
+    peak_bytes: dict[int, int]
+    """What each rank held at most: its values, without what its optimizer keeps."""
+
+
+def interpret(
+    program: Program,
+    state: Values | torch.nn.Module,
+    microbatches: Sequence[Any],
+    *,
+    loss: Loss = None,
+    learning_rate: float = 1e-3,
+    seed: int = 0,
+) -> Outcome:
+    """Run one iteration of a program, all of its ranks in this process.
+
+    `state` is the model, whose weights stay as they are, and `microbatches` are inputs as those of the capture, with
+    its `loss`; or both are values by tensor of the graph. ProgramError when ranks wait for each other, or when copies
+    of a weight or gradient differ between ranks.
+    """
+    if len(microbatches) != program.schedule.num_microbatches:
+        raise ProgramError(
+            "The program runs another number of microbatches",
+            found=f"{len(microbatches)} given, B = {program.schedule.num_microbatches}",
+            remedy="Give as many as the schedule has.",
+        )
+    if isinstance(state, torch.nn.Module):
+        graph, state = program.graph, initial_weights(program.graph, state)
+        microbatches = [input_values(graph, microbatch_tensors(one, loss)) for one in microbatches]
+    office = _Office()
+    ranks = [
+        RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
+        for rank in program.ranks
+    ]
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        _take_turns(ranks, microbatches)
+    return _outcome(program, ranks)
+
+
+def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -> None:
+    """Each rank goes on until it waits, until all are done."""
+
+    def iteration(rank: RankExecutor) -> Waiting:
+        rank.begin(0)
+        for task in rank.program.order(rank.rank):
+            yield from rank.run(task, microbatches.__getitem__)
+
+    active = {one.rank: iteration(one) for one in ranks}
+    waiting: dict[int, str] = {}
+    while active:
+        before = len(active), sum(one.instructions_done for one in ranks)
+        for rank in list(active):
+            try:
+                waiting[rank] = next(active[rank])
+            except StopIteration:
+                del active[rank]
+                waiting.pop(rank, None)
+        if (len(active), sum(one.instructions_done for one in ranks)) == before:
+            shown = "; ".join(f"rank {rank} waits for {what}" for rank, what in list(waiting.items())[:6])
+            raise ProgramError("The program deadlocks", found=shown, remedy="Check it with programs.check.")
+
+
+class _Office:
+    """What is under way between the ranks of one process."""
+
+    def __init__(self) -> None:
+        self.mail: dict[tuple[int, int, int, int], torch.Tensor] = {}
+        """(from, to, message, microbatch)."""
+        self.gathered: dict[tuple[object, ...], dict[int, torch.Tensor]] = {}
+        """Collective -> rank -> piece."""
+        self.taken: dict[tuple[object, ...], int] = {}
+
+
+class _Mailbox:
+    """The transport of one rank."""
+
+    def __init__(self, office: _Office, rank: int) -> None:
+        self.office, self.rank = office, rank
+
+    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+        key, office = (task, one.ranks, one.target), self.office
+        office.gathered.setdefault(key, {})[self.rank] = piece
+        while len(office.gathered[key]) < len(one.ranks):
+            yield f"{one.kind.value} {task} of ranks {one.ranks}"
+        made = _collective(one, [office.gathered[key][other] for other in one.ranks], one.ranks.index(self.rank))
+        office.taken[key] = office.taken.get(key, 0) + 1
+        if office.taken[key] == len(one.ranks):
+            del office.gathered[key], office.taken[key]
+        return made
+
+    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+        self.office.mail[self.rank, one.to, one.message, task.microbatch] = piece
+
+    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+        letter = (source, self.rank, one.message, task.microbatch)
+        while letter not in self.office.mail:
+            yield f"message {one.message} of rank {source} in {task}"
+        return self.office.mail.pop(letter)
+
+
+def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
+    """Pieces put together; copies must agree."""
+    graph = program.graph
+    place = {p.tensor: i for i, p in enumerate(graph.parameters)}
+    gradients: dict[int, list[tuple[Box, torch.Tensor]]] = {}
+    parameters: dict[int, list[tuple[Box, torch.Tensor]]] = {}
+    for rank in ranks:
+        for parameter, box, gradient in rank.gradients:
+            gradients.setdefault(parameter, []).append((box, gradient))
+        for number in rank.stages:
+            for one in program.stages[number].lasting[rank.rank]:
+                if not one.zero and one.tensor in place:
+                    piece = rank.lasting[number, one.value]
+                    parameters.setdefault(place[one.tensor], []).append((one.box, piece))
+
+    def whole(pieces: dict[int, list[tuple[Box, torch.Tensor]]], what: str) -> dict[int, torch.Tensor]:
+        return {
+            p: _whole(found, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
+            for p, found in sorted(pieces.items())
+        }
+
+    losses = {m: loss for rank in ranks for m, loss in rank.losses.items()}
+    return Outcome(
+        losses=tuple(losses[m] for m in range(program.schedule.num_microbatches)),
+        gradients=whole(gradients, "gradient"),
+        parameters=whole(parameters, "parameter"),
+        most_values=max(rank.most_values for rank in ranks),
+        peak_bytes={rank.rank: rank.memory.peak_bytes for rank in ranks},
+    )
+
+
+def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
+    """What the rank at `place` of the group has afterwards."""
+    if one.kind is StepKind.ALL_GATHER:
+        assert one.joined is not None
+        return torch.cat(pieces, one.joined)
+    if one.kind is StepKind.ALL_TO_ALL:
+        assert one.joined is not None
+        assert one.cut is not None
+        return torch.cat([torch.chunk(p, len(pieces), one.cut)[place] for p in pieces], one.joined)
+    total = pieces[0].clone()
+    for piece in pieces[1:]:
+        total = total + piece
+    if one.kind is StepKind.ALL_REDUCE:
+        return total
+    assert one.kind is StepKind.REDUCE_SCATTER
+    assert one.cut is not None
+    return torch.chunk(total, len(pieces), one.cut)[place].clone(memory_format=torch.contiguous_format)
+
+
+def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name: str) -> torch.Tensor:
+    made = torch.full(shape, float("nan"), dtype=pieces[0][1].dtype)
+    seen: dict[Box, torch.Tensor] = {}
+    for box, piece in pieces:
+        if box in seen and not torch.equal(seen[box], piece):
+            raise ProgramError(
+                "Ranks that hold copies disagree",
+                found=f"{name}, box {box}",
+                remedy="A rule or a resharding is wrong: please report it with the plan.",
+            )
+        seen[box] = piece
+        made[tuple(slice(start, stop) for start, stop in box)] = piece
+    return made

@@ -1,0 +1,105 @@
+"""Every task of a rank once, on tensors without memory (torch's meta device): what it holds, and what it exchanges.
+
+A task of a kind does the same for every microbatch, so one of each is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+
+from alpa_explore.graph import TensorKind
+from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Values
+from alpa_explore.programs.instruction import Box, Collective, Count, Receive, Send
+from alpa_explore.programs.program import Program
+from alpa_explore.schedules.task import Action, Task
+from alpa_explore.sharding.reshard import StepKind
+
+META = torch.device("meta")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """A collective with the bytes of its larger side on one device, as `cost.collectives` counts them."""
+
+    kind: StepKind
+    ranks: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """One task of a kind."""
+
+    change_bytes: int
+    """What the rank holds more behind it."""
+    peak_bytes: int
+    """By how much it exceeds what it starts with."""
+    exchanges: tuple[Exchange, ...]
+
+
+Rehearsal: TypeAlias = Mapping[tuple[int, Action], Rehearsed]
+"""(stage, action) -> such a task."""
+
+
+def rehearse(program: Program, rank: int) -> tuple[RankExecutor, Rehearsal]:
+    """The tasks of a rank, and the rank with what it holds after all of them."""
+    inputs, nowhere = _empty(program, inputs=True), _Nowhere()
+    executor = RankExecutor(
+        program, rank, nowhere, _empty(program, inputs=False), learning_rate=0.0, seed=0, device=META
+    )
+    memory, found = executor.memory, dict[tuple[int, Action], Rehearsed]()
+    for stage in executor.stages:
+        for action, instructions in program.stages[stage].tasks.items():
+            before, memory.peak_bytes = memory.now_bytes, memory.now_bytes
+            nowhere.exchanges.clear()
+            task = Task(action, stage, 0)
+            for instruction in instructions[rank]:
+                if isinstance(instruction, Count):
+                    executor.counts[instruction.loss] = torch.empty((), device=META)
+                for _ in executor.one(task, instruction, lambda _: inputs):
+                    raise AssertionError("nothing is waited for")
+            found[stage, action] = Rehearsed(
+                change_bytes=memory.now_bytes - before,
+                peak_bytes=memory.peak_bytes - before,
+                exchanges=tuple(nowhere.exchanges),
+            )
+    return executor, found
+
+
+def _empty(program: Program, *, inputs: bool) -> Values:
+    return {
+        t.index: torch.empty(t.shape, dtype=getattr(torch, t.dtype), device=META)
+        for t in program.graph.tensors
+        if t.producer is None or not inputs
+        if (t.kind is TensorKind.INPUT) is inputs
+    }
+
+
+class _Nowhere:
+    """A transport without other ranks: what would come has the right shape."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+        shape, count = list(piece.shape), len(one.ranks)
+        if one.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and one.joined is not None:
+            shape[one.joined] *= count
+        if one.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) and one.cut is not None:
+            shape[one.cut] //= count
+        made = piece.new_empty(shape)
+        self.exchanges.append(Exchange(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
+        return made
+        yield ""
+
+    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+        """It is gone."""
+
+    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+        extents = [stop - start for start, stop in box]
+        return torch.empty(extents, dtype=getattr(torch, one.dtype), device=META)
+        yield ""

@@ -1,0 +1,99 @@
+"""What a plan decided for one stage, in the form in which it is lowered: a spec or a strategy for everything.
+
+It is read off the sharding problem of the stage and the choice that was made for every node of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
+from alpa_explore.plans.describe import node_specs
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.rebuild import rebuild
+from alpa_explore.plans.schedule_stages import schedule_stages
+from alpa_explore.plans.stage_details import stage_candidate
+from alpa_explore.schedules.task import Schedule
+from alpa_explore.sharding.reshard import Step
+from alpa_explore.sharding.spec import PARTIAL, Spec
+from alpa_explore.sharding.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StageDecision:
+    """One stage with its devices and its choices. Weights are named by their place in `graph.parameters`."""
+
+    stage: StageGraph
+    model: CostModel
+    """Knows the mesh and the way from one spec to another."""
+    ranks: tuple[int, ...]
+    """Row-major over the mesh."""
+    strategies: Mapping[int, Strategy] = field(repr=False)
+    """Of each forward and backward operator."""
+    sources: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a tensor from outside comes in."""
+    weights: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a weight is stored."""
+    accumulators: Mapping[int, Spec] = field(repr=False)
+    """Spec in which a gradient is summed over microbatches."""
+    updates: Mapping[int, Strategy] = field(repr=False)
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Without axes of size 1."""
+        return self.model.mesh.shape
+
+    def way(self, tensor: int, source: Spec, target: Spec) -> tuple[Step, ...]:
+        """The steps that bring a tensor from one spec to another: those that were priced."""
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        return tuple(step for step, _ in table.path(source, target))
+
+    def completed(self, tensor: int, spec: Spec) -> Spec:
+        """The spec in which a tensor leaves the stage: its own, or the cheapest to reach that has no pending sum."""
+        if PARTIAL not in spec:
+            return spec
+        table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
+        complete = [s for s in table.specs if PARTIAL not in s]
+        return min(complete, key=lambda s: float(table.seconds[table.index[spec], table.index[s]]))
+
+
+def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequence[int]) -> StageDecision:
+    """The decisions of one stage from the choice of every node of its problem."""
+    found: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
+    strategies: dict[int, Strategy] = {}
+    updates: dict[int, Strategy] = {}
+    for node, choice in zip(problem.nodes, choices, strict=True):
+        if node.kind is NodeKind.OPERATOR:
+            assert node.priced is not None, "operators are priced"
+            strategies[node.subject] = node.priced.strategies[choice]
+        elif node.kind is NodeKind.UPDATE:
+            assert node.priced is not None, "updates are priced"
+            updates[node.subject] = node.priced.strategies[choice]
+        else:
+            found[node.kind][node.subject] = node_specs(problem, node)[choice]
+    return StageDecision(
+        stage=problem.stage,
+        model=problem.model,
+        ranks=tuple(ranks),
+        strategies=strategies,
+        sources=found[NodeKind.SOURCE],
+        weights=found[NodeKind.WEIGHT],
+        accumulators=found[NodeKind.ACCUMULATOR],
+        updates=updates,
+    )
+
+
+def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
+    """The decisions of every stage that `schedule` runs; ranks are the plan's device numbers. A plan from a file is
+    rebuilt."""
+    plan = rebuild(plan)
+    assert plan.details is not None, "rebuild has made them"
+    decisions = []
+    for stage in schedule_stages(plan, schedule):
+        candidate = stage_candidate(plan, stage)
+        problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
+        decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
+    return tuple(decisions)

@@ -1,0 +1,302 @@
+"""Lowering: the decisions of all stages to the instructions of every rank.
+
+Forward task     load or receive what comes in, run the forward operators, send what later stages read
+Backward task    receive gradients, run again what rematerialisation does not hold, run the backward operators, send
+                 gradients back, add those of weights to their sums; in two halves where the schedule has them: first
+                 what other stages wait for, then the rest
+Update task      bring the sums where the optimizer state is, add what other stages summed for a shared weight, take the
+                 step, store the weight
+
+How an operator runs on a shard is `sharding.local`'s to say, and the steps between two specs are those that were
+priced; here nothing is decided. A value is freed behind its last use (`liveness`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.plans.plan import Plan
+from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
+from alpa_explore.programs.lowering.boxes import box_of
+from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
+from alpa_explore.programs.lowering.liveness import with_frees
+from alpa_explore.programs.lowering.table import check_table, program_schedule
+from alpa_explore.programs.lowering.writer import StageWriter
+from alpa_explore.programs.program import Lasting, Program, StageProgram
+from alpa_explore.schedules.catalog import SCHEDULES, build_schedule
+from alpa_explore.schedules.task import Action, Schedule
+from alpa_explore.sharding.spec import Spec
+from alpa_explore.tracing.targets import counted_losses
+
+
+def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
+    """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
+    unless given.
+
+    A plan from a file is rebuilt (`plans.rebuild`, which raises). For the schedule `table` raises.
+    """
+    if isinstance(plan, Plan):
+        schedule = program_schedule(plan, schedule)
+        decisions: Sequence[StageDecision] = plan_decisions(plan, schedule)
+    else:
+        decisions = plan
+        if not isinstance(schedule, Schedule):
+            schedule = build_schedule(schedule or SCHEDULES[0], len(decisions), 1)
+        check_table(schedule, len(decisions))
+    used = set(schedule.actions.tolist())
+    lowering = _Lowering(decisions, halves=Action.BACKWARD_INPUT in used)
+    for stage in range(len(decisions)):
+        lowering.forward(stage)
+    for stage in reversed(range(len(decisions))):
+        lowering.backward(stage)
+    lowering.update()
+    graph = decisions[0].stage.layered.graph
+    return Program(
+        graph=graph, schedule=schedule, stages=tuple(lowering.finished(stage) for stage in range(len(decisions)))
+    )
+
+
+class _Lowering:
+    """Stages are written one after the other; `home` says which of them makes a tensor."""
+
+    def __init__(self, decisions: Sequence[StageDecision], *, halves: bool) -> None:
+        self.decisions, self.halves = decisions, halves
+        self.graph = decisions[0].stage.layered.graph
+        self.layered = decisions[0].stage.layered
+        counted = counted_losses(self.graph)
+        self.writers = [StageWriter(decision, counted=counted, halves=halves) for decision in decisions]
+        self.home = {
+            tensor: stage
+            for stage, decision in enumerate(decisions)
+            for index in decision.stage.operators
+            for tensor in self.graph.operators[index].outputs
+        }
+        self.left: dict[int, Spec] = {}
+        """Tensor that leaves its stage -> the spec in which it does."""
+        self.sums: list[dict[int, int]] = [{} for _ in decisions]
+        """For each stage: parameter -> the value that its gradient is summed in."""
+        self.lasting: list[dict[int, list[Lasting]]] = [{rank: [] for rank in d.ranks} for d in decisions]
+        self.loss: list[int | None] = [None for _ in decisions]
+
+    def forward(self, stage: int) -> None:
+        """Lasting values, what comes in, the forward operators."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        for position, spec in decision.weights.items():
+            tensor = self.graph.parameters[position].tensor
+            self._last(stage, tensor, tensor, spec, zero=False)
+            writer.value_of[tensor] = (tensor, spec)
+        for position, spec in decision.accumulators.items():
+            self.sums[stage][position] = writer.fresh()
+            gradient = self.graph.parameters[position].gradient
+            self._last(stage, self.sums[stage][position], gradient, spec, zero=True)
+        for tensor, spec in decision.sources.items():
+            one = self.graph.tensors[tensor]
+            if one.producer is None and one.kind is not TensorKind.INPUT:
+                self._last(stage, tensor, tensor, spec, zero=False)
+                writer.value_of[tensor] = (tensor, spec)
+        self._come_in(stage, Action.FORWARD)
+        for index in decision.stage.operators:
+            if self.graph.operators[index].phase is Phase.FORWARD:
+                writer.operator(index)
+                self._leave(stage, index)
+
+    def backward(self, stage: int) -> None:
+        """Gradients that come in, then the backward operators, in two halves where the schedule has them."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
+        again: dict[int, list[int]] = {}
+        for index in decision.stage.operators:
+            if index in decision.stage.layered.recomputed:
+                again.setdefault(self.layered.layer_of[index], []).append(index)
+        writer.action = Action.BACKWARD_INPUT if self.halves else Action.BACKWARD
+        self._come_in(stage, writer.action)
+        if not self.halves:
+            self._backward_operators(stage, operators, again)
+            return
+        first = self._awaited(stage, operators)
+        self._backward_operators(stage, [i for i in operators if i in first], again)
+        writer.action = Action.BACKWARD_WEIGHT
+        self._backward_operators(stage, [i for i in operators if i not in first], again)
+
+    def _backward_operators(self, stage: int, operators: Sequence[int], again: dict[int, list[int]]) -> None:
+        """Operators, before the first of each layer what that layer computes again, behind them sums of gradients."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        readers: dict[int, list[int]] = {}
+        for position in decision.accumulators:
+            for tensor in self.layered.contributions[position]:
+                readers.setdefault(tensor, []).append(position)
+        for index in operators:
+            for repeated in again.pop(self.layered.layer_of[index], ()):
+                writer.operator(repeated)
+            writer.operator(index)
+            self._leave(stage, index)
+            for tensor in self.graph.operators[index].outputs:
+                for position in readers.get(tensor, ()):
+                    value, spec = writer.value_of[tensor]
+                    summed = writer.reshard(value, tensor, spec, decision.accumulators[position])
+                    for rank in decision.ranks:
+                        writer.emit(rank, Accumulate(source=summed, target=self.sums[stage][position]))
+
+    def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
+        """The backward operators from which a path leads to something that another stage reads."""
+        elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
+        found: set[int] = set()
+        for index in reversed(operators):
+            for tensor in self.graph.operators[index].outputs:
+                if tensor in elsewhere or any(reader in found for reader in self.graph.readers.get(tensor, ())):
+                    found.add(index)
+        return found
+
+    def update(self) -> None:
+        """The optimizer steps of all stages; stages that share a weight exchange what they summed for it."""
+        gradients: dict[tuple[int, int], int] = {}
+        for stage, decision in enumerate(self.decisions):
+            writer = self.writers[stage]
+            writer.action = Action.UPDATE
+            for position, strategy in decision.updates.items():
+                tensor = self.graph.parameters[position].gradient
+                value = self.sums[stage][position]
+                value = writer.reshard(value, tensor, decision.accumulators[position], strategy.inputs[1])
+                gradients[stage, position] = value
+                for other in self._owners(position):
+                    if other != stage:
+                        wanted = self.decisions[other].updates[position].inputs[1]
+                        writer.send(
+                            value,
+                            tensor,
+                            strategy.inputs[1],
+                            self.decisions[other],
+                            wanted,
+                            self._message(tensor, other),
+                        )
+        for (stage, position), value in gradients.items():
+            self._step(stage, position, value)
+        for stage, decision in enumerate(self.decisions):
+            for position, spec in decision.weights.items():
+                if position not in decision.updates:
+                    self._fetch(stage, position, spec)
+
+    def _step(self, stage: int, position: int, gradient: int) -> None:
+        writer, decision = self.writers[stage], self.decisions[stage]
+        parameter, strategy = self.graph.parameters[position], decision.updates[position]
+        parts = [
+            gradient
+            if owner == stage
+            else writer.receive(
+                self.writers[owner],
+                parameter.gradient,
+                self.decisions[owner].updates[position].inputs[1],
+                strategy.inputs[1],
+                self._message(parameter.gradient, stage),
+            )
+            for owner in self._owners(position)
+        ]
+        total, *more = parts  # in the same order on all stages: copies of a weight stay equal to the last bit
+        for part in more:
+            for rank in decision.ranks:
+                writer.emit(rank, Accumulate(source=part, target=total))
+        weight = writer.reshard(parameter.tensor, parameter.tensor, decision.weights[position], strategy.inputs[0])
+        update = self.graph.operators[parameter.update]
+        (updated,) = update.outputs
+        shape = self.graph.tensors[parameter.tensor].shape
+        for rank, coordinate in writer.devices:
+            writer.emit(
+                rank,
+                Optimize(
+                    kind=update.kind,
+                    parameter=position,
+                    weight=weight,
+                    gradient=total,
+                    target=updated,
+                    box=box_of(strategy.inputs[1], shape, writer.mesh, coordinate),
+                ),
+            )
+        writer.value_of[updated] = (updated, strategy.outputs[0])
+        for reader, target in enumerate(self.decisions):  # stages that read the weight and make no gradient of it
+            if position in target.weights and position not in target.updates and self._owners(position)[0] == stage:
+                name = self._message(updated, reader)
+                writer.send(updated, updated, strategy.outputs[0], target, target.weights[position], name)
+        stored = writer.reshard(updated, updated, strategy.outputs[0], decision.weights[position])
+        for rank in decision.ranks:
+            writer.emit(rank, Store(source=stored, target=parameter.tensor))
+
+    def _fetch(self, stage: int, position: int, spec: Spec) -> None:
+        owners = self._owners(position)
+        if not owners:
+            return
+        (updated,) = self.graph.operators[self.graph.parameters[position].update].outputs
+        sent = self.decisions[owners[0]].updates[position].outputs[0]
+        value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, self._message(updated, stage))
+        for rank in self.decisions[stage].ranks:
+            self.writers[stage].emit(rank, Store(source=value, target=self.graph.parameters[position].tensor))
+
+    def _owners(self, position: int) -> list[int]:
+        """The stages that update a parameter: those that make a gradient of it."""
+        return [stage for stage, decision in enumerate(self.decisions) if position in decision.updates]
+
+    def _come_in(self, stage: int, action: Action) -> None:
+        """Load or receive the sources that this task is the first to read."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        for tensor, spec in decision.sources.items():
+            one = self.graph.tensors[tensor]
+            if tensor in writer.value_of or (action is Action.FORWARD and not self._read_forward(stage, tensor)):
+                continue
+            if one.producer is None:
+                for rank, coordinate in writer.devices:
+                    box = box_of(spec, one.shape, writer.mesh, coordinate)
+                    writer.emit(rank, Load(tensor=tensor, box=box, target=tensor))
+                writer.value_of[tensor] = (tensor, spec)
+            else:
+                sender = self.writers[self.home[tensor]]
+                value = writer.receive(sender, tensor, self.left[tensor], spec, self._message(tensor, stage))
+                writer.value_of[tensor] = (value, spec)
+
+    def _read_forward(self, stage: int, tensor: int) -> bool:
+        """Whether the forward task must have a source: one of its operators reads it, or it was sent for later use."""
+        graph, here = self.graph, set(self.decisions[stage].stage.operators)
+        reading = [r for r in graph.readers[tensor] if r in here]
+        return any(graph.operators[r].phase is Phase.FORWARD for r in reading)
+
+    def _leave(self, stage: int, index: int) -> None:
+        """Send what other stages read, without a pending sum; remember the loss."""
+        writer, decision = self.writers[stage], self.decisions[stage]
+        for tensor in self.graph.operators[index].outputs:
+            readers = [s for s, d in enumerate(self.decisions) if s != stage and tensor in d.sources]
+            if tensor != self.graph.loss and not readers:
+                continue
+            value, spec = writer.value_of[tensor]
+            complete = self.left[tensor] = decision.completed(tensor, spec)
+            value = writer.reshard(value, tensor, spec, complete)
+            if tensor == self.graph.loss:
+                self.loss[stage] = value
+            for reader in readers:
+                other = self.decisions[reader]
+                writer.send(value, tensor, complete, other, other.sources[tensor], self._message(tensor, reader))
+
+    def _message(self, tensor: int, receiver: int) -> int:
+        """The name of what a stage sends: a rank may run several stages, and each gets its own."""
+        return tensor * len(self.decisions) + receiver
+
+    def _last(self, stage: int, value: int, tensor: int, spec: Spec, *, zero: bool) -> None:
+        shape = self.graph.tensors[tensor].shape
+        for rank, coordinate in self.writers[stage].devices:
+            box = box_of(spec, shape, self.writers[stage].mesh, coordinate)
+            self.lasting[stage][rank].append(Lasting(value=value, tensor=tensor, box=box, zero=zero))
+
+    def finished(self, stage: int) -> StageProgram:
+        """The instructions of a stage, with what is not read again freed."""
+        writer, loss = self.writers[stage], self.loss[stage]
+        tasks: dict[Action, dict[int, tuple[object, ...]]] = {action: {} for action in writer.tasks}
+        for rank in self.decisions[stage].ranks:
+            lasting = {one.value for one in self.lasting[stage][rank]}
+            for action, instructions in with_frees(
+                {action: own[rank] for action, own in writer.tasks.items()}, lasting, set() if loss is None else {loss}
+            ).items():
+                tasks[action][rank] = tuple(instructions)
+        return StageProgram(
+            ranks=self.decisions[stage].ranks,
+            tasks=tasks,  # type: ignore[arg-type]
+            lasting={rank: tuple(own) for rank, own in self.lasting[stage].items()},
+            loss=loss,
+        )

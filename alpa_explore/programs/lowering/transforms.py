@@ -1,0 +1,94 @@
+"""The classic ways to divide training, as choices for a stage: each mesh axis gets a kind, the rest is solved.
+
+data     every operator that can cut the batch cuts it along the axis; weights and their state are whole on each device
+zero     the same, but each device keeps and updates only its piece of the optimizer state
+tensor   no operator cuts the batch along the axis, and example inputs are whole: weights are divided ("horizontal")
+
+Whatever the kinds leave open (which dim of a weight, where to reshard) is chosen by the exact solver. A pipeline is
+several stages; the product of all of these is a mesh with an axis for each in every stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from alpa_explore.errors import OptionError, ProgramError
+from alpa_explore.graph import TensorKind
+from alpa_explore.intra_op.formulations.axis_options import Option
+from alpa_explore.intra_op.formulations.batch_share import batch_options
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.plans.describe import node_specs
+from alpa_explore.sharding.spec import REPLICATE
+from alpa_explore.sharding.strategy import Strategy
+
+Kind: TypeAlias = Literal["data", "zero", "tensor"]
+KINDS = ("data", "zero", "tensor")
+
+
+def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
+    """The cheapest choice that divides a stage in these ways, one for each axis of its mesh.
+
+    OptionError for a kind that is none or another number of axes; ProgramError where no choice is legal.
+    """
+    axes = len(problem.model.mesh.shape)
+    if len(kinds) != axes or not set(kinds) <= set(KINDS):
+        raise OptionError(
+            "Each axis of the mesh is divided in one way",
+            found=f"{', '.join(kinds) or 'nothing'} for {axes} axes",
+            remedy=f"Name one of {', '.join(KINDS)} for each axis.",
+        )
+    batch = batch_options(problem)
+    base = problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)
+    costs = []
+    for v, (node, cost) in enumerate(zip(problem.nodes, base.node_costs, strict=True)):
+        allowed = np.ones(len(cost), dtype=np.bool_)
+        for axis, kind in enumerate(kinds):
+            fits = allowed & _fitting(problem, node, batch.get(v), axis, kind)
+            allowed = fits if fits.any() else allowed  # an operator or a weight that cannot is left alone
+        costs.append(np.where(allowed, cost, FORBIDDEN))
+    found = solve(
+        ShardingProblem(name=base.name, node_costs=tuple(costs), edges=base.edges, edge_costs=base.edge_costs)
+    )
+    if found.status is Status.INFEASIBLE or found.objective >= FORBIDDEN:
+        raise ProgramError(
+            "The stage cannot be divided like this",
+            found=f"{', '.join(kinds)} on {problem.model.mesh}",
+            remedy="Choose other kinds, a smaller axis, or more samples in a microbatch.",
+        )
+    return found.choices
+
+
+def _fitting(
+    problem: StageProblem, node: Node, batch: frozenset[Option] | None, axis: int, kind: Kind
+) -> NDArray[np.bool_]:
+    """Which strategies of a node divide it along an axis as its kind says."""
+    graph = problem.stage.layered.graph
+    if node.kind is NodeKind.SOURCE:
+        if graph.tensors[node.subject].kind is not TensorKind.INPUT:
+            return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
+        wanted = (REPLICATE,) if kind == "tensor" else (0,)
+        return np.array([spec[axis] in wanted for spec in node_specs(problem, node)])
+    if node.kind is NodeKind.WEIGHT:
+        return np.array([kind != "data" or s[axis] == REPLICATE for s in node_specs(problem, node)])
+    assert node.priced is not None or node.kind is NodeKind.ACCUMULATOR, "operators and updates are priced"
+    if node.priced is None:
+        return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
+    strategies = node.priced.strategies
+    if node.kind is NodeKind.UPDATE:
+        whole = np.array([s.outputs[0][axis] == REPLICATE for s in strategies])
+        return {"data": whole, "zero": ~whole, "tensor": np.ones(len(whole), dtype=np.bool_)}[kind]
+    if batch is None:
+        return np.ones(len(strategies), dtype=np.bool_)
+    cuts = np.array([_option(s, axis) in batch for s in strategies])
+    return ~cuts if kind == "tensor" else cuts
+
+
+def _option(strategy: Strategy, axis: int) -> Option:
+    return tuple(spec[axis] for spec in (*strategy.inputs, *strategy.outputs))

@@ -1,0 +1,208 @@
+"""The agent of one machine: starts its ranks, watches over them, and ends all of them when one fails.
+
+    python -m alpa_explore.runtime.ranks.agent FOLDER FIRST COUNT INIT_METHOD
+
+It is a process of its own, which imports torch once and forks a process for each rank. So a busy notebook does not
+keep it from watching; and when the program that started it ends, or asks it to stop, its standard input closes, and the
+ranks go. A rank fails when it exits with an error, is killed, says nothing for `FROZEN_SECONDS`, or when no rank has
+finished an instruction for the run's `stall_seconds`. How it ended stands in `agent-FIRST.json`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.runtime.ranks.worker import run_rank
+from alpa_explore.runtime.reports import Alive, alive, events
+
+FROZEN_SECONDS = 8.0
+POLL_SECONDS = 0.1
+SETTLE_SECONDS = 0.5
+"""After a first failure: another rank may have died of it before, or say more."""
+STOPPED, FAILED, DONE = "stopped", "failed", "done"
+
+
+class Agent:
+    """The ranks `first` to `first + count - 1` of the run."""
+
+    def __init__(self, folder: Path, first: int, count: int, init_method: str) -> None:
+        self.folder, self.first, self.init_method = folder, first, init_method
+        self.numbers = list(range(first, first + count))
+        self.stall_seconds = json.loads((folder / "run.json").read_text(encoding="utf-8"))["options"]["stall_seconds"]
+        self.pids: dict[int, int] = {}
+        self.codes: dict[int, int] = {}
+        """Of the ranks that have ended; −9 for one killed by signal 9."""
+        self.started = time.monotonic()
+        self.beats: dict[int, tuple[float, int]] = {}
+        """Rank -> when it was last seen alive, by this clock, and the time of its file."""
+        self.progress = (0, self.started)
+        """Instructions finished by all ranks, and since when there are so many."""
+
+    def run(self) -> dict[str, Any]:
+        """From the start of the ranks to their end, however it comes."""
+        for rank in self.numbers:
+            self.pids[rank] = self._fork(rank)
+        try:
+            while True:
+                self._reap()
+                if len(self.codes) == len(self.numbers) and not any(self.codes.values()):
+                    return {"state": DONE}
+                if any(self.codes.values()):
+                    time.sleep(SETTLE_SECONDS)
+                    self._reap()
+                    return {"state": FAILED, **self._why()}
+                if (stuck := self.stuck()) is not None:
+                    return {"state": FAILED, **stuck}
+                if _asked_to_stop(POLL_SECONDS):
+                    return {"state": STOPPED}
+        finally:
+            self._end()
+
+    def _fork(self, rank: int) -> int:
+        parent = os.getpid()
+        pid = os.fork()
+        if pid:
+            return pid
+        self._be(rank, parent)
+
+    def _be(self, rank: int, parent: int) -> NoReturn:
+        """In the new process."""
+        code = 1
+        try:
+            if sys.platform == "linux":
+                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also where it hangs
+            log = os.open(self.folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a killed rank has said it all
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            local = rank - self.first
+            code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
+        except BaseException:  # the process ends here, whatever it was
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _reap(self) -> None:
+        for rank, pid in self.pids.items():
+            if rank not in self.codes:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    self.codes[rank] = os.waitstatus_to_exitcode(status)
+
+    def _why(self) -> dict[str, Any]:
+        """The failure that the others follow from: a rank that was killed, else the first that says so itself."""
+        failed = [rank for rank in self.numbers if self.codes.get(rank)]
+        for rank in failed:
+            if (code := self.codes[rank]) < 0:
+                name = signal.Signals(-code).name
+                more = " (the system does that when memory runs out)" if name == "SIGKILL" else ""
+                return _failure(
+                    rank,
+                    f"Rank {rank} was killed",
+                    f"signal {-code}, {name}{more}, at {self._doing(rank)}",
+                    "Look at its log, at the memory of the machine, and whether somebody ended it.",
+                )
+        told = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
+        for rank, e in sorted(told, key=lambda one: bool(one[1]["follows"])):
+            return _failure(rank, e["what"], e["found"], e["remedy"])
+        rank = failed[0]
+        return _failure(
+            rank,
+            f"Rank {rank} ended before its work was done",
+            f"exit code {self.codes[rank]} at {self._doing(rank)}",
+            "Look at its log.",
+        )
+
+    def stuck(self) -> dict[str, Any] | None:
+        """The failure, where a rank gives no sign of life or all of them stand still."""
+        now, total = time.monotonic(), 0
+        known: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
+        for rank in self.numbers:
+            path = self.folder / f"rank-{rank}.alive"
+            written = path.stat().st_mtime_ns if path.exists() else 0
+            if written != self.beats.get(rank, (0.0, -1))[1]:
+                self.beats[rank] = now, written
+            if rank not in self.codes and now - self.beats[rank][0] > FROZEN_SECONDS:
+                return _failure(
+                    rank,
+                    f"Rank {rank} hangs",
+                    f"no sign of life for {FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
+                    "Its process was stopped, or the machine swaps: look at its memory.",
+                )
+            seen = known[rank]
+            total += seen.instructions if seen else 0
+        if total != self.progress[0]:
+            self.progress = total, now
+        if now - self.progress[1] < self.stall_seconds:
+            return None
+        working = [rank for rank, seen in known.items() if rank not in self.codes and seen and not seen.waits_for]
+        rank = (working or self.numbers)[0]
+        waiting = [f"rank {r} waits for {s.waits_for}" for r, s in known.items() if s and s.waits_for]
+        return _failure(
+            rank,
+            "The ranks make no progress",
+            "; ".join([f"none for {self.stall_seconds:.0f} s, rank {rank} is at {self._doing(rank)}", *waiting]),
+            "Where an instruction may take so long, give a longer --stall-seconds; else look at the logs.",
+        )
+
+    def _doing(self, rank: int) -> str:
+        seen = alive(self.folder, rank)
+        return "its start" if seen is None else seen.doing
+
+    def _end(self) -> None:
+        """Nothing of the run stays behind; a rank has nothing to save."""
+        for rank, pid in self.pids.items():
+            if rank not in self.codes:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+
+
+def _failure(rank: int, what: str, found: str, remedy: str) -> dict[str, Any]:
+    return {"rank": rank, "what": what, "found": found, "remedy": remedy}
+
+
+def _asked_to_stop(seconds: float) -> bool:
+    """Whether standard input has been closed, or said anything, within so many seconds."""
+    ready, _, _ = select.select([0], [], [], seconds)
+    return bool(ready)
+
+
+def _stop(_signal: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)  # through `finally`, which ends the ranks
+
+
+def main(arguments: list[str]) -> int:
+    """Run the agent; exit code 0 where the ranks are done."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one
+    # The first optimizer imports a good part of torch: once, before there is a process for each rank.
+    PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
+    folder = Path(arguments[0])
+    outcome: dict[str, Any] = {"state": STOPPED}
+    try:
+        outcome = Agent(folder, int(arguments[1]), int(arguments[2]), arguments[3]).run()
+    finally:
+        path = folder / f"agent-{arguments[1]}.json"
+        path.with_suffix(".tmp").write_text(json.dumps(outcome, ensure_ascii=False), encoding="utf-8")
+        path.with_suffix(".tmp").replace(path)
+    return 0 if outcome["state"] == DONE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

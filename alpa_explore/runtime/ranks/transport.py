@@ -1,0 +1,185 @@
+"""Ranks that are processes reach each other through torch.distributed: gloo between CPUs, NCCL between GPUs.
+
+Every group of collectives is made at the start, by all ranks in the same order. Messages between two ranks travel in
+the order in which they are sent, as NCCL has no tags: a receiver that wants a later one first takes in, and keeps,
+those before it. The sender would have sent them anyway, so nobody waits for more than it would; and sends do not wait.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from alpa_explore.programs.execution.execute import Arriving
+from alpa_explore.programs.instruction import Box, Collective, Receive, Send
+from alpa_explore.runtime.job import RankJob, receives
+from alpa_explore.schedules.task import Action, Task
+from alpa_explore.sharding.reshard import StepKind
+
+_Letter = tuple[int, int, bool]
+"""Message, microbatch, whether of an update task."""
+ASK_SECONDS = 1e-3
+TIMEOUT = timedelta(days=1)
+"""Of torch's own watch: the agent's is quicker and says more."""
+
+
+class ProcessTransport:
+    """The transport of the rank that this process is."""
+
+    def __init__(self, job: RankJob, rank: int, device: torch.device) -> None:
+        """All ranks must be in torch.distributed already; makes the groups."""
+        self.job, self.rank, self.device = job, rank, device
+        self.waits_for = ""
+        """What is being waited for now, for people."""
+        self.collective_seconds = self.receive_seconds = 0.0
+        self._place = {r: place for place, r in enumerate(job.ranks)}
+        self._groups = {ranks: dist.new_group([self._place[r] for r in ranks], timeout=TIMEOUT) for ranks in job.groups}
+        # A NCCL communicator runs one thing after the other, and a send stays in it until it is received: the two
+        # directions between two ranks need one each.
+        nccl = device.type == "cuda"
+        self._pairs = {
+            p: dist.new_group([self._place[r] for r in p], timeout=TIMEOUT) if nccl else None for p in job.pairs
+        }
+        self._receives = receives(job.program, rank)
+        self._expected: dict[int, Iterator[_Letter]] = {}
+        self._kept: dict[tuple[int, _Letter], torch.Tensor] = {}
+        self._sent = _Outbox(asks=nccl)
+        self._counts: dict[tuple[int, int], int] = {}
+
+    def begin(self) -> None:
+        """A new iteration."""
+        self._expected = {source: self._letters(source) for source in self.job.inbox}
+
+    def finish(self) -> None:
+        """The iteration is over: all that was sent has left."""
+        self.waits_for = "ranks that take what was sent"
+        self._sent.empty()
+        self.waits_for = ""
+        assert not self._kept, "a program receives all that is sent"
+
+    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+        """What this rank has afterwards. Sums are torch.distributed's, in its order."""
+        yield from ()
+        self.waits_for = f"{one.kind.value} with ranks {', '.join(map(str, one.ranks))}"
+        start = time.perf_counter()
+        made = self._collective(one, piece)
+        self.collective_seconds += time.perf_counter() - start
+        self.waits_for = ""
+        return made
+
+    def _collective(self, one: Collective, piece: torch.Tensor) -> torch.Tensor:
+        members = sorted(one.ranks)
+        group, count = self._groups[tuple(members)], len(members)
+        if one.kind is StepKind.ALL_REDUCE:
+            made = piece.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(made, group=group)
+            return made
+        if one.kind is StepKind.ALL_GATHER:
+            assert one.joined is not None
+            pieces = [torch.empty_like(piece, memory_format=torch.contiguous_format) for _ in members]
+            dist.all_gather(pieces, piece.contiguous(), group=group)
+            return torch.cat([pieces[members.index(r)] for r in one.ranks], one.joined)
+        assert one.cut is not None
+        chunks = torch.chunk(piece, count, one.cut)
+        given = torch.stack([chunks[one.ranks.index(member)] for member in members])
+        if one.kind is StepKind.REDUCE_SCATTER:
+            made = torch.empty_like(given[0])
+            dist.reduce_scatter_single(made, given.flatten(0, 1) if made.dim() else given, group=group)
+            return made
+        assert one.kind is StepKind.ALL_TO_ALL
+        assert one.joined is not None
+        taken = torch.empty_like(given)
+        dist.all_to_all_single(taken, given, group=group)
+        return torch.cat([taken[members.index(r)] for r in one.ranks], one.joined)
+
+    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+        """Without waiting; the piece is kept until it has left."""
+        if one.to == self.rank:
+            self._kept[self.rank, _letter(one.message, task)] = piece
+            return
+        piece = piece.contiguous()
+        pair = (self.rank, one.to)
+        work = dist.isend(piece, self._place[one.to], group=self._pairs[pair], tag=self._tag(pair))
+        assert work is not None, "both ranks are in the group"
+        self._sent.put(work, piece)
+
+    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+        """What `source` sent; what it sent before is taken in and kept."""
+        yield from ()
+        wanted = _letter(one.message, task)
+        start = time.perf_counter()
+        while (source, wanted) not in self._kept:
+            letter = next(self._expected[source])
+            pair = (source, self.rank)
+            instruction = self._receives[letter[0], letter[2]]
+            extents = [last - first for first, last in dict(instruction.pieces)[source]]
+            piece = torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=self.device)
+            work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
+            assert work is not None, "both ranks are in the group"
+            self._wait(f"a message of rank {source}", work)
+            self._kept[source, letter] = piece
+        self.receive_seconds += time.perf_counter() - start
+        return self._kept.pop((source, wanted))
+
+    def _wait(self, what: str, work: dist.Work) -> None:
+        self.waits_for = what
+        work.wait()
+        self.waits_for = ""
+
+    def _tag(self, pair: tuple[int, int]) -> int:
+        """A number that both ends count; gloo matches by it."""
+        self._counts[pair] = (self._counts.get(pair, -1) + 1) % 2**20
+        return self._counts[pair]
+
+    def _letters(self, source: int) -> Iterator[_Letter]:
+        """What `source` sends to this rank in an iteration, in order."""
+        for task in self.job.program.order(source):
+            for message in self.job.inbox[source].get((task.stage, task.action), ()):
+                yield _letter(message, task)
+
+
+class _Outbox:
+    """Keeps what is being sent until it has left: a piece of an early microbatch need not stay for the whole iteration.
+
+    A thread looks after it. Gloo says that a send is done only to one who waits for it; waiting for NCCL would hold up
+    the stream in which the rank computes, so there it is asked.
+    """
+
+    def __init__(self, *, asks: bool) -> None:
+        self._asks = asks
+        self._queue: queue.Queue[tuple[dist.Work, torch.Tensor]] = queue.Queue()
+        self._error: Exception | None = None
+        threading.Thread(target=self._run, name="outbox", daemon=True).start()
+
+    def put(self, work: dist.Work, piece: torch.Tensor) -> None:
+        """A send that has begun."""
+        self._queue.put((work, piece))
+
+    def empty(self) -> None:
+        """Wait until all has left; raises what a send has met."""
+        self._queue.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        while True:
+            work, piece = self._queue.get()
+            try:
+                while self._asks and not work.is_completed():
+                    time.sleep(ASK_SECONDS)
+                if not self._asks:
+                    work.wait()
+            except Exception as error:  # raised where the rank waits
+                self._error = error
+            del work, piece
+            self._queue.task_done()
+
+
+def _letter(message: int, task: Task) -> _Letter:
+    return message, task.microbatch, task.action is Action.UPDATE

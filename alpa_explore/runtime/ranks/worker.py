@@ -1,0 +1,264 @@
+"""What one rank does: read its job, join the others, run the iterations, report and measure.
+
+`python -m alpa_explore.runtime.ranks.worker FOLDER` is a rank whose number torchrun or Slurm has put into the
+environment; the agent calls `run_rank` in processes of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from alpa_explore import units
+from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.programs.execution.execute import RankExecutor
+from alpa_explore.programs.instruction import Compute, Instruction
+from alpa_explore.programs.program import Lasting
+from alpa_explore.runtime.job import RankJob, read_job
+from alpa_explore.runtime.ranks.checkpoint import save_weights
+from alpa_explore.runtime.ranks.transport import TIMEOUT, ProcessTransport
+from alpa_explore.runtime.reports import Alive, Reporter
+from alpa_explore.schedules.task import Task
+
+MEASURED_STEPS = 100
+"""The last ones, whose times are kept."""
+
+
+def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
+    """Run a rank to its end; the exit code. What goes wrong is reported as an event, and its trace is printed."""
+    reporter, status = Reporter(folder, rank), _Status()
+    reporter.beat(status.alive, parent)
+    try:
+        status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
+        worker.train()
+        dist.destroy_process_group()
+    except Exception as error:  # whatever can go wrong is told to the one who started the run
+        traceback.print_exc()
+        found = told(error, rank, status.alive().doing)
+        reporter.say("error", what=found.what, found=found.found, remedy=found.remedy, follows=_follows(error))
+        return 1
+    return 0
+
+
+class _Status:
+    """What the heartbeat says, from another thread."""
+
+    def __init__(self) -> None:
+        self.worker: _Worker | None = None
+
+    def alive(self) -> Alive:
+        worker = self.worker
+        if worker is None or worker.executor.now is None:
+            return Alive(instructions=0, doing="its start", waits_for="")
+        task, instruction = worker.executor.now
+        return Alive(
+            instructions=worker.executor.instructions_done,
+            waits_for=worker.transport.waits_for,
+            doing=f"task {task}, {_named(instruction, worker.job)}",
+        )
+
+
+def _last() -> deque[float]:
+    return deque(maxlen=MEASURED_STEPS)
+
+
+@dataclass(slots=True)
+class _Measured:
+    """Seconds of the runs of one task, one for each of the last steps."""
+
+    seconds: deque[float] = field(default_factory=_last)
+    collective_seconds: deque[float] = field(default_factory=_last)
+    receive_seconds: deque[float] = field(default_factory=_last)
+
+
+class _Worker:
+    def __init__(self, folder: Path, rank: int, reporter: Reporter, *, init_method: str, local_rank: int) -> None:
+        """Read the job, meet the other ranks, take the initial weights."""
+        self.folder, self.rank, self.reporter = folder, rank, reporter
+        self.job, state = read_job(folder, rank)
+        options, world = self.job.options, len(self.job.ranks)
+        self.device = torch.device("cuda", local_rank) if options.device == "cuda" else torch.device("cpu")
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+            torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
+        else:
+            torch.set_num_threads(1)
+        # A path may hold what a URL may not.
+        path = init_method.removeprefix("file:")
+        store = None if path == init_method else torch.distributed.FileStore(path, world)  # type: ignore[attr-defined]
+        dist.init_process_group(
+            "nccl" if self.device.type == "cuda" else "gloo",
+            init_method=None if store else init_method,
+            store=store,
+            timeout=TIMEOUT,
+            rank=self.job.ranks.index(rank),
+            world_size=world,
+        )
+        self.transport = ProcessTransport(self.job, rank, self.device)
+        self.executor = RankExecutor(
+            self.job.program,
+            rank,
+            self.transport,
+            state,
+            learning_rate=options.learning_rate,
+            seed=options.seed,
+            device=self.device,
+        )
+        self.measured: dict[Task, _Measured] = {}
+        stages = ", ".join(map(str, self.executor.stages))
+        print(f"rank {rank} of {world}, process {os.getpid()}: stage {stages} on {self.device}, {options.steps} steps")
+
+    @torch.no_grad()
+    def train(self) -> None:
+        """All iterations."""
+        for step in range(self.job.options.steps):
+            start = time.perf_counter()
+            self._iteration(step)
+            seconds = time.perf_counter() - start
+            losses = self.executor.losses
+            loss = sum(losses.values()) / len(losses) if losses else None
+            if loss is not None and not math.isfinite(loss):
+                worst = next(m for m, one in losses.items() if not math.isfinite(one))
+                raise RunError(
+                    "The loss is no number",
+                    found=f"{losses[worst]} in step {step}, microbatch {worst}",
+                    remedy="Try a smaller learning rate or another precision; the weights are lost.",
+                )
+            self.reporter.say("step", step=step, loss=loss, seconds=seconds)
+            print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
+            if self.job.options.record:
+                self._record(step)
+        self._finish()
+
+    def _iteration(self, step: int) -> None:
+        executor, transport = self.executor, self.transport
+        count = self.job.program.schedule.num_microbatches
+        known: dict[int, Any] = {}
+
+        def load(microbatch: int) -> Any:
+            if microbatch not in known:
+                known.clear()
+                known[microbatch] = self.job.batches(step * count + microbatch)
+            return known[microbatch]
+
+        executor.begin(step)
+        transport.begin()
+        for task in self.job.program.order(self.rank):
+            before = time.perf_counter(), transport.collective_seconds, transport.receive_seconds
+            for _ in executor.run(task, load):
+                raise AssertionError("this transport blocks")
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            own = self.measured.setdefault(task, _Measured())
+            own.seconds.append(time.perf_counter() - before[0])
+            own.collective_seconds.append(transport.collective_seconds - before[1])
+            own.receive_seconds.append(transport.receive_seconds - before[2])
+        transport.finish()
+
+    def _record(self, step: int) -> None:
+        found = {
+            "gradients": [(p, box, g.cpu()) for p, box, g in self.executor.gradients],
+            "values": [
+                (one.tensor, one.box, self.executor.lasting[number, one.value].cpu()) for number, one in self._stored()
+            ],
+        }
+        torch.save(found, self.folder / f"step-{step}-rank-{self.rank}.pt")
+
+    def _stored(self) -> Iterator[tuple[int, Lasting]]:
+        """(stage, lasting value) of weights and buffers."""
+        for number in self.executor.stages:
+            for one in self.job.program.stages[number].lasting[self.rank]:
+                if not one.zero:
+                    yield number, one
+
+    def _finish(self) -> None:
+        if self.job.options.save is not None:
+            tensors, first = self.job.program.graph.tensors, self.job.first_stage
+            pieces = [
+                (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
+                for number, one in self._stored()
+                if first[one.tensor] == number
+            ]
+            save_weights(pieces, Path(self.job.options.save))
+        tasks = {
+            str(task): {
+                "seconds": list(own.seconds),
+                "collective_seconds": list(own.collective_seconds),
+                "receive_seconds": list(own.receive_seconds),
+            }
+            for task, own in self.measured.items()
+        }
+        peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
+        if self.device.type == "cuda":
+            peak = torch.cuda.max_memory_allocated()
+        (self.folder / f"rank-{self.rank}.measured.json").write_text(json.dumps({"peak_bytes": peak, "tasks": tasks}))
+        self.reporter.say("done", peak_bytes=peak)
+
+
+def _named(instruction: Instruction, job: RankJob) -> str:
+    """An instruction in a few words, with what it makes where that is a tensor of the graph."""
+    tensors = job.program.graph.tensors
+    made = [tensors[t] for t in instruction.writes if t < len(tensors)]
+    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in made)
+    name = type(instruction).__name__.lower()
+    if isinstance(instruction, Compute):
+        name = f"{instruction.operator.kind} {instruction.operator.name}"
+    return f"{name} that makes {shapes}" if shapes else name
+
+
+def told(error: Exception, rank: int, at: str) -> AlpaExploreError:
+    """The error as one for users."""
+    if isinstance(error, AlpaExploreError):
+        return error
+    text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    at = "; ".join(getattr(error, "__notes__", (at,)))
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+        return RunError(
+            f"Rank {rank} has no memory left",
+            found=f"{at}: {text}",
+            remedy="Plan for devices with this memory (`memory_bytes` of the cluster's device), or for more of them; "
+            f"the rank holds {_held(rank)}.",
+        )
+    if "EADDRINUSE" in str(error):
+        return RunError(
+            "The port where the ranks meet is in use",
+            found=text,
+            remedy="Launch again, or give a free one: MASTER_PORT in the environment of the script.",
+        )
+    return RunError(f"Rank {rank} failed", found=f"{at}: {text}", remedy="Its log has the whole trace.")
+
+
+def _held(rank: int) -> str:
+    import resource
+
+    return units.bytes_(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0) + " at most"
+
+
+def _follows(error: Exception) -> bool:
+    """Whether an error only tells that another rank has gone."""
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(
+        sign in text for sign in ("connection closed", "connection reset", "broken pipe", "connection refused")
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """A rank under torchrun or Slurm: RANK, LOCAL_RANK, MASTER_ADDR, … are in the environment."""
+    rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
+    return run_rank(Path(arguments[0]), rank, init_method="env://", local_rank=local)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,214 @@
+"""Target `dask`: the workers of a Dask cluster start the ranks, an agent on each.
+
+Ranks are dealt out in order to the workers, sorted by address, so that a stage stays on as few machines as can be. With
+a worker for each GPU (dask-cuda) each has one rank, else all have the same number. Every worker must see the folder of
+the run. They stop when asked, by a file in that folder, and when the program that started the run is gone: it renews
+another file as long as it watches.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.runtime.reports import events
+from alpa_explore.runtime.targets.local import (
+    STOP_SECONDS,
+    agent_command,
+    agent_outcome,
+    attached,
+    environment,
+    refuse_missing,
+)
+
+WATCHED_SECONDS = 10.0
+"""Workers stop when the one who watches has given no sign for so long."""
+BEAT_SECONDS = 1.0
+GONE_SECONDS = 3.0
+"""A worker that the scheduler does not know for so long has died."""
+STOP_FILE, WATCHED_FILE = "stop", "watched"
+
+
+def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
+    """(worker, its first rank, how many) for as few workers as the ranks need. OptionError where they do not come out
+    even."""
+    if not addresses:
+        raise OptionError(
+            "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
+        )
+    used = sorted(addresses, key=lambda a: (urlsplit(a).hostname or a, urlsplit(a).port or 0))[:world]
+    if world % len(used):
+        raise OptionError(
+            "The ranks cannot be dealt out evenly",
+            found=f"{world} ranks for {len(used)} workers",
+            remedy="Start as many workers as machines, or one for each device of the plan.",
+        )
+    count = world // len(used)
+    return [(address, i * count, count) for i, address in enumerate(used)]
+
+
+def check_workers(scheduler: Any, world: int, device: str) -> None:
+    """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
+    client, own = connect(scheduler)
+    try:
+        used = shares(list(client.nthreads()), world)
+        there = client.run(attached, device, workers=[address for address, _, _ in used])
+        refuse_missing(world, sum(min(there[address], count) for address, _, count in used), device)
+    finally:
+        if own:
+            client.close()
+
+
+class DaskRanks:
+    """The ranks of a run, started by workers."""
+
+    def __init__(self, folder: Path, world: int, scheduler: Any) -> None:
+        self.folder = folder
+        self._client, self._own = connect(scheduler)
+        self._touched = 0.0
+        self._watch()
+        self._shares = shares(list(self._client.nthreads()), world)
+        first = self._shares[0][0]
+        meet = self._submit(_meeting_place, first, urlsplit(first).hostname or "127.0.0.1").result()
+        self._runs = [
+            (address, self._submit(_run_agent, address, str(folder), rank, count, meet))
+            for address, rank, count in self._shares
+        ]
+        self._seen: dict[str, float] = {}
+        """Worker -> when it was last there."""
+        self._ended = False
+
+    def poll(self) -> dict[str, Any] | None:
+        """How the run ended; None while it goes on."""
+        self._watch()
+        now, there = time.monotonic(), self._client.nthreads()
+        for address, run in self._runs:
+            if run.done() or address in there:
+                self._seen[address] = now
+            elif now - self._seen.get(address, now) > GONE_SECONDS:
+                return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
+            else:
+                self._seen.setdefault(address, now)
+        if not all(run.done() for _, run in self._runs):
+            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._runs):
+                (self.folder / STOP_FILE).touch()
+            return None
+        outcomes = [self._outcome(address, run) for address, run in self._runs]
+        failed = [o for o in outcomes if o["state"] == "failed"]
+        # A rank that lost its connection says what follows from the failure of another.
+        for outcome in sorted(failed, key=self._follows):
+            return outcome
+        return {"state": "stopped" if any(o["state"] == "stopped" for o in outcomes) else "done"}
+
+    def stop(self) -> None:
+        """End the ranks; returns when they are gone."""
+        if self._ended:
+            return
+        self._ended = True
+        (self.folder / STOP_FILE).touch()
+        deadline = time.monotonic() + 2 * STOP_SECONDS
+        while time.monotonic() < deadline and not all(run.done() for _, run in self._runs):
+            time.sleep(0.1)
+        if self._own:
+            self._client.close()
+
+    def _watch(self) -> None:
+        if time.monotonic() - self._touched > BEAT_SECONDS:
+            self._touched = time.monotonic()
+            (self.folder / WATCHED_FILE).write_text(str(self._touched), encoding="utf-8")
+
+    def _submit(self, function: Any, worker: str, *arguments: Any) -> Any:
+        return self._client.submit(
+            function, *arguments, workers=[worker], allow_other_workers=False, pure=False, retries=0
+        )
+
+    def _outcome(self, address: str, run: Any) -> dict[str, Any]:
+        if run.status == "finished":
+            found: dict[str, Any] = run.result()
+            return found
+        return self._failure(f"The Dask worker {address} could not start its ranks", f"{run.status}: {run.exception()}")
+
+    def _follows(self, outcome: dict[str, Any]) -> bool:
+        rank = outcome["rank"]
+        return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
+
+    def _failure(self, what: str, found: str) -> dict[str, Any]:
+        remedy = "Look at the log of the worker."
+        return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
+
+
+def connect(scheduler: Any) -> tuple[Any, bool]:
+    """(client, whether it was made here) for a client, a cluster or an address."""
+    from distributed import Client
+
+    if isinstance(scheduler, Client):
+        return scheduler, False
+    if scheduler is None:
+        raise OptionError(
+            "The target dask needs a cluster",
+            found="no scheduler",
+            remedy="Give scheduler= a Dask client or an address; on the command line --scheduler tcp://…",
+        )
+    try:
+        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ExecutorError(
+            "The Dask scheduler cannot be reached",
+            found=f"{scheduler}: {error}",
+            remedy="Give the address that `dask scheduler` prints.",
+        ) from error
+
+
+def _meeting_place(host: str) -> str:
+    """On the worker of rank 0: where the ranks meet."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return f"tcp://{host}:{probe.getsockname()[1]}"
+
+
+def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]:
+    """On a worker: its ranks, from start to end; how they ended."""
+    home = Path(folder)
+    if not (home / "run.json").exists():
+        return {
+            "state": "failed",
+            "rank": None,
+            "what": "A Dask worker does not see the folder of the run",
+            "found": f"{folder} on {socket.gethostname()}",
+            "remedy": "Name a folder that all machines share: --folder, folder=.",
+        }
+    surroundings = environment()
+    if not meet.startswith(("tcp://127.", "tcp://localhost")):
+        surroundings = {k: v for k, v in surroundings.items() if k != "GLOO_SOCKET_IFNAME" or k in os.environ}
+    with (home / f"agent-{first}.log").open("wb") as log:
+        agent = subprocess.Popen(
+            agent_command(home, first, count, meet),
+            env=surroundings,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    beat, seen = "", time.monotonic()
+    while agent.poll() is None:
+        time.sleep(0.2)
+        now = (home / WATCHED_FILE).read_text(encoding="utf-8")
+        if now != beat:
+            beat, seen = now, time.monotonic()
+        if (home / STOP_FILE).exists() or time.monotonic() - seen > WATCHED_SECONDS:
+            assert agent.stdin is not None, "it is a pipe"
+            agent.stdin.close()  # it ends its ranks, and itself
+            try:
+                agent.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # it has not yet begun to look
+                os.killpg(agent.pid, signal.SIGKILL)
+                agent.wait()
+                return {"state": "stopped"}
+    return agent_outcome(home, first, agent.returncode)

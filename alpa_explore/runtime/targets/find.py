@@ -1,0 +1,62 @@
+"""Where ranks are started: on this machine, by a script, or by the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from alpa_explore.errors import UnknownNameError, nearest_names
+from alpa_explore.plans.plan import Plan
+from alpa_explore.runtime.targets.dask_workers import DaskRanks, check_workers
+from alpa_explore.runtime.targets.local import LocalRanks, check_devices
+from alpa_explore.runtime.targets.scripts import write_slurm, write_torchrun
+
+
+class Ranks(Protocol):
+    """The ranks of a run, wherever they were started."""
+
+    def poll(self) -> dict[str, Any] | None:
+        """How the run ended: state (done, failed, stopped, written), and of a failure rank, what, found, remedy."""
+
+    def stop(self) -> None:
+        """End them; returns when they are gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where ranks are started."""
+
+    check: Callable[[Plan, str], object]
+    """(plan, device): OptionError where it cannot run there. Called before anything is written."""
+    start: Callable[[Path, Plan, str], Ranks]
+    """(folder of the run, plan, device)."""
+
+
+TARGETS = ("local", "torchrun", "slurm", "dask")
+
+
+def find_target(name: str, scheduler: Any = None) -> Target:
+    """The target of that name; `scheduler` is where the workers of `dask` are. UnknownNameError."""
+    if name not in TARGETS:
+        raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
+    made = {
+        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, count_of(plan))),
+        "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
+        "slurm": Target(check=_anywhere, start=write_slurm),
+        "dask": Target(
+            check=lambda plan, device: check_workers(scheduler, count_of(plan), device),
+            start=lambda folder, plan, _: DaskRanks(folder, count_of(plan), scheduler),
+        ),
+    }
+    return made[name]
+
+
+def count_of(plan: Plan) -> int:
+    """How many ranks a plan has."""
+    return sum(len(stage.devices) for stage in plan.stages)
+
+
+def _anywhere(_plan: Plan, _device: str) -> None:
+    """A script may be for machines that nobody sees from here."""

@@ -1,0 +1,123 @@
+"""Whether a schedule can run: every task once, on one submesh, and no order that waits for ever."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from alpa_explore.errors import ScheduleError
+from alpa_explore.schedules.simulator.kernel import run_events
+from alpa_explore.schedules.task import Action, Ints, Schedule, Task
+
+_SHOWN = 6
+
+
+def check(schedule: Schedule) -> None:
+    """ScheduleError when a task is missing, doubled or out of place, or when submeshes wait for each other."""
+    stages, microbatches = schedule.num_stages, schedule.num_microbatches
+    if not len(schedule.actions):
+        raise ScheduleError("The schedule is empty", found="no task", remedy="Give a forward and a backward pass.")
+    _one_submesh_a_stage(schedule)
+    for column, most, name in ((schedule.stages, stages, "stages"), (schedule.microbatches, microbatches, "B")):
+        if column.min() < 0 or column.max() >= most:
+            raise ScheduleError(
+                "A task lies outside the pipeline",
+                found=f"{name} = {most}, but a task has {column.max()}",
+                remedy="Number stages and microbatches from 0.",
+            )
+    counts = np.zeros((4, stages, microbatches), dtype=np.int64)
+    np.add.at(counts, (schedule.actions, schedule.stages, schedule.microbatches), 1)
+    forward, backward, of_input, of_weight = counts
+    _exactly_once(forward, "forward pass")
+    _exactly_once(backward + of_input, "backward pass")
+    wrong = np.argwhere(of_input != of_weight)
+    if len(wrong):
+        stage, microbatch = wrong[0].tolist()
+        half = "W" if of_input[stage, microbatch] else "I"
+        raise ScheduleError(
+            "A backward pass in two halves needs both of them",
+            found=f"{stage}{'I' if half == 'W' else 'W'}{microbatch} without {stage}{half}{microbatch}",
+            remedy=f"Add {stage}{half}{microbatch}, or use the whole backward pass {stage}B{microbatch}.",
+        )
+    none = np.full(stages, -1)
+    zero = np.zeros(stages)
+    *_, positions = run_events(
+        schedule.starts,
+        schedule.actions,
+        schedule.stages,
+        schedule.microbatches,
+        np.array(schedule.submesh_of_stage),
+        microbatches,
+        np.ones(len(schedule.actions)),
+        zero,
+        zero,
+        none,
+        none,
+        1,
+    )
+    refuse_deadlock(schedule, positions)
+
+
+def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:
+    """ScheduleError when a submesh did not come to the end of its order; names the tasks that wait, and for what."""
+    stuck = [p for p in range(schedule.num_submeshes) if positions[p] < schedule.starts[p + 1]]
+    if not stuck:
+        return
+    done = np.zeros(len(schedule.actions), dtype=np.bool_)
+    for p in range(schedule.num_submeshes):
+        done[schedule.starts[p] : positions[p]] = True
+    finished = {schedule.task(int(i)) for i in np.flatnonzero(done)}
+    lines = []
+    for p in stuck[:_SHOWN]:
+        task = schedule.task(int(positions[p]))
+        missing = " and ".join(str(t) for t in _needs(task, schedule.num_stages) if _open(t, finished))
+        lines.append(f"submesh {p} waits with {task} for {missing}")
+    more = f", and {len(stuck) - _SHOWN} more" if len(stuck) > _SHOWN else ""
+    raise ScheduleError(
+        "The schedule deadlocks",
+        found="; ".join(lines) + more,
+        remedy="Move each of the tasks that are waited for before the one that its own submesh waits with.",
+    )
+
+
+def _needs(task: Task, num_stages: int) -> list[Task]:
+    """The tasks that must end before `task` may start."""
+    action, stage, microbatch = task
+    if action is Action.FORWARD:
+        return [Task(Action.FORWARD, stage - 1, microbatch)] if stage else []
+    if action is Action.BACKWARD_WEIGHT:
+        return [Task(Action.BACKWARD_INPUT, stage, microbatch)]
+    later = [Task(Action.BACKWARD, stage + 1, microbatch)] if stage + 1 < num_stages else []
+    return [Task(Action.FORWARD, stage, microbatch), *later]
+
+
+def _open(task: Task, finished: set[Task]) -> bool:
+    """A gradient may come from a whole backward pass or from its first half."""
+    if task.action is Action.BACKWARD and task._replace(action=Action.BACKWARD_INPUT) in finished:
+        return False
+    return task not in finished
+
+
+def _exactly_once(counts: Ints, name: str) -> None:
+    wrong = np.argwhere(counts != 1)
+    if len(wrong):
+        stage, microbatch = wrong[0].tolist()
+        raise ScheduleError(
+            f"Every stage needs one {name} of every microbatch",
+            found=f"{counts[stage, microbatch]} of microbatch {microbatch} on stage {stage}"
+            + (f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""),
+            remedy="A schedule lists each of them once.",
+        )
+
+
+def _one_submesh_a_stage(schedule: Schedule) -> None:
+    rows = np.repeat(np.arange(schedule.num_submeshes), np.diff(schedule.starts))
+    expected = np.array(schedule.submesh_of_stage)[schedule.stages]
+    wrong = np.flatnonzero(rows != expected)
+    if len(wrong):
+        i = int(wrong[0])
+        raise ScheduleError(
+            "A stage runs on one submesh",
+            found=f"{schedule.task(i)} on submesh {rows[i]}, other tasks of stage {schedule.stages[i]} on submesh "
+            f"{expected[i]}",
+            remedy="Keep all tasks of a stage in one row.",
+        )

@@ -1,0 +1,92 @@
+"""From what was found of problems to the candidates of stages, and back from a candidate to the choice behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from alpa_explore.cluster import LogicalMesh
+from alpa_explore.intra_op.composition.compose import whole_choice
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.pricing.frontier import Frontier, Point, stronger
+from alpa_explore.pricing.mesh_tasks import chain
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
+
+
+class Wanted(NamedTuple):
+    """A cell of the cost table, one of its logical meshes, and the key of their problem."""
+
+    cell: RangeKey
+    mesh: LogicalMesh
+    key: str
+
+
+class Candidates:
+    """Candidates of every cell, and behind each solution key the point and a stage that has it."""
+
+    def __init__(self, wanted: Sequence[Wanted], found: Mapping[str, Sequence[Frontier]]) -> None:
+        self.wanted, self.found = wanted, found
+        self.points: dict[str, tuple[Point, Wanted]] = {}
+        self._known: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
+
+    def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
+        """By all that was found until now."""
+        candidates: dict[RangeKey, list[StageCandidate]] = {}
+        for stage in self.wanted:
+            frontiers = self.found[stage.key]
+            known = self._known.get((stage.key, stage.mesh))
+            if known is None or known[0] < len(frontiers):
+                known = self._known[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
+            candidates.setdefault(stage.cell, []).extend(known[1])
+        return {cell: tuple(here) for cell, here in candidates.items()}
+
+    def _of(self, stage: Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
+        points: dict[object, Point] = {}
+        for point in (p for frontier in frontiers for p in frontier.points):
+            # The points of one frontier are distinct choices, and those are long.
+            choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
+            points[choice] = stronger(points.get(choice, point), point)
+        found = []
+        for number, point in enumerate(points.values()):
+            name = f"{stage.key[:24]}-{number}"
+            self.points[name] = point, stage
+            totals = point.totals
+            found.append(
+                StageCandidate(
+                    logical_mesh=stage.mesh,
+                    solution_key=name,
+                    found=point.found,
+                    microbatch_seconds=totals.microbatch_seconds,
+                    iteration_seconds=totals.iteration_seconds,
+                    weight_bytes=totals.weight_bytes,
+                    activation_bytes=totals.activation_bytes,
+                    workspace_bytes=totals.workspace_bytes,
+                )
+            )
+        return found
+
+
+class Choices(Mapping[str, tuple[int, ...]]):
+    """Solution key -> choice of every node; those of composed ranges are put together when they are asked for."""
+
+    def __init__(
+        self,
+        points: Mapping[str, tuple[Point, Wanted]],
+        layered: LayeredGraph,
+        problem_of: Callable[[int, int, LogicalMesh], StageProblem],
+    ) -> None:
+        self._points, self._layered, self._problem_of = points, layered, problem_of
+
+    def __getitem__(self, name: str) -> tuple[int, ...]:
+        point, stage = self._points[name]
+        if not point.pieces:
+            return point.choices
+        first, last, _ = stage.cell
+        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.pieces)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._points)
+
+    def __len__(self) -> int:
+        return len(self._points)

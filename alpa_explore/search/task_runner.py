@@ -1,0 +1,83 @@
+"""Runs the tasks of `profile_stages`: those that the cache does not know, on the executor."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from alpa_explore.execution.executors import Executor
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.intra_op.composition.cut_blocks import Range
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.pricing import mesh_tasks, stage_tasks
+from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.mesh_tasks import FitTask, MeshTask
+from alpa_explore.pricing.stage_tasks import StageTask, solve_stage
+from alpa_explore.store.cache import Store
+
+
+@dataclass(kw_only=True, eq=False)
+class Run:
+    """Runs tasks, those that are not in the cache; counts the others in `cached`."""
+
+    layered: LayeredGraph
+    executor: Executor
+    store: Store | None
+    progress: ProgressCallback | None
+    cancel: threading.Event | None
+    cached: int = 0
+
+    def __call__(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
+        """The frontier of every task."""
+        if not tasks:
+            return {}
+        names = {key: f"{key}-{task.search.value}{task.least_held}-{task.held}" for key, task in tasks.items()}
+        done = {key: stage_tasks.load(stored) for key, stored in self._stored(names)}
+        self.cached += len(done)
+        # Long problems first: the last worker to finish should finish a short one.
+        todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
+        pass_name = next(iter(tasks.values())).search.value
+        for key, frontier in self._map(solve_stage, {k: tasks[k] for k in todo}, pass_name):
+            done[key] = frontier
+            self._keep(names[key], stage_tasks.dump(frontier))
+        return done
+
+    def on_meshes(
+        self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | FitTask], name: str
+    ) -> dict[str, dict[Range, Frontier]]:
+        """The frontiers of the ranges of every task; those that cannot be composed are left out."""
+        names = {key: f"{key}-{name.replace(' ', '-')}" for key in tasks}
+        done = {key: mesh_tasks.load(stored) for key, stored in self._stored(names)}
+        self.cached += sum(map(len, done.values()))
+        # Meshes of two axes have the larger tables.
+        todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
+        # Each takes long enough to travel alone, and none then waits behind another for the last worker.
+        for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
+            done[key] = frontiers
+            self._keep(names[key], mesh_tasks.dump(frontiers))
+        return done
+
+    def _stored(self, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for key, name in names.items():
+            if self.store is not None and (stored := self.store.get(name)) is not None:
+                yield key, stored
+
+    def _keep(self, name: str, entry: dict[str, Any]) -> None:
+        if self.store is not None:
+            self.store.put(name, entry)
+
+    def _map(
+        self, function: Callable[..., Any], tasks: Mapping[str, Any], name: str, batch_size: int | None = None
+    ) -> Iterator[tuple[str, Any]]:
+        if tasks:
+            yield from self.executor.map(
+                function,
+                tasks,
+                shared=self.layered,
+                name=name,
+                progress=self.progress,
+                cancel=self.cancel,
+                batch_size=batch_size,
+            )

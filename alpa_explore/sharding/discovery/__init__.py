@@ -1,0 +1,1 @@
+"""Discovery: the splits of an operator that no rule knows, found by running it."""

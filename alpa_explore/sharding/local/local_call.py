@@ -1,0 +1,208 @@
+"""How an operator runs on one shard: the one definition for the proof of a rule, the interpreter and the runtime.
+
+Most operators run as they are on their local pieces. The others need one of these, described without torch:
+size arguments take the local extent; an addend that counts once is left out on all but the first device of an axis;
+a mean is divided by the number of shards; a table that is cut is looked up masked; and the statistics of a batch norm
+or the divisor of a loss are summed over devices in the middle (`local_sums`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from alpa_explore.graph import Argument, Operator, Tensor
+from alpa_explore.sharding.local.shard import Shard
+from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, StepWriter
+from alpa_explore.sharding.local.sums import batch_norm, batch_norm_backward, nll_forward
+from alpa_explore.sharding.rules.creation import RANDOM
+from alpa_explore.sharding.strategy import Strategy
+
+__all__ = ["AllReduce", "LocalCall", "LocalStep", "localize"]
+
+
+def localize(
+    operator: Operator,
+    tensors: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: Sequence[int],
+    coordinate: Sequence[int],
+) -> LocalCall:
+    """What the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
+    shard = Shard(
+        operator=operator,
+        inputs=tuple(tensors[t] for t in operator.inputs),
+        outputs=tuple(tensors[t] for t in operator.outputs),
+        strategy=strategy,
+        mesh_shape=tuple(mesh_shape),
+        coordinate=tuple(coordinate),
+    )
+    return _LOCAL.get(operator.kind, _as_it_is)(shard, StepWriter(operator))
+
+
+_Local = Callable[[Shard, StepWriter], LocalCall]
+
+
+def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | None = None) -> LocalCall:
+    """The operator itself, with other arguments where given."""
+    chosen = steps.arguments if arguments is None else arguments
+    return steps.finish(steps.call_all(shard.operator.kind, chosen, steps.keywords, len(shard.outputs)))
+
+
+def _as_it_is(shard: Shard, steps: StepWriter) -> LocalCall:
+    return _call(shard, steps)
+
+
+def _sized(place: int) -> _Local:
+    """The argument at `place` is the shape of the output."""
+
+    def local(shard: Shard, steps: StepWriter) -> LocalCall:
+        return _call(shard, steps, replaced(steps.arguments, place, shard.output_shape(0)))
+
+    return local
+
+
+def _squeeze(shard: Shard, steps: StepWriter) -> LocalCall:
+    """As a view: a dim that is cut into pieces of size 1 must not disappear."""
+    return steps.finish([steps.call("aten.view.default", steps.arguments[0], shard.output_shape(0))])
+
+
+def _random(shard: Shard, steps: StepWriter) -> LocalCall:
+    """Rand, dropout: what is drawn depends on the place along the axes that cut the output, and on no other."""
+    arguments = steps.arguments
+    if not shard.inputs:
+        arguments = replaced(arguments, 0, shard.output_shape(0))
+    made = steps.call_all(shard.operator.kind, arguments, steps.keywords, len(shard.outputs))
+    return steps.finish(made, draws=tuple(a for a, p in enumerate(shard.strategy.outputs[0]) if p >= 0))
+
+
+def _biased_product(shard: Shard, steps: StepWriter) -> LocalCall:
+    """addmm, baddbmm under a K split: beta = 0 leaves the bias out."""
+    if not shard.adds(0):
+        steps.keywords["beta"] = 0
+    return _call(shard, steps)
+
+
+def _convolution(shard: Shard, steps: StepWriter) -> LocalCall:
+    """Groups follow the local channels; a bias counts once when input channels are cut."""
+    arguments = replaced(steps.arguments, 8, _groups(shard, 8))
+    if len(shard.inputs) > 2 and not shard.adds(2):
+        arguments = replaced(arguments, 2, None)
+    return _call(shard, steps, arguments)
+
+
+def _convolution_backward(shard: Shard, steps: StepWriter) -> LocalCall:
+    arguments = replaced(steps.arguments, 9, _groups(shard, 9))
+    mask = cast("tuple[bool, ...]", arguments[10])
+    if mask[2]:
+        arguments = replaced(arguments, 3, (shard.input_shape(0)[1],))
+    return _call(shard, steps, arguments)
+
+
+def _groups(shard: Shard, place: int) -> int:
+    """Groups are cut together with the channels of x (and with nothing else, where there is more than one)."""
+    groups = cast(int, shard.operator.arguments[place])
+    x = 1 if place == 9 else 0
+    return groups if groups == 1 else groups * shard.input_shape(x)[1] // shard.inputs[x].shape[1]
+
+
+def _group_norm(shard: Shard, steps: StepWriter) -> LocalCall:
+    """Both directions end with N, C, H·W, groups and one more argument; samples are what is cut."""
+    return _call(shard, steps, replaced(steps.arguments, len(steps.arguments) - 5, shard.input_shape(0)[0]))
+
+
+def _mean(shard: Shard, steps: StepWriter) -> LocalCall:
+    """Shards are equally large: the mean of all is the sum of the local means, each divided by their number."""
+    made = steps.call(shard.operator.kind, *steps.arguments, **steps.keywords)
+    pieces = math.prod(shard.mesh_shape[axis] for axis in shard.summed_axes())
+    return steps.finish([made if pieces == 1 else steps.call("aten.div.Scalar", made, pieces)])
+
+
+def _embedding(shard: Shard, steps: StepWriter) -> LocalCall:
+    """(weight, indices): rows of a cut table are found where they lie and are zero elsewhere."""
+    rows = shard.input_shape(0)[0]
+    if rows == shard.inputs[0].shape[0]:
+        return _call(shard, steps)
+    weight, indices = steps.arguments[:2]
+    local, foreign = _own_rows(steps, indices, shard.block(shard.strategy.inputs[0], 0) * rows, rows)
+    found = steps.call("aten.embedding.default", weight, local)
+    return steps.finish([steps.call("aten.masked_fill.Scalar", found, foreign, 0)])
+
+
+def _embedding_backward(shard: Shard, steps: StepWriter) -> LocalCall:
+    """(dy, indices, rows, padding, …): only the gradients of own rows are added."""
+    rows = shard.output_shape(0)[0]
+    if rows == shard.outputs[0].shape[0]:
+        return _call(shard, steps)
+    first = shard.block(shard.strategy.outputs[0], 0) * rows
+    gradient, indices = steps.arguments[:2]
+    padding = cast(int, steps.arguments[3]) - first
+    local, foreign = _own_rows(steps, indices, first, rows)
+    own = steps.call("aten.masked_fill.Scalar", gradient, foreign, 0)
+    arguments = (own, local, rows, padding if 0 <= padding < rows else -1, *steps.arguments[4:])
+    return steps.finish([steps.call(shard.operator.kind, *arguments)])
+
+
+def _own_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> tuple[Argument, Argument]:
+    """(indices counted from the device's first row, a mask [..., 1] of those that lie elsewhere and are set to 0)."""
+    shifted = steps.call("aten.sub.Tensor", indices, first)
+    before, after = steps.call("aten.lt.Scalar", shifted, 0), steps.call("aten.ge.Scalar", shifted, rows)
+    foreign = steps.call("aten.bitwise_or.Tensor", before, after)
+    local = steps.call("aten.masked_fill.Scalar", shifted, foreign, 0)
+    return local, steps.call("aten.unsqueeze.default", foreign, -1)
+
+
+def _added_to(shard: Shard, steps: StepWriter) -> LocalCall:
+    """index_put, index_add with cut indices: what is added to counts once."""
+    start = steps.call("aten.alias.default" if shard.adds(0) else "aten.zeros_like.default", steps.arguments[0])
+    return _call(shard, steps, replaced(steps.arguments, 0, start))
+
+
+def replaced(arguments: tuple[Argument, ...], place: int, value: Argument) -> tuple[Argument, ...]:
+    """`arguments` with another value at `place`."""
+    return (*arguments[:place], value, *arguments[place + 1 :])
+
+
+_LOCAL: dict[str, _Local] = {
+    **dict.fromkeys(
+        (
+            "aten.view.default",
+            "aten._unsafe_view.default",
+            "aten.reshape.default",
+            "aten.expand.default",
+            "aten.new_zeros.default",
+            "aten.new_ones.default",
+            "aten.new_full.default",
+            "aten.new_empty.default",
+            "aten.select_backward.default",
+            "aten.slice_backward.default",
+        ),
+        _sized(1),
+    ),
+    **dict.fromkeys(
+        ("aten.full.default", "aten.zeros.default", "aten.ones.default", "aten.empty.memory_format"), _sized(0)
+    ),
+    **dict.fromkeys(("aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims"), _squeeze),
+    **dict.fromkeys(RANDOM, _random),
+    **dict.fromkeys(("aten.addmm.default", "aten.baddbmm.default"), _biased_product),
+    "aten.convolution.default": _convolution,
+    "aten.convolution_backward.default": _convolution_backward,
+    **dict.fromkeys(("aten.native_group_norm.default", "aten.native_group_norm_backward.default"), _group_norm),
+    **dict.fromkeys(("aten.mean.default", "aten.mean.dim"), _mean),
+    "aten.embedding.default": _embedding,
+    "aten.embedding_dense_backward.default": _embedding_backward,
+    **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
+    **dict.fromkeys(
+        ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
+        lambda shard, steps: batch_norm(shard, steps) or _call(shard, steps),
+    ),
+    "aten.native_batch_norm_backward.default": lambda shard, steps: (
+        batch_norm_backward(shard, steps) or _call(shard, steps)
+    ),
+    **dict.fromkeys(
+        ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"),
+        lambda shard, steps: nll_forward(shard, steps) or _call(shard, steps),
+    ),
+}
+"""Kinds that do not run as they are."""

@@ -1,0 +1,107 @@
+"""What one device does for its share of an operator: a short straight line of calls and sums over devices.
+
+Values are numbered. 0, 1, … are the device's pieces of `Operator.inputs` (by position: an operator that reads a tensor
+twice may need two different pieces of it); what the steps make follows. Every device of a mesh has the same number of
+steps with the all-reduces in the same places; the arguments of a call may differ (the offset into a table).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """Sum of the value `source` over the devices that differ in nothing but their place on `axes`."""
+
+    axes: tuple[int, ...]
+    source: int
+    target: int
+
+
+LocalStep: TypeAlias = "Operator | AllReduce"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCall:
+    """One device's share of an operator."""
+
+    steps: tuple[LocalStep, ...]
+    """Calls are Operators whose `inputs`, `outputs` and Refs are value numbers; their counts are those of the whole."""
+    outputs: tuple[int, ...]
+    """The values that are the device's pieces of `Operator.outputs`."""
+    draws: tuple[int, ...] | None = None
+    """For an operator that draws random numbers: the axes whose coordinate belongs in the seed, so that different
+    pieces differ and copies of one piece agree. None for all others."""
+
+
+class StepWriter:
+    """Writes the steps of one LocalCall."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._steps: list[LocalStep] = []
+        self._next = len(operator.inputs)
+        places = iter(range(len(operator.inputs)))
+        self.arguments = tuple(_numbered(a, places) for a in operator.arguments)
+        self.keywords = {name: _numbered(a, places) for name, a in operator.keywords}
+        """The operator's arguments with Refs to value numbers."""
+
+    def one_more_input(self) -> Ref:
+        """A value behind the operator's inputs, before anything is called."""
+        self._next += 1
+        return Ref(self._next - 1)
+
+    def call_all(
+        self, kind: str, arguments: tuple[Argument, ...], keywords: dict[str, Argument], count: int
+    ) -> list[Ref]:
+        """Append a call that returns `count` tensors."""
+        made = tuple(range(self._next, self._next + count))
+        self._next += count
+        read = tuple(t for a in (*arguments, *keywords.values()) for t in tensor_refs(a))
+        self._steps.append(
+            replace(
+                self._operator,
+                kind=kind,
+                inputs=read,
+                outputs=made,
+                arguments=arguments,
+                keywords=tuple(keywords.items()),
+            )
+        )
+        return [Ref(value) for value in made]
+
+    def call(self, kind: str, *arguments: Argument, **keywords: Argument) -> Ref:
+        """Append a call that returns one tensor."""
+        return self.call_all(kind, arguments, keywords, 1)[0]
+
+    def all_reduce(self, value: Ref, axes: tuple[int, ...]) -> Ref:
+        """Append a sum over the devices along `axes`."""
+        self._steps.append(AllReduce(axes=axes, source=value.tensor, target=self._next))
+        self._next += 1
+        return Ref(self._next - 1)
+
+    def cast(self, value: Ref, source: str, target: str) -> Ref:
+        """`value`, of dtype `source`, in dtype `target`; no step where they are equal."""
+        return value if source == target else self.call("aten._to_copy.default", value, dtype=Symbol("dtype", target))
+
+    def finish(self, outputs: list[Ref], draws: tuple[int, ...] | None = None) -> LocalCall:
+        """All steps, and which values are the outputs."""
+        return LocalCall(steps=tuple(self._steps), outputs=tuple(r.tensor for r in outputs), draws=draws)
+
+
+def accumulator(dtype: str) -> str:
+    """The dtype in which sums of values of `dtype` are kept: 16-bit floats would lose small addends, or overflow."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
+def _numbered(argument: Argument, places: Iterator[int]) -> Argument:
+    if isinstance(argument, Ref):
+        return Ref(next(places))
+    if isinstance(argument, tuple):
+        return tuple(_numbered(a, places) for a in argument)
+    return argument

@@ -1,0 +1,104 @@
+"""Example inputs as a flat list of named tensors, and back to what the model and the loss are called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+from alpa_explore.errors import CaptureError
+from alpa_explore.tracing.inputs.losses import Division, Loss, divide
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One microbatch: its tensors in order with their names, and the call that they are part of."""
+
+    names: tuple[str, ...]
+    tensors: tuple[torch.Tensor, ...]
+    leaves: tuple[Any, ...]
+    structure: pytree.TreeSpec
+
+    @property
+    def samples(self) -> int:
+        """First dim of the first tensor that has one."""
+        return next((int(t.shape[0]) for t in self.tensors if t.dim()), 1)
+
+    @property
+    def tokens(self) -> int:
+        """Elements of the first integer tensor of rank 2, else `samples`."""
+        whole = (t for t in self.tensors if t.dim() == 2 and not t.is_floating_point() and t.dtype != torch.bool)
+        return next((t.numel() for t in whole), self.samples)
+
+    def rebuild(self, tensors: Sequence[torch.Tensor]) -> Division:
+        """The call with `tensors` in place of the example's own."""
+        rest = iter(tensors)
+        leaves = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
+        arguments, keywords, targets = pytree.tree_unflatten(leaves, self.structure)
+        return Division(arguments=arguments, keywords=keywords, targets=targets)
+
+
+def flatten_example(
+    model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss
+) -> Example:
+    """Divide the example inputs between model and loss and flatten them. CaptureError if they are no tensors."""
+    if isinstance(example_inputs, torch.Tensor):
+        example_inputs = (example_inputs,)
+    if isinstance(example_inputs, list):
+        example_inputs = tuple(example_inputs)
+    if not isinstance(example_inputs, tuple | Mapping):
+        raise CaptureError(
+            "The example inputs are not a tuple or a dict",
+            found=type(example_inputs).__name__,
+            remedy="Pass (input, …) or {'input_ids': …, 'labels': …}.",
+        )
+    division = divide(example_inputs, loss)
+    named, structure = pytree.tree_flatten_with_path((division.arguments, division.keywords, division.targets))
+    forward = _parameter_names(model)
+    found = [(_name(path, forward), leaf) for path, leaf in named]
+    for name, leaf in found:
+        if type(leaf).__module__ == "numpy":
+            raise CaptureError(
+                "An example input is a NumPy value", found=name, remedy="Pass tensors: torch.from_numpy(array)."
+            )
+    tensors = [(name, leaf) for name, leaf in found if isinstance(leaf, torch.Tensor)]
+    if not tensors:
+        raise CaptureError(
+            "The example inputs hold no tensor",
+            found=repr(example_inputs)[:80],
+            remedy="Pass one microbatch of tensors.",
+        )
+    return Example(
+        names=tuple(n for n, _ in tensors),
+        tensors=tuple(t for _, t in tensors),
+        leaves=tuple(v for _, v in found),
+        structure=structure,
+    )
+
+
+def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss) -> list[torch.Tensor]:
+    """The tensors of a microbatch in the order in which `flatten_example` has them."""
+    given = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    division = divide(tuple(given) if isinstance(given, list) else given, loss)
+    leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def _parameter_names(model: nn.Module) -> list[str]:
+    return list(inspect.signature(model.forward).parameters)
+
+
+def _name(path: Any, forward: list[str]) -> str:
+    """A leaf's name: the argument of forward that it is, and its place inside that."""
+    steps: list[Any] = [getattr(step, "key", getattr(step, "idx", None)) for step in path]
+    group, rest = steps[0], steps[1:]
+    if group == 0 and rest:
+        rest[0] = forward[rest[0]] if rest[0] < len(forward) else f"input{rest[0]}"
+    elif group == 2:
+        rest = ["target", *(rest[1:] if rest[:1] == [0] else rest)]
+    return ".".join(map(str, rest))

@@ -1,0 +1,78 @@
+"""ONNX files: to a torch module by the onnx2torch package (extra `onnx`), then captured as any other.
+
+A file holds data alone; nothing in it is run. ONNX does not say what is trained: here it is every floating-point
+initializer with at least one dim, as exporters write weights; scales and other numbers stay as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from torch import nn
+
+from alpa_explore.errors import CaptureError, MissingPackageError
+
+NEEDS_TORCHVISION = ("nms", "roialign")
+"""Converters that import torchvision, which loads beside no torch but its own build. They are left out: what they
+convert picks boxes after a detector has run, and has no part in training."""
+
+
+def load_onnx(path: str | os.PathLike[str]) -> nn.Module:
+    """The module that an ONNX file describes, with its weights as parameters.
+
+    MissingPackageError without the extra; CaptureError for a file that is damaged, or holds operators that the
+    converter does not know.
+    """
+    _import_converter()
+    import onnx
+    import onnx2torch
+
+    try:
+        stored = onnx.load(Path(path))
+        onnx.checker.check_model(stored)
+    except OSError as error:
+        raise CaptureError(
+            "The ONNX file cannot be read",
+            found=f"{path}: {error.strerror or error}",
+            remedy="Give the path of a file that you may read.",
+        ) from error
+    except Exception as error:  # protobuf and the checker raise kinds of their own
+        raise CaptureError(
+            "The file is no sound ONNX model", found=f"{path}: {_first_line(error)}", remedy="Export the model again."
+        ) from error
+    try:
+        module: nn.Module = onnx2torch.convert(stored)
+    except Exception as error:  # whatever the converter may raise
+        opset = max(one.version for one in stored.opset_import if one.domain in ("", "ai.onnx"))
+        raise CaptureError(
+            "The ONNX model cannot be converted to torch",
+            found=f"opset {opset}: {_first_line(error)}",
+            remedy="Export it with opset 17 or an earlier one (`torch.onnx.export(…, opset_version=17)`); or "
+            "capture the torch model itself.",
+        ) from error
+    for part in module.modules():
+        for name, value in list(part.named_buffers(recurse=False)):
+            if name.startswith("onnx_initializer") and value.is_floating_point() and value.dim():
+                delattr(part, name)
+                part.register_parameter(name, nn.Parameter(value.clone()))
+    return module.train()
+
+
+def _import_converter() -> None:
+    left_out = [name for n in NEEDS_TORCHVISION if (name := f"onnx2torch.node_converters.{n}") not in sys.modules]
+    sys.modules.update({name: ModuleType(name) for name in left_out})
+    try:
+        import onnx2torch  # noqa: F401
+    except ImportError as error:
+        for name in left_out:
+            del sys.modules[name]
+        raise MissingPackageError(
+            "ONNX files are read with onnx2torch", found=str(error), remedy="pip install 'alpa-explore[onnx]'"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

@@ -1,0 +1,81 @@
+"""From an exception raised while tracing to a CaptureError that says where it was and what to try."""
+
+from __future__ import annotations
+
+from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
+
+from alpa_explore.errors import CaptureError
+from alpa_explore.tracing.joint.joint_graph import VALUE_ERRORS
+from alpa_explore.tracing.joint.locate import Place, raised_at
+
+_VALUES = (
+    "Tracing knows shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "
+    "loops over nonzero) by tensor operators such as torch.where, or read the value before the model is captured."
+)
+_OUT_OF_MEMORY = "Build the model without memory: with torch.device('meta'): model = …; capture needs shapes only."
+_BY_MESSAGE = (
+    (
+        ("inplace operation", "in-place"),
+        "The model cannot be trained as it is: replace the in-place operation (add_, relu_, x[…] = …) by a plain one.",
+    ),
+    (("numpy",), "Keep the forward pass in torch: NumPy cannot see traced tensors."),
+    (
+        (
+            "mat1 and mat2",
+            "shape",
+            "size of tensor",
+            "sizes of tensors",
+            "must match",
+            "reduction dim",
+            "broadcast",
+            "invalid for input",
+            "expected input",
+            "weight of size",
+            "out of range",
+            "batch_size",
+        ),
+        "Check the shapes of the example inputs against what the model expects (they are one microbatch).",
+    ),
+    (
+        ("dtype", "scalar type", "expected tensor for argument", "same type", "Long", "Half", "BF16"),
+        "Check the dtypes: token inputs must be int64, others floating; precision=None keeps the model's own dtypes.",
+    ),
+    (("allocate", "out of memory"), _OUT_OF_MEMORY),
+    (("device", "CUDA enabled"), "Make tensors on the device of the input (device=x.device), not on a fixed one."),
+)
+
+
+def diagnose(error: Exception, place: Place) -> CaptureError:
+    """The CaptureError for an exception that tracing raised at `place`; raise it `from` the exception."""
+    operator = _operator(error) or place.function or "none running"
+    message = " ".join(str(error).split())[:300] or type(error).__name__
+    found = (
+        f"operator {operator}, module {place.module or '(the model itself)'}, "
+        f"line {raised_at(error.__traceback__) or 'unknown'}: {type(error).__name__}: {message}"
+    )
+    return CaptureError("The model cannot be traced", found=found, remedy=_remedy(error, message))
+
+
+def _operator(error: Exception) -> str:
+    return str(getattr(error, "func", ""))
+
+
+def _remedy(error: Exception, message: str) -> str:
+    if isinstance(error, VALUE_ERRORS):
+        return _VALUES
+    if isinstance(error, UnsupportedOperatorException | UnsupportedFakeTensorException | NotImplementedError):
+        return (
+            "This operator has no shape rule in torch. Write it with other operators, or register one with "
+            "torch.library.register_fake."
+        )
+    if isinstance(error, TypeError) and "argument" in message and "numpy" not in message:
+        return (
+            "Check that example_inputs are what the model's forward takes, in order, or pass a dict of keyword inputs; "
+            "targets of a loss come last."
+        )
+    if isinstance(error, MemoryError):
+        return _OUT_OF_MEMORY
+    for words, remedy in _BY_MESSAGE:
+        if any(word.lower() in message.lower() for word in words):
+            return remedy
+    return "Run the model once on these inputs outside capture; if that works, simplify the named line."

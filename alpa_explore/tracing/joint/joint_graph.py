@@ -1,0 +1,196 @@
+"""The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
+
+The model is traced as a function of its parameters, buffers and inputs, so that nothing of it is changed. Decomposed:
+losses whose mean-reduced backward is wrong on a shard (design §6), and attention, into products and a softmax. Products
+over merged batch dims get these back (unmerge), so that heads can be divided.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import fx, nn
+from torch._decomp import get_decompositions
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from alpa_explore.errors import CancelledError
+from alpa_explore.tracing.cancelling import stop_if_cancelled
+from alpa_explore.tracing.joint.unmerge import unmerge_batches
+
+VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+"""What torch raises when a model asks a traced tensor for its value."""
+
+aten = torch.ops.aten
+DECOMPOSED = (
+    aten.mse_loss,
+    aten.mse_loss_backward,
+    aten.smooth_l1_loss,
+    aten.smooth_l1_loss_backward,
+    aten.huber_loss,
+    aten.huber_loss_backward,
+    aten.binary_cross_entropy,
+    aten.binary_cross_entropy_backward,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointGraph:
+    """A traced training step: `inputs[i]` is the node of the i-th traced tensor, `gradients[i]` its gradient's."""
+
+    module: fx.GraphModule
+    inputs: tuple[fx.Node, ...]
+    tangent: fx.Node | None
+    """The gradient of the loss with respect to itself: one."""
+    loss: fx.Node
+    gradients: tuple[fx.Node | None, ...]
+    accumulates: dict[fx.Node, int]
+    """Node that sums gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
+
+
+class _Step(nn.Module):
+    """The function that is traced: flat tensors -> scalar loss. It owns no parameters itself."""
+
+    def __init__(self, run: Callable[[Sequence[torch.Tensor]], torch.Tensor], accumulates: dict[fx.Node, int]) -> None:
+        super().__init__()
+        self._run, self._accumulates = run, accumulates
+
+    def forward(self, tensors: list[torch.Tensor]) -> torch.Tensor:
+        loss = self._run(tensors)
+        if get_proxy_mode() is not None:
+            _note_accumulations(loss, self._accumulates)
+        return loss
+
+
+def trace(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
+    """Trace `run(tensors) -> loss` and its backward; gradients for the fake tensors that require them.
+
+    A model that reads a value while it runs is traced again as torch.compile would see it: Hugging Face models, for
+    one, look into attention masks for short cuts unless they are being compiled.
+    """
+    try:
+        return _trace_once(run, tensors)
+    except VALUE_ERRORS:
+        with patch.object(torch.compiler, "_is_compiling_flag", True):
+            return _trace_once(run, tensors)
+
+
+def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
+    accumulates: dict[fx.Node, int] = {}
+    with ExitStack() as stack:
+        stack.enter_context(_plain_attention())
+        stack.enter_context(_plain_kernels())
+        # torch logs the traceback of each failed shape rule; ours is the error that is raised.
+        stack.enter_context(patch.object(logging.getLogger("torch._subclasses.fake_tensor"), "disabled", True))
+        joint = aot_export_joint_with_descriptors(
+            stack,
+            _Step(run, accumulates),
+            (list(tensors),),
+            decompositions=get_decompositions(DECOMPOSED),  # type: ignore[arg-type]
+            _disable_torch_fn_metadata_mode=True,
+        )
+        unmerge_batches(joint.graph_module)
+        return _read(joint.graph_module, len(tensors), accumulates)
+
+
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Attention as products and a softmax, without a detour through fp32 for 16-bit inputs."""
+    before = bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())  # type: ignore[no-untyped-call]
+    torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(before)
+
+
+@contextmanager
+def _plain_kernels() -> Iterator[None]:
+    """No oneDNN: its fused LSTM exists on CPUs only; without it an LSTM is traced as the products it is made of."""
+    before = torch._C._get_mkldnn_enabled()
+    # Not torch.backends.mkldnn.flags: it sets every flag again and warns of GPUs that are not there.
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -> JointGraph:
+    """Find inputs, loss and gradients by the descriptors that AOTAutograd leaves on placeholders and outputs."""
+    inputs: dict[int, fx.Node] = {}
+    tangent = None
+    for node in module.graph.find_nodes(op="placeholder"):
+        described = node.meta["desc"]
+        if type(described).__name__ == "PlainAOTInput":
+            inputs[described.idx] = node
+        elif type(described).__name__ == "TangentAOTInput":
+            tangent = node
+        # Else a token that orders side effects: the operator that takes it is refused when it is drafted.
+    (output,) = module.graph.find_nodes(op="output")
+    loss = None
+    gradients: dict[int, fx.Node | None] = {}
+    # Updated buffers (running statistics) are outputs too: no plan depends on them, and they are not read here.
+    for node, described in zip(output.args[0], output.meta["desc"], strict=True):
+        kind = type(described).__name__
+        if kind == "PlainAOTOutput":
+            loss = node
+        elif kind == "GradAOTOutput":
+            gradients[described.grad_of.idx] = node
+    assert loss is not None
+    return JointGraph(
+        module=module,
+        inputs=tuple(inputs[i] for i in range(count)),
+        tangent=tangent,
+        loss=loss,
+        gradients=tuple(gradients.get(i) for i in range(count)),
+        accumulates={n: s for n, s in accumulates.items() if n.meta.get("is_gradient_acc")},
+    )
+
+
+def _note_accumulations(loss: torch.Tensor, found: dict[fx.Node, int]) -> None:
+    """Let each backward node tell which traced tensor it receives as the gradient of its output.
+
+    Autograd sums gradients just before the node of the tensor's producer runs, and the sums carry the loss's seq_nr.
+    Asking every node for its incoming gradient shows whose gradient each sum is. The first node to receive it is the
+    right one: an addition hands the same tensor on to the producers of its operands.
+    """
+    waiting = [loss.grad_fn]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        node.register_prehook(_teller(node, found))
+        waiting += [following for following, _ in node.next_functions]
+
+
+def _teller(grad_fn: Any, found: dict[fx.Node, int]) -> Callable[[tuple[Any, ...]], None]:
+    def tell(gradients: tuple[Any, ...]) -> None:
+        try:
+            stop_if_cancelled()
+        except CancelledError:
+            torch.autograd.set_detect_anomaly(False)  # else torch warns of the node at which it ends; AOT restores it
+            raise
+        mode = get_proxy_mode()
+        if mode is None:
+            return
+        for gradient in gradients:
+            if isinstance(gradient, FunctionalTensor):
+                slot = get_proxy_slot(gradient.from_functional(), mode.tracer, None)
+                if slot is not None:
+                    found.setdefault(slot.proxy.node, grad_fn._sequence_nr())
+
+    return tell

@@ -1,0 +1,147 @@
+"""Where in the model an operator is called: path of the module, line of source, name of the torch function.
+
+Two mechanisms, both active only while the model is traced: forward hooks keep the path of the module that is running,
+and a torch-function mode sees each torch call that the model makes and annotates the nodes traced inside it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import CodeType, FrameType, TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.fx.traceback import annotate
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from alpa_explore.tracing.cancelling import stop_if_cancelled
+
+MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
+"""Keys in a traced node's meta['custom']."""
+
+_HIDDEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """The place the trace has reached; after a failure, the place where it failed."""
+
+    modules: list[str] = field(default_factory=list)
+    """Paths of the modules that are running, outermost first."""
+    function: str = ""
+    """The torch function that is running; '' between two."""
+
+    @property
+    def module(self) -> str:
+        """Path of the innermost running module; '' for the model itself."""
+        return self.modules[-1] if self.modules else ""
+
+
+@contextmanager
+def follow_modules(model: nn.Module, place: Place) -> Iterator[None]:
+    """Keep `place.modules` up to date while the model runs; the model's own hooks are left as they were."""
+    handles = []
+    for path, module in model.named_modules():
+        enter, leave = _hooks(path, place)
+        handles += [module.register_forward_pre_hook(enter, prepend=True), module.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hooks(path: str, place: Place) -> tuple[Callable[..., None], Callable[..., None]]:
+    def enter(module: nn.Module, args: object) -> None:
+        place.modules.append(path)
+
+    def leave(module: nn.Module, args: object, output: object) -> None:
+        # Not run after an exception, so that `place` still shows where it was raised.
+        place.modules.pop()
+
+    return enter, leave
+
+
+class AnnotateCalls(TorchFunctionMode):
+    """Annotates the nodes of each torch call with the module and the line of the model that made it, unless the capture
+    was cancelled."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._place = place
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        stop_if_cancelled()
+        kwargs = kwargs or {}
+        if getattr(function, "__name__", "") == "__get__":  # tensor.shape and the like make no node
+            return function(*args, **kwargs)
+        args, kwargs = _on_cpu(function, args, kwargs)
+        self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
+        with annotate({MODULE: self._place.module, SOURCE: caller()}):
+            if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
+                function = torch.ops.transformers.grouped_mm_fallback
+                args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
+            result = function(*args, **kwargs)
+        self._place.function = ""
+        return result
+
+
+def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The call with its device changed to the CPU, where all fake tensors are: a model may name a GPU.
+
+    Two fake tensors on different devices would end the process, in a torch built without CUDA.
+    """
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": "cpu"}
+    if function is torch.Tensor.to:
+        args = (args[0], *("cpu" if _is_device(a) else a for a in args[1:]))
+    return args, kwargs
+
+
+def _is_device(value: object) -> bool:
+    return isinstance(value, torch.device | str | int) and not isinstance(value, bool)
+
+
+def _lacks_fake_rule(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> bool:
+    """True for a grouped product that torch 2.13 cannot trace but Hugging Face's own operator can.
+
+    torch gives fake results of it for bfloat16 only. The other operator computes the same, has fake and backward rules
+    for every dtype, and is what Hugging Face's models themselves call when they are compiled.
+    """
+    plain = (left.dim(), right.dim()) == (2, 3) and offs is not None and bias is None and out_dtype is None
+    return plain and left.dtype != torch.bfloat16 and hasattr(torch.ops.transformers, "grouped_mm_fallback")
+
+
+def caller() -> str:
+    """'file.py:123' of the innermost running line outside torch and this package; '' if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _hidden(frame.f_code):
+        frame = frame.f_back
+    return "" if frame is None else f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def raised_at(trace: TracebackType | None) -> str:
+    """'path/file.py:123' of the innermost line of a traceback that lies outside torch and this package, or ''."""
+    found = ""
+    while trace is not None:
+        if not _hidden(trace.tb_frame.f_code):
+            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+def _hidden(code: CodeType) -> bool:
+    return code.co_filename.startswith(_HIDDEN) or code.co_filename.startswith("<")

@@ -1,0 +1,182 @@
+"""A training graph at another batch size, from captures at two sizes p < q: no third capture is made.
+
+What the model's code and torch write into a graph for a batch of n is taken from the two captures: every size among
+shapes and arguments is a·n + b where they agree with that, a = (size_q − size_p) / (q − p). What follows from sizes is
+not taken but found again: torch's own shape functions run every operator whose sizes change, on meta tensors, and must
+make the shapes that are claimed; FLOPs and bytes are counted anew (so they need not be affine).
+
+The claim is that a capture at n would record the same operators, and this is where it could be wrong:
+
+- the two captures differ in anything but sizes (other operators, other constants, other dtypes);
+- a size would not be whole, or not positive;
+- a size that varies with the batch would be 1, which torch and models treat apart (broadcasting, squeezing);
+- a view or an expand would change nothing at n but something at p, or the reverse: capture folds those away;
+- an operator refuses its arguments, or makes another shape: a size is not affine;
+- the model's code asks for the batch size itself and does something else at n. No capture at other sizes can tell; so a
+  third one, between the two, should be held against the answer once (`batches` does).
+
+In all but the last case BatchError says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import torch
+
+from alpa_explore.errors import BatchError
+from alpa_explore.graph import Argument, Operator, Ref, Tensor, TrainingGraph, counts, verify
+from alpa_explore.graph.signature import operator_signature
+from alpa_explore.tracing.aten import operator_flops, run_operator, to_torch
+from alpa_explore.tracing.operators.drafts import SAME_IF_SAME_SHAPE
+
+
+def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGraph:
+    """The graph of a microbatch of `samples`, from those of `low.samples` and `high.samples` of the same model.
+
+    BatchError, with the operator or tensor, where the two do not say what it is.
+    """
+    assert 0 < low.samples < high.samples, "two captures at different sizes, the smaller one first"
+    if samples in (low.samples, high.samples):
+        return low if samples == low.samples else high
+    line = _Line(low.samples, high.samples, samples)
+    _check_structure(low, high)
+    tensors = tuple(_tensor(line, a, b) for a, b in zip(low.tensors, high.tensors, strict=True))
+    moved = {t.index for t, a in zip(tensors, low.tensors, strict=True) if t.shape != a.shape}
+    counter = _Counter(tensors)
+    operators = []
+    for a, b in zip(low.operators, high.operators, strict=True):
+        if a.arguments == b.arguments and a.keywords == b.keywords and moved.isdisjoint((*a.inputs, *a.outputs)):
+            operators.append(a)
+            continue
+        pairs = zip(a.keywords, b.keywords, strict=True)
+        here = replace(
+            a,
+            arguments=tuple(_argument(line, x, y, a) for x, y in zip(a.arguments, b.arguments, strict=True)),
+            keywords=tuple((name, _argument(line, x, y, a)) for (name, x), (_, y) in pairs),
+        )
+        if a.kind in SAME_IF_SAME_SHAPE:
+            kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (low.tensors, tensors)]
+            if kept[0] != kept[1]:
+                raise _refused(line, f"{a.name} ({a.kind}) would change nothing, or no longer do so")
+        flops, size = counter(here, line)
+        operators.append(replace(here, flops=flops, bytes_accessed=size))
+    found = replace(
+        low,
+        tensors=tensors,
+        operators=tuple(operators),
+        samples=samples,
+        tokens=line.at(low.tokens, high.tokens, "the number of tokens"),
+    )
+    return verify(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """Sizes at batch `low` and `high`, and what they are at batch `wanted` if they are affine in it."""
+
+    low: int
+    high: int
+    wanted: int
+
+    def at(self, a: int, b: int, where: str) -> int:
+        if a == b:
+            return a
+        value = a + Fraction(b - a, self.high - self.low) * (self.wanted - self.low)
+        if value.denominator != 1 or value < 1:
+            raise _refused(self, f"{where} is {a} and {b} there, and would be {float(value):g}")
+        if value == 1:
+            raise _refused(self, f"{where} would be 1, which torch treats apart")
+        return int(value)
+
+
+def _refused(line: _Line, reason: str) -> BatchError:
+    return BatchError(
+        f"The graph at {line.wanted} samples does not follow from captures at {line.low} and {line.high}",
+        found=reason,
+        remedy=f"Capture the model at {line.wanted} samples.",
+    )
+
+
+def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
+    """BatchError unless the two graphs differ in sizes alone."""
+
+    def shared(graph: TrainingGraph) -> list[tuple[object, ...]]:
+        operators: list[tuple[object, ...]] = [
+            (o.name, o.kind, o.phase, o.inputs, o.outputs, o.forward, len(o.arguments), [k for k, _ in o.keywords])
+            for o in graph.operators
+        ]
+        tensors = [(t.name, t.dtype, t.kind, t.producer, len(t.shape)) for t in graph.tensors]
+        whole = (
+            graph.loss,
+            graph.inputs,
+            graph.parameters,
+            graph.precision,
+            graph.optimizer,
+            graph.warnings,
+            graph.rematerialization,
+        )
+        return [*operators, *tensors, whole]
+
+    differing = [(a[0], b[0]) for a, b in zip(shared(low), shared(high), strict=False) if a != b]
+    if differing or len(low.operators) != len(high.operators):
+        first, second = differing[0] if differing else ("", "")
+        raise BatchError(
+            f"Captures at {low.samples} and {high.samples} samples are different graphs",
+            found=f"{len(low.operators)} and {len(high.operators)} operators; they part at {first} and {second}",
+            remedy="Capture the model at the size that is wanted.",
+        )
+
+
+def _tensor(line: _Line, a: Tensor, b: Tensor) -> Tensor:
+    if a.shape == b.shape:
+        return a
+    where = f"a dim of {a.name}"
+    return replace(a, shape=tuple(line.at(x, y, where) for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def _argument(line: _Line, a: Argument, b: Argument, operator: Operator) -> Argument:
+    where = f"an argument of {operator.name} ({operator.kind})"
+    if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+        return tuple(_argument(line, x, y, operator) for x, y in zip(a, b, strict=True))
+    if type(a) is type(b) and (a == b or (a != a and b != b)):
+        return a
+    if type(a) is int and type(b) is int:
+        return line.at(a, b, where)
+    raise _refused(line, f"{where} is {a!r:.40} and {b!r:.40} there, and no size")
+
+
+class _Counter:
+    """FLOPs and bytes of operators at their new sizes, each distinct one run once on meta tensors."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self.tensors = tensors
+        self._known: dict[object, tuple[int, int]] = {}
+
+    def __call__(self, operator: Operator, line: _Line) -> tuple[int, int]:
+        """BatchError where the operator does not make the shapes that are claimed."""
+        key = operator_signature(operator, self.tensors)
+        if key not in self._known:
+            self._known[key] = self._run(operator, line)
+        return self._known[key]
+
+    def _run(self, operator: Operator, line: _Line) -> tuple[int, int]:
+        read, made = [[self.tensors[t] for t in side] for side in (operator.inputs, operator.outputs)]
+        assert not any(isinstance(a, Ref) and a.tensor not in operator.inputs for a in operator.arguments)
+        values = {
+            t.index: torch.empty(t.shape, dtype=getattr(torch, t.dtype), device="meta") for t in dict.fromkeys(read)
+        }
+        where = f"{operator.name} ({operator.kind})"
+        try:
+            outputs = run_operator(operator, values, "meta")
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            raise _refused(line, f"{where} refuses its arguments: {str(error).splitlines()[0]}") from error
+        for tensor, output in zip(made, outputs, strict=True):
+            if tuple(output.shape) != tensor.shape:
+                raise _refused(line, f"{where} makes {list(output.shape)}, not {list(tensor.shape)}")
+        flops = operator_flops(
+            operator.kind, read, made, operator.arguments, [to_torch(a, values) for a in operator.arguments], outputs
+        )
+        return flops, counts.bytes_accessed(operator.kind, read, made, operator.arguments)

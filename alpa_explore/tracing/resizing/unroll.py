@@ -1,0 +1,186 @@
+"""The graph of a model of n equal periods of blocks, from captures with 2 and with 4 of them.
+
+A graph is rows: the tensors that it is given, forward, backward and update operators with what they make, parameters. A
+row is a form, which is all that it says, with holes for numbers: of tensors and operators, and those within names. With
+n periods the rows of each part are
+
+    head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
+
+where the period is the end of the head, s is what each of its numbers grows by from one period to the next, and x is
+any number of the head or the tail. The two captures must show it, or nothing is unrolled: 4 periods are the rows of 2
+with two periods more, all three have the same forms, each number grows by the same s twice, and x(4) − x(2) is even.
+(The first and the last period are not always like the others: in the backward pass there is nothing yet to add to the
+gradient that comes into the last block.) That the periods between are no different is what the caller knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
+
+FEW, MORE = 2, 4
+"""Periods of the captures."""
+
+_INDICES = frozenset({"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss"})
+"""Fields whose numbers are those of tensors and operators."""
+_TEXTS = frozenset({"name", "module"})
+"""Fields that may hold the number of a block, or of a traced node."""
+_DIGITS = re.compile(r"(0|[1-9]\d*)")
+_COUNTED = re.compile(r"(.*?)(_\d+)?(\..*)?")
+"""A traced node's name: what it is, the count of nodes before it that were the same ('add', 'add_1', …), '.output'."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hole:
+    """A number: on its own, or in a Ref."""
+
+    ref: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text with numbers between its parts; `counted`: a node's, in which a last _0 is not written."""
+
+    parts: tuple[str, ...]
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuple:
+    """A tuple that holds numbers."""
+
+    parts: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A Tensor, Operator, Parameter or graph by its fields."""
+
+    type: type
+    parts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    forms: tuple[_Value, ...]
+    numbers: tuple[int, ...]
+
+    def moved(self, steps: Iterable[int], times: int) -> _Row:
+        return _Row(self.forms, tuple(n + times * step for n, step in zip(self.numbers, steps, strict=True)))
+
+
+def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGraph | None:
+    """What a capture with `periods` of them is; None where those with FEW and with MORE do not say it."""
+    parts = []
+    for rows_of_few, rows_of_more in zip(_parts(few), _parts(more), strict=True):
+        rows = _continued(rows_of_few, rows_of_more, periods - FEW)
+        if rows is None:
+            return None
+        parts.append([_filled(row) for row in rows])
+    ((whole,),), held, forward, backward, update, parameters = parts
+    made = (*forward, *backward, *update)
+    found = replace(
+        whole,
+        tensors=tuple(tensor for row in (*held, *(row[1:] for row in made)) for tensor in row),
+        operators=tuple(operator for operator, *_ in made),
+        parameters=tuple(parameter for (parameter,) in parameters),
+    )
+    return verify(found)
+
+
+def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
+    def of_phase(phase: Phase) -> list[_Row]:
+        return [_row(o, *(graph.tensors[t] for t in o.outputs)) for o in graph.operators if o.phase is phase]
+
+    return (
+        [_row(replace(graph, tensors=(), operators=(), parameters=()))],
+        [_row(t) for t in graph.tensors if t.producer is None],
+        *map(of_phase, Phase),
+        [_row(p) for p in graph.parameters],
+    )
+
+
+def _continued(few: Sequence[_Row], more: Sequence[_Row], added: int) -> list[_Row] | None:
+    """One part of the graph, with `added` periods more than `few`."""
+    apart = MORE - FEW
+    size, odd = divmod(len(more) - len(few), apart)
+    a, b = ([repr(row.forms) for row in rows] for rows in (few, more))  # 1, 1.0 and True are equal, but not as text
+    cut = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(few))
+    start, second, third = cut - size, cut + size, cut + 2 * size
+    if odd or not 0 <= start <= cut or a[cut:] != b[third:] or not b[start:cut] == b[cut:second] == b[second:third]:
+        return None
+    steps = _steps(more[start:cut], more[cut:second])
+    growth = _steps(few, (*more[:cut], *more[third:]))
+    if steps != _steps(more[cut:second], more[second:third]) or any(n % apart for row in growth for n in row):
+        return None
+    ends = [row.moved([n // apart for n in by], added) for row, by in zip(few, growth, strict=True)]
+    period = list(zip(ends[start:cut], steps, strict=True))
+    return [*ends[:cut], *(row.moved(by, times + 1) for times in range(added) for row, by in period), *ends[cut:]]
+
+
+def _steps(before: Sequence[_Row], after: Sequence[_Row]) -> list[tuple[int, ...]]:
+    """What the numbers of each row grow by."""
+    return [tuple(y - x for x, y in zip(a.numbers, b.numbers, strict=True)) for a, b in zip(before, after, strict=True)]
+
+
+def _row(*values: Tensor | Operator | Parameter | TrainingGraph) -> _Row:
+    numbers: list[int] = []
+    return _Row(tuple(_value(value, numbers) for value in values), tuple(numbers))
+
+
+def _value(value: Tensor | Operator | Parameter | TrainingGraph, numbers: list[int]) -> _Value:
+    counted = isinstance(value, Tensor) and value.kind in (TensorKind.VALUE, TensorKind.GRADIENT)
+    counted |= isinstance(value, Operator) and not value.kind.startswith("optimizer.")
+
+    def form(field: str, part: Any) -> Any:
+        if isinstance(part, Ref):
+            numbers.append(part.tensor)
+            return _Hole(True)
+        if field in _INDICES and type(part) is int:
+            numbers.append(part)
+            return _Hole(False)
+        if field in _TEXTS and isinstance(part, str):
+            return _text(part, field == "name" and counted, numbers)
+        if isinstance(part, tuple):
+            before = len(numbers)
+            forms = tuple(form(field, p) for p in part)
+            return _Tuple(forms) if len(numbers) > before else part
+        return part
+
+    return _Value(type(value), {f.name: form(f.name, getattr(value, f.name)) for f in fields(value)})
+
+
+def _text(text: str, counted: bool, numbers: list[int]) -> _Text:
+    if counted:
+        match = _COUNTED.fullmatch(text)
+        assert match is not None
+        text = f"{match[1]}{match[2] or '_0'}{match[3] or ''}"
+    parts = _DIGITS.split(text)
+    numbers += map(int, parts[1::2])
+    return _Text(tuple(parts[::2]), counted)
+
+
+def _filled(row: _Row) -> tuple[Any, ...]:
+    """The values of a row."""
+    numbers = iter(row.numbers)
+    return tuple(form.type(**{name: _fill(part, numbers) for name, part in form.parts.items()}) for form in row.forms)
+
+
+def _fill(part: Any, numbers: Iterator[int]) -> Any:
+    if isinstance(part, _Hole):
+        return Ref(next(numbers)) if part.ref else next(numbers)
+    if isinstance(part, _Tuple):
+        return tuple(_fill(p, numbers) for p in part.parts)
+    if isinstance(part, _Text):
+        first, *others = part.parts
+        text = first + "".join(f"{next(numbers)}{other}" for other in others)
+        if part.counted:
+            match = _COUNTED.fullmatch(text)
+            assert match is not None
+            text = f"{match[1]}{match[2] if match[2] != '_0' else ''}{match[3] or ''}"
+        return text
+    return part

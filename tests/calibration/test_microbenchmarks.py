@@ -1,0 +1,85 @@
+"""Measuring this machine: what comes out is complete and plausible, whatever the clock says."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from alpa_explore import cli
+from alpa_explore.calibration.microbenchmarks import measure
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.mark.distributed
+def test_two_ranks_measure_products_memory_and_every_collective() -> None:
+    found = measure(kind="cpu", ranks=2, run_seconds=1e-4)
+    assert found.ranks == 2
+    assert found.main_dtype in found.matmul
+    assert set(found.collectives) == {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"}
+    curves = [*found.matmul.values(), found.memory, *found.collectives.values()]
+    for points in curves:
+        assert len(points) > 3
+        assert all(a.size < b.size for a, b in pairwise(points))
+        assert all(p.seconds > 0 for p in points)
+        assert points[-1].seconds > points[0].seconds, "thousands of times the work takes longer"
+    assert 2**28 < found.memory_bytes < 2**45
+
+
+@pytest.mark.distributed
+def test_the_command_writes_a_file_that_a_cluster_is_made_of(tmp_path: Path, capsys: Capture) -> None:
+    path = str(tmp_path / "mine.json")
+    assert cli.main(["calibrate", "--device", "cpu", "--ranks", "2", "--run-seconds", "1e-4", "-o", path]) == 0
+    captured = capsys.readouterr()
+    assert "all-reduce" in captured.out
+    assert f"--cluster 1x2:{path}" in captured.err
+    cluster = Cluster.parse(f"1x2:{path}")
+    assert cluster.device.matmul_curve
+    assert cluster.inside_node.bandwidth > 0
+
+
+@pytest.mark.distributed
+def test_one_rank_takes_its_links_from_a_preset(capsys: Capture) -> None:
+    ask = ["calibrate", "--device", "cpu", "--ranks", "1", "--run-seconds", "1e-4", "--like", "cpu", "--json"]
+    assert cli.main(ask) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert body["measured"]["collectives"] == {}
+    assert body["inside_node"]["source"] == Cluster.parse("1x1:cpu").inside_node.source
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (("--ranks", "0"), "Give 1 to"),
+        (("--ranks", "100000"), "Give 1 to"),
+        (("--run-seconds", "0"), "A run takes time"),
+        (("--like", "z80"), "Unknown device"),
+        (("--name", "my gpu"), "short name"),
+        (("-o", "mine.txt"), "mine.txt.json"),
+        (("-o", "no/such/folder/mine.json"), "Make the folder first"),
+        (("--device", "tpu"), "invalid choice"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_measured(more: tuple[str, ...], told: str, capsys: Capture) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("alpa_explore.calibration.microbenchmarks.spawn", None)  # nothing is started
+        try:
+            code = cli.main(["calibrate", *more] if "--device" in more else ["calibrate", "--device", "cpu", *more])
+        except SystemExit as stop:
+            code = stop.code
+    assert code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_is_told() -> None:
+    with pytest.raises(OptionError, match="Use 'cpu' or 'cuda'"):
+        measure(kind="tpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch.cuda.is_available", lambda: False)
+        with pytest.raises(OptionError, match="No CUDA device is attached"):
+            measure(kind="cuda")

@@ -1,0 +1,62 @@
+"""The figure of other numbers of microbatches shows the rows of its table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+
+from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_table
+from alpa_explore.plans.plan import Plan, TriedMicrobatches
+
+
+def trace(figure: go.Figure, name: str) -> Any:
+    return next(t for t in figure.data if t.name == name)
+
+
+def test_times_rates_and_memory_are_those_of_the_table(plan: Plan) -> None:
+    figure, rows = microbatches_figure(plan), microbatches_table(plan)
+    names = [f"{row['num_microbatches']:,}" for row in rows]
+    for name, key in (("T", "iteration_seconds"), ("samples a second", "samples_per_second")):
+        line = trace(figure, name)
+        assert list(line.x) == names
+        scale = rows[0][key] / line.y[0]
+        assert [y * scale for y in line.y] == pytest.approx([row[key] for row in rows])
+    bars = [trace(figure, n) for n in ("weights, gradients, optimizer state", "activations held", "workspace")]
+    heights = [sum(parts) for parts in zip(*(bar.y for bar in bars), strict=True)]
+    limit = trace(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
+    assert heights == pytest.approx([row["peak_bytes"] * limit for row in rows])
+
+
+def test_the_plans_own_number_is_the_one_with_a_star(plan: Plan) -> None:
+    line = trace(microbatches_figure(plan), "T")
+    (starred,) = [x for x, symbol in zip(line.x, line.marker.symbol, strict=True) if symbol == "star"]
+    assert starred == f"{plan.options.num_microbatches:,}"
+
+
+def test_a_number_at_which_nothing_fits_is_crossed_out_with_what_it_lacks(plan: Plan) -> None:
+    own = next(
+        TriedMicrobatches(
+            num_microbatches=row["num_microbatches"],
+            samples=plan.model.samples,
+            iteration_seconds=row["iteration_seconds"],
+            stages=row["stages"],
+            fullest_stage=row["fullest_stage"],
+            weight_bytes=row["weight_bytes"],
+            held_bytes=row["held_bytes"],
+            workspace_bytes=row["workspace_bytes"],
+        )
+        for row in microbatches_table(plan)
+        if row["chosen"]
+    )
+    small = TriedMicrobatches(num_microbatches=1, samples=4096, iteration_seconds=None, over_bytes=2.0**30)
+    figure = microbatches_figure(replace(plan, microbatches=(small, own)))
+    crossed = trace(figure, "nothing fits: what is closest needs")
+    scale = trace(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
+    assert list(crossed.x) == ["1"]
+    assert crossed.y[0] == pytest.approx((plan.cluster.device.memory_bytes + 2**30) * scale)
+    assert "1 GiB over" in crossed.hovertext[0]
+    assert trace(figure, "T").y[0] is None
+    assert "1 B does not fit in memory" in figure.layout.title.text.replace("<br>", " ")

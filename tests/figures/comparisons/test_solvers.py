@@ -1,0 +1,84 @@
+"""The figure of the solver comparison, by its data."""
+
+import dataclasses
+
+import pytest
+
+from alpa_explore.cluster import LogicalMesh
+from alpa_explore.figures.comparisons.solvers import solvers_figure, solvers_html, solvers_table
+from alpa_explore.intra_op.formulations.compare import Comparison, SolverRow
+from alpa_explore.intra_op.problem.solution import Status
+
+
+def row(solver, seconds, objective, own, impossible=0):
+    return SolverRow(
+        solver=solver,
+        variables=100,
+        constraints=50,
+        build_seconds=seconds / 2,
+        solve_seconds=seconds / 4,
+        repair_seconds=seconds / 4,
+        objective_seconds=objective,
+        objective_before_seconds=own,
+        impossible_nodes=impossible,
+        differing_nodes=1,
+        batch_share_before=0.5,
+        batch_share=0.25,
+        status=Status.OPTIMAL,
+    )
+
+
+@pytest.fixture
+def comparison():
+    rows = (row("auto", 0.1, 2.0, 2.0), row("factor", 0.4, 2.02, 2.04), row("independent", 0.2, 2.0, None, 7))
+    return Comparison(
+        mesh=LogicalMesh((16, 8), (1.0, 1.0), (0.0, 0.0)),
+        first=3,
+        last=3,
+        nodes=10,
+        edges=12,
+        strategies=90,
+        most_strategies=12,
+        pairs=1000,
+        optimum_seconds=2.0,
+        proven=True,
+        rows=rows,
+        left_out=(),
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_bars_show_seconds_and_both_gaps(comparison, theme):
+    seconds, own, shown = solvers_figure(comparison, theme).data
+    assert list(seconds.x) == ["auto", "factor", "independent"]
+    assert list(seconds.y) == pytest.approx([0.1, 0.4, 0.2])
+    assert list(own.y)[:2] == pytest.approx([0.0, 2.0])
+    assert own.y[2] is None
+    assert list(shown.y) == pytest.approx([0.0, 1.0, 0.0])
+    assert own.marker.pattern.shape == "/", "colour is not the only sign"
+    assert "50 %" in shown.hovertext[0]
+
+
+def test_seconds_are_logarithmic_and_an_impossible_answer_is_said(comparison):
+    figure = solvers_figure(comparison)
+    assert figure.layout.yaxis.type == "log"
+    assert figure.layout.yaxis2.type is None
+    texts = [a.text for a in figure.layout.annotations]
+    assert "alone: 7 placements<br>that cannot exist" in texts
+    assert "auto is fastest" in figure.layout.title.text
+    assert "factor ends 1 % above" in figure.layout.title.text
+
+
+def test_equal_answers_are_called_equal(comparison):
+    equal = dataclasses.replace(comparison, rows=comparison.rows[::2])
+    assert "all reach the optimum" in solvers_figure(equal).layout.title.text
+
+
+def test_the_table_has_a_row_a_formulation_and_the_page_is_whole(comparison):
+    table = solvers_table(comparison)
+    assert [r["gap"] for r in table] == pytest.approx([0.0, 0.01, 0.0])
+    assert table[2]["gap_before_repair"] is None
+    page = solvers_html(comparison)
+    assert page.startswith("<!doctype html>")
+    assert "Plotly.newPlot" in page
+    assert 'src="http' not in page

@@ -1,0 +1,56 @@
+"""The figure of a run as it goes, by its data."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.figures.runs.steps import MOST_POINTS, steps_figure, steps_sentence, steps_table
+from alpa_explore.runtime.reports import StepReport
+
+
+def reports(*seconds: float) -> list[StepReport]:
+    return [StepReport(step=k, loss=5.0 - k / 10, seconds=s) for k, s in enumerate(seconds)]
+
+
+def drawn(plan, steps, predicted_seconds=0.2, total=20, theme="light"):
+    return steps_figure(plan, steps=steps, total=total, predicted_seconds=predicted_seconds, theme=theme)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_losses_and_seconds_stand_at_their_steps_beside_the_predicted_line(plan, theme) -> None:
+    figure = drawn(plan, reports(0.9, 0.3, 0.4), theme=theme)
+    loss, measured, predicted = figure.data
+    scale = {"ms": 1e-3, "s": 1.0}[figure.layout.yaxis2.title.text]
+    assert list(loss.x) == list(measured.x) == [1, 2, 3]
+    assert list(loss.y) == [5.0, 4.9, 4.8]
+    assert [y * scale for y in measured.y] == pytest.approx([0.9, 0.3, 0.4])
+    assert [y * scale for y in predicted.y] == pytest.approx([0.2, 0.2])
+    assert list(figure.layout.xaxis.range) == [0.5, 20.5], "the axis says how much is to come"
+    assert predicted.line.dash == "dash", "colour is not the only sign"
+
+
+def test_the_sentence_leaves_the_first_step_out_and_names_the_device_of_the_prediction(plan) -> None:
+    said = steps_sentence(plan, reports(9.0, 0.4, 0.4), 20, 0.2)
+    assert said.startswith("3 of 20 steps of gpt-example done: the loss went from 5 to 4.8, and a step takes 400 ms")
+    assert "2 × the 200 ms predicted for v100" in said
+    assert "200 ms are predicted" in steps_sentence(plan, (), 20, 0.2)
+
+
+@pytest.mark.parametrize(("took", "kind"), [(0.3, None), (30.0, "log"), (0.001, "log")])
+def test_what_is_far_from_its_prediction_is_on_a_logarithmic_axis(plan, took, kind) -> None:
+    assert drawn(plan, reports(took, took)).layout.yaxis2.type == kind
+
+
+def test_a_long_run_is_drawn_in_part_and_listed_whole(plan) -> None:
+    steps = reports(*[0.2] * (3 * MOST_POINTS))
+    figure = drawn(plan, steps, total=len(steps))
+    assert len(figure.data[0].x) == MOST_POINTS
+    assert "one of 3" in figure.layout.xaxis.title.text
+    rows = steps_table(steps, 0.1)
+    assert len(rows) == len(steps)
+    assert rows[0] == {"step": 1, "loss": 5.0, "measured_seconds": 0.2, "predicted_seconds": 0.1, "ratio": 2.0}
+
+
+def test_before_the_first_step_the_prediction_is_there(plan) -> None:
+    figure = drawn(plan, ())
+    assert [len(trace.x) for trace in figure.data] == [0, 0, 2]

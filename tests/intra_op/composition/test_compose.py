@@ -1,0 +1,219 @@
+"""Composition: every range at the cost that a solve of its own finds, and with a choice that costs it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import fields
+from functools import cache
+from itertools import combinations_with_replacement
+
+import pytest
+import torch
+from torch import nn
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, chain_of
+from alpa_explore.intra_op.composition.compose import Composer, whole_choice
+from alpa_explore.intra_op.composition.cut_blocks import Pieces
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner.plan import resolve
+from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore.tracing.capture import capture
+
+MESHES = ((1, 2), (2, 2))
+
+
+class Skips(nn.Module):
+    """Five blocks, each of which reads the two before it where `far`, and all of which read a table made first."""
+
+    def __init__(self, *, far: bool, table: bool) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(64, 64) for _ in range(5))
+        self.far, self.table = far, table
+        self.register_buffer("mask", torch.ones(64, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = x
+        factor = torch.cos(x[:1]) if self.table else 1.0
+        for block in self.blocks:
+            new = torch.relu(block(x)) * factor + self.mask + (before if self.far else x)
+            before, x = x, new
+        return x.square().sum()
+
+
+@cache
+def skips(*, far: bool = False, table: bool = False) -> Chain:
+    with torch.device("meta"):
+        graph = capture(Skips(far=far, table=table), (torch.empty(64, 64),))
+    return chain_of(assign_layers(graph, manual_layers(graph, [f"blocks.{i}" for i in range(1, 5)]).layer_of_forward))
+
+
+@cache
+def catalogue(name: str, layers: int) -> Chain:
+    graph: TrainingGraph = resolve(name, 4)
+    return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward))
+
+
+@cache
+def forbidding(name: str, layers: int) -> Chain:
+    """Every product of the forward pass kept from cutting its rows by all axes."""
+    graph: TrainingGraph = resolve(name, 4)
+    wishes = wishes_of(None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind})
+    return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward, None, wishes))
+
+
+@cache
+def cut_anywhere(name: str, seed: int) -> Chain:
+    """Four layers that end wherever chance has it: inside a product of two layers, between the branches of a skip."""
+    graph: TrainingGraph = resolve(name, 4)
+    places = sorted(random.Random(seed).sample(range(1, len(graph.forward_operators)), 3))
+    return chain_of(assign_layers(graph, manual_layers(graph, places).layer_of_forward))
+
+
+@cache
+def inside_a_residual_block() -> Chain:
+    """Layer 1 makes what the shortcut of a block reads in layer 3; layer 2 is the middle of that block."""
+    graph: TrainingGraph = resolve("wide-resnet-tiny", 4)
+    return chain_of(assign_layers(graph, manual_layers(graph, [15, 19, 24]).layer_of_forward))
+
+
+def on(mesh: tuple[int, int]) -> CostModel:
+    cluster = Cluster.parse("1x4:v100")
+    return CostModel(cluster.device, logical_mesh(cluster, Submesh(1, mesh[0] * mesh[1]), mesh).squeezed())
+
+
+CHAINS = {
+    "gpt-tiny": lambda: catalogue("gpt-tiny", 4),
+    "mlp": lambda: catalogue("mlp-tiny", 3),
+    "mlp, specs forbidden": lambda: forbidding("mlp-tiny", 3),
+    "wide-resnet-tiny": lambda: catalogue("wide-resnet-tiny", 4),
+    "skips": skips,
+    "a skip over a layer": lambda: skips(far=True),
+    "a shared table": lambda: skips(table=True),
+    "a layer inside a residual block": inside_a_residual_block,
+    **{
+        f"{name}, cut anywhere {seed}": lambda name=name, seed=seed: cut_anywhere(name, seed)
+        for name in ("gpt-tiny", "wide-resnet-tiny")
+        for seed in range(2)
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
+)
+def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[int, int]) -> None:
+    chain = CHAINS[name]()
+    model = on(mesh)
+    stage_of = slice_stages(chain.layered)
+    ranges = list(combinations_with_replacement(range(chain.layered.num_layers), 2))
+    composer = Composer(chain, stage_of, model)
+    composed = 0
+    prices = [Price(0.25, 0.0, 1), Price(1e-3, 0.0, 1), Price(0.25, 1e-10, 3)]
+    for price, found in zip(prices, composer.solve(ranges, prices), strict=True):
+        for r, best in found.items():
+            assert best is not None
+            problem = build_stage_problem(stage_of(*r), model)
+            priced = problem.at(**price._asdict())
+            choices = whole_choice(chain, problem, best.pieces)
+            constant = CONSTANT in chain.owners(problem)
+            if price.memory_price == 0.0 or not constant:
+                assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
+                assert priced.evaluate(choices) == pytest.approx(best.cost, rel=1e-9)
+            totals = problem.totals(choices)
+            for field in fields(StageTotals):
+                assert getattr(best.totals, field.name) == pytest.approx(getattr(totals, field.name), rel=1e-9)
+            least = [problem.memory_limit(h, 1.0).least_peak() for h in (1, 2, 3)]
+            assert composer.least_peaks(*r, (1, 2, 3)) == pytest.approx(least, rel=1e-9)
+            composed += 1
+    if mesh == (1, 2) or name in ("mlp", "skips"):
+        assert composed >= 3 * chain.layered.num_layers, "single layers at least; others may be too wide on two axes"
+
+
+def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_goes_on() -> None:
+    graph: TrainingGraph = resolve("gpt-tiny", 4)
+    inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
+    assert len(inside) == 4, "one a block of the model"
+    chain = chain_of(assign_layers(graph, manual_layers(graph, inside).layer_of_forward))
+    for layer in range(4):
+        before, after = chain.runs(layer, layer)[-1], chain.runs(layer + 1, layer + 1)[0]
+        assert before.block == after.block, "a block goes on where the layer ends"
+        assert before.last + 1 == after.first
+        assert (
+            len(chain.runs(layer, layer + 1))
+            == len(chain.runs(layer, layer)) + len(chain.runs(layer + 1, layer + 1)) - 1
+        ), "and is one where both layers are there"
+
+
+def test_a_residual_block_with_a_whole_layer_in_its_middle_is_one_block_and_breaks_nothing() -> None:
+    chain = inside_a_residual_block()
+    assert not chain.breaks
+    before, within, after = (chain.runs(layer, layer) for layer in (1, 2, 3))
+    assert [run.block for run in within] == [before[-1].block] == [after[0].block]
+    (found,) = Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    assert found[0, 3] is not None, "and its ranges are composed"
+
+
+def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
+    assert not skips().breaks
+    far = skips(far=True)
+    assert not far.holds(1, 3), "block 3 reads what block 1 made"
+    assert far.holds(1, 2)
+    table = skips(table=True)
+    assert not table.holds(0, 2), "the table is made in layer 0 and read in layer 2"
+    assert table.holds(1, 4), "there it comes from outside"
+
+
+def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
+    chain = catalogue("gpt-tiny", 4)
+    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.holds(*r)] == [(0, 3)]
+
+
+def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
+    chain = catalogue("gpt-tiny", 4)
+    composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
+    (found,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    pieces = composer.pieces.of(0, 3)
+    assert pieces is not None
+    tied = [i for i, piece in enumerate(pieces) if piece.ties]
+    assert tied[0] == 0
+    assert len(tied) <= 3, "what lies between does not know of the weight"
+    assert found[0, 3] is not None
+
+
+def test_a_skip_over_a_layer_is_not_composed() -> None:
+    chain = skips(far=True)
+    assert Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(1, 3)], [Price(0.25, 0.0, 1)]) == ({},)
+
+
+def test_a_mask_from_outside_belongs_to_no_layer() -> None:
+    chain = skips()
+    model = on((1, 2))
+    stage = slice_stages(chain.layered)(0, 4)
+    problem = build_stage_problem(stage, model)
+    constants = [n.subject for n, k in zip(problem.nodes, chain.owners(problem), strict=True) if k == CONSTANT]
+    assert [chain.layered.graph.tensors[t].name for t in constants] == ["mask"]
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize(
+    "chain", [catalogue("gpt-tiny", 3), catalogue("moe-tiny", 2), catalogue("wide-resnet-tiny", 4)]
+)
+def test_a_piece_cut_out_of_its_neighbourhood_is_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
+    layers = chain.layered.num_layers
+    near = Pieces(chain=chain, model=on(mesh))
+    found = {r: near.of(*r) for r in combinations_with_replacement(range(layers), 2)}
+    assert sum(len(pieces) for pieces in found.values() if pieces) > layers
+    monkeypatch.setattr(type(chain.stage_of), "beside", lambda slicer, first, last, *_inner: slicer(first, last))
+    whole = Pieces(chain=chain, model=on(mesh))
+    for r, pieces in found.items():
+        others = whole.of(*r)
+        assert (pieces is None) == (others is None)
+        assert [p.content for p in pieces or ()] == [p.content for p in others or ()], r

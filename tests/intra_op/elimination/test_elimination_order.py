@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from itertools import permutations
+from math import prod
+
+import numpy as np
+import pytest
+
+from alpa_explore.intra_op.elimination import elimination_order as module
+from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder, elimination_order
+
+Drawn = tuple[tuple[int, ...], tuple[tuple[int, int], ...], frozenset[int]]
+
+
+def draw(seed: int, nodes: int, share: float) -> Drawn:
+    rng = np.random.default_rng(seed)
+    sizes = tuple(rng.integers(2, 9, nodes).tolist())
+    edges = tuple((a, b) for a in range(nodes) for b in range(a) if rng.random() < share)
+    return sizes, edges, frozenset(rng.permutation(nodes)[: rng.integers(0, 3)].tolist())
+
+
+def tables_of(drawn: Drawn, order: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Of every step the entries that are joined, and those of the table that stays."""
+    sizes, edges, _ = drawn
+    scopes, found = [set(e) for e in edges], []
+    for v in order:
+        joined = set().union({v}, *(s for s in scopes if v in s))
+        scopes = [s for s in scopes if v not in s] + [joined - {v}]
+        found.append((prod(sizes[u] for u in joined), prod(sizes[u] for u in joined - {v})))
+    return found
+
+
+def check(drawn: Drawn, order: EliminationOrder) -> None:
+    assert sorted({*order.nodes, *drawn[2]}) == list(range(len(drawn[0])))
+    assert not drawn[2] & set(order.nodes)
+    tables = tables_of(drawn, order.nodes)
+    assert order.joined_entries == sum(joined for joined, _ in tables)
+    assert order.table_entries == sum(kept for _, kept in tables)
+    assert order.largest_table == max(kept for _, kept in tables)
+
+
+@pytest.mark.parametrize("core", [0, 64], ids=["every node tried", "cheap nodes first"])
+@pytest.mark.parametrize("seed", range(40))
+def test_an_order_takes_what_it_says_and_trying_never_makes_it_worse(
+    seed: int, core: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = draw(seed, 24, 0.2)
+    monkeypatch.setattr(module, "JOINS_A_TRY", np.inf)
+    plain = elimination_order(*drawn)
+    check(drawn, plain)
+    monkeypatch.setattr(module, "JOINS_A_TRY", 10.0)
+    monkeypatch.setattr(module, "CORE_JOINS", core)
+    searched = elimination_order(*drawn)
+    check(drawn, searched)
+    assert searched.joined_entries <= plain.joined_entries
+    assert elimination_order(*drawn) == searched, "the same problem always gets the same order"
+
+
+@pytest.mark.parametrize("keep", [frozenset(), frozenset({0, 150})], ids=["none kept", "two kept"])
+def test_many_cheap_nodes_have_an_order_too(keep: frozenset[int]) -> None:
+    # All join less than CORE_JOINS, together more than JOINS_A_TRY: nothing is left to try orders of.
+    nodes = 300
+    chain = (22,) * nodes, tuple((i, i + 1) for i in range(nodes - 1)), keep
+    found = elimination_order(*chain)
+    check(chain, found)
+    assert module.JOINS_A_TRY < found.joined_entries < (nodes - 1 - len(keep)) * 22**3
+
+
+def test_trying_finds_the_best_order_of_small_graphs_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CORE_JOINS", 0)
+    greedy = found = 0
+    for seed in range(60):
+        drawn = draw(seed, 7, 0.45)
+        free = [v for v in range(7) if v not in drawn[2]]
+        best = min(sum(joined for joined, _ in tables_of(drawn, order)) for order in permutations(free))
+        monkeypatch.setattr(module, "JOINS_A_TRY", np.inf)
+        greedy += elimination_order(*drawn).joined_entries == best
+        monkeypatch.setattr(module, "JOINS_A_TRY", 1.0)
+        found += elimination_order(*drawn).joined_entries == best
+    assert greedy < found
+    assert found >= 54, "of 60"

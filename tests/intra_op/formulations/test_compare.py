@@ -1,0 +1,68 @@
+"""The formulations side by side on one stage."""
+
+import dataclasses
+
+import pytest
+
+from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.errors import OptionError
+from alpa_explore.intra_op.formulations import compare
+from alpa_explore.intra_op.formulations.compare import FORMULATIONS, Question, compare_solvers, solvers_table
+from alpa_explore.intra_op.problem.solution import Status
+from tests.intra_op.stages import chain, whole
+
+
+@pytest.fixture(scope="module")
+def question():
+    mesh = LogicalMesh((4, 2), (1e10, 1e11), (1e-5, 2e-6))
+    return Question(stage=whole(chain(0)), device=Cluster.parse("1x8:v100").device, mesh=mesh, inverse_b=1 / 8)
+
+
+@pytest.fixture(scope="module")
+def comparison(question):
+    return compare_solvers(question)
+
+
+def test_every_formulation_has_a_row_priced_by_the_exact_costs(comparison):
+    assert [row.solver for row in comparison.rows] == list(FORMULATIONS)
+    assert comparison.proven
+    for row in comparison.rows:
+        assert row.status is Status.OPTIMAL
+        assert row.objective_seconds >= comparison.optimum_seconds * (1 - 1e-9)
+        assert comparison.gap(row) <= 0.05
+        assert min(row.build_seconds, row.solve_seconds, row.repair_seconds) >= 0
+        assert row.total_seconds == row.build_seconds + row.solve_seconds + row.repair_seconds > 0
+    exact = {row.solver: row for row in comparison.rows[:2]}
+    assert comparison.gap(exact["enumerated"]) == comparison.gap(exact["auto"]) == 0.0
+    assert exact["auto"].differing_nodes == 0
+
+
+def test_the_factor_form_is_smaller_and_the_counts_are_those_of_the_problem(comparison, question):
+    rows = {row.solver: row for row in comparison.rows}
+    _, problem = question.build()
+    assert comparison.pairs == problem.variables >= rows["enumerated"].variables
+    assert comparison.strategies == sum(map(len, problem.node_costs))
+    assert rows["factor"].variables < rows["enumerated"].variables / 3
+    assert rows["independent"].variables < rows["enumerated"].variables / 3
+
+
+def test_an_answer_that_cannot_exist_has_no_price(comparison):
+    row = dataclasses.replace(comparison.rows[-1], objective_before_seconds=None)
+    assert comparison.gap_before(row) is None
+    assert solvers_table(dataclasses.replace(comparison, rows=(row,)))[0]["gap_before_repair"] is None
+
+
+def test_too_large_an_ilp_is_counted_and_only_solved_by_name(question, monkeypatch):
+    monkeypatch.setattr(compare, "TOO_MANY_PAIRS", 10)
+    found = compare_solvers(question)
+    assert found.left_out == ("enumerated",)
+    assert [row.solver for row in found.rows] == ["auto", "factor", "independent"]
+    named = compare_solvers(question, ["enumerated"])
+    assert [row.solver for row in named.rows] == ["enumerated"]
+
+
+def test_bad_questions_are_refused(question):
+    with pytest.raises(OptionError, match="'factor'"):
+        compare_solvers(question, ["facter"])
+    with pytest.raises(OptionError, match="One device"):
+        compare_solvers(dataclasses.replace(question, mesh=LogicalMesh((), (), ())))

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from alpa_explore.intra_op.elimination.eliminate import eliminate, order_of
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.dominance import undominated
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction, FactorGraph
+from alpa_explore.intra_op.reduction.simplify import components, simplify
+
+
+def problem_of(sizes: list[int], edges: list[tuple[int, int]], seed: int = 0) -> ShardingProblem:
+    rng = np.random.default_rng(seed)
+    return ShardingProblem(
+        name="test",
+        node_costs=tuple(rng.random(k) for k in sizes),
+        edges=tuple(edges),
+        edge_costs=tuple(rng.random((sizes[a], sizes[b])) for a, b in edges),
+    )
+
+
+def complete(count: int) -> list[tuple[int, int]]:
+    return [(a, b) for a in range(count) for b in range(a + 1, count)]
+
+
+def test_a_tree_and_a_cycle_leave_no_core() -> None:
+    for edges in ([(0, 1), (1, 2), (1, 3), (3, 4)], [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]):
+        problem = problem_of([3, 4, 2, 3, 4], edges)
+        simplified = simplify(problem)
+        assert simplified.nodes == ()
+        assert problem.evaluate(simplified.restore(())) == pytest.approx(simplified.constant)
+
+
+def test_parallel_edges_in_both_directions_become_one_edge() -> None:
+    problem = problem_of([3, 4, 5, 6], [*complete(4), (1, 0), (0, 1), (3, 2)])
+    core = simplify(problem, dominance=False).core
+    assert len(core.edges) == 6
+    first = problem.edge_costs[0] + problem.edge_costs[6].T + problem.edge_costs[7]
+    assert core.edge_costs[core.edges.index((0, 1))] == pytest.approx(first)
+
+
+def test_a_node_with_one_strategy_is_folded_into_all_its_neighbours() -> None:
+    problem = problem_of([1, 3, 3, 3, 3], complete(5))
+    simplified = simplify(problem, dominance=False)
+    assert simplified.nodes == (1, 2, 3, 4)
+    assert simplified.constant == pytest.approx(problem.node_costs[0][0])
+
+
+def test_a_strategy_without_a_legal_partner_is_dropped_and_so_is_what_depended_on_it() -> None:
+    base = problem_of([2, 2, 2, 2], complete(4))
+    matrices = list(base.edge_costs)
+    # Strategy 0 of node 1 needs strategy 0 of node 0, which is forbidden on the edge to node 2.
+    matrices[0] = np.array([[0.0, FORBIDDEN], [FORBIDDEN, 0.0]])
+    matrices[1] = np.array([[FORBIDDEN, FORBIDDEN], [0.0, 0.0]])
+    problem = ShardingProblem(name="t", node_costs=base.node_costs, edges=base.edges, edge_costs=tuple(matrices))
+    simplified = simplify(problem, dominance=False)
+    # Nodes 0 and 1 have one strategy left each; the rest has too few neighbours to stay.
+    assert simplified.nodes == ()
+    assert simplified.restore(())[:2] == (1, 1)
+
+
+def test_a_problem_without_a_legal_choice_is_a_contradiction() -> None:
+    problem = ShardingProblem(
+        name="t", node_costs=(np.zeros(2), np.zeros(2)), edges=((0, 1),), edge_costs=(np.full((2, 2), FORBIDDEN),)
+    )
+    for dominance in (False, True):
+        with pytest.raises(Contradiction):
+            simplify(problem, dominance=dominance)
+
+
+def test_dominance_makes_the_core_smaller_and_keeps_the_optimum() -> None:
+    smaller = 0
+    for seed in range(30):
+        problem = problem_of([6] * 6, complete(6), seed)
+        # One strategy of each node is dear enough to be never worth it.
+        costs = tuple(np.where(np.arange(6) == seed % 6, 9.0, v) for v in problem.node_costs)
+        problem = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=problem.edge_costs)
+        plain, reduced = simplify(problem, dominance=False), simplify(problem)
+        values = [s.restore(eliminate(s.core, order_of(s.core))) for s in (plain, reduced)]
+        assert problem.evaluate(values[0]) == pytest.approx(problem.evaluate(values[1]), rel=1e-12)
+        smaller += reduced.core.variables < plain.core.variables
+    assert smaller == 30
+
+
+def test_of_equal_strategies_the_first_stays() -> None:
+    table = np.array([[1.0, 2.0], [1.0, 2.0], [2.0, np.inf], [0.0, 5.0]])
+    assert undominated(np.array([3.0, 3.0, 3.0, 3.0]), [table]).tolist() == [0, 3]
+
+
+def test_a_strategy_that_is_forbidden_less_often_is_not_dominated_by_a_cheaper_one() -> None:
+    table = np.array([[0.0, np.inf], [5.0, 5.0]])
+    assert undominated(np.zeros(2), [table]).tolist() == [0, 1]
+    assert undominated(np.array([np.inf, 0.0]), [table]).tolist() == [1]
+    assert undominated(np.zeros(2), [np.full((2, 3), np.inf)]).tolist() == []
+
+
+def test_eliminating_a_node_with_many_neighbours_gives_the_minimum_over_its_strategies() -> None:
+    problem = problem_of([4, 3, 2, 5], [(0, 1), (2, 0), (0, 3)])
+    graph = FactorGraph(problem)
+    assert graph.eliminate(0) == (1, 2, 3)
+    ab, ca, ad = problem.edge_costs
+    full = (
+        problem.node_costs[0][:, None, None, None]
+        + ab[:, :, None, None]
+        + ca.T[:, None, :, None]
+        + ad[:, None, None, :]
+    )
+    assert graph.tables[1][1, 2, 3] == pytest.approx(full.min(axis=0))
+
+
+def test_connected_parts_come_apart_with_their_own_numbers() -> None:
+    problem = problem_of([2, 3, 4, 5, 6], [(3, 0), (1, 4)])
+    parts = components(problem)
+    assert [nodes for nodes, _ in parts] == [(0, 3), (1, 4), (2,)]
+    assert parts[0][1].edges == ((1, 0),)
+    assert parts[1][1].edge_costs[0] is problem.edge_costs[1]
+    assert components(ShardingProblem(name="t", node_costs=(), edges=(), edge_costs=())) == ()
+
+
+def test_the_order_avoids_the_hub_of_a_wheel() -> None:
+    rim = [(i, (i + 1) % 12) for i in range(12)]
+    order = order_of(problem_of([6] * 13, [*rim, *((12, i) for i in range(12))]))
+    assert 12 not in order.nodes[:9]
+    assert order.largest_table == 6**3
+
+
+def test_a_node_that_is_kept_keeps_strategies_that_are_dominated() -> None:
+    problem = problem_of([3, 3, 3, 3], complete(4))
+    matrices = [np.zeros_like(m) for m in problem.edge_costs]
+    costs = (np.array([0.0, 1.0, 2.0]), *problem.node_costs[1:])
+    dominated = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=tuple(matrices))
+    kept = simplify(dominated, dominance=True, keep=frozenset({0, 1}))
+    assert kept.nodes == (0, 1)
+    assert [len(c) for c in kept.core.node_costs] == [3, 3]
+    assert simplify(dominated, dominance=True).nodes == ()

@@ -1,0 +1,163 @@
+"""Overlap: what hides is added up here a second time, is never more than is computed, and decides what is chosen."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import ClusterError
+from alpa_explore.graph import Phase
+from alpa_explore.intra_op.composition.block_subproblem import Price
+from alpa_explore.intra_op.composition.chain import chain_of
+from alpa_explore.intra_op.composition.compose import Composer
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.layering import cluster_operators, manual_layers
+from alpa_explore.planner.plan import resolve
+from alpa_explore.tracing.capture import capture
+
+PAPER = {"collective_overlap": 0.0, "gradient_overlap": 0.0}
+SOME = {"collective_overlap": 0.5, "gradient_overlap": 0.7}
+ALL = {"collective_overlap": 1.0, "gradient_overlap": 1.0}
+
+
+def priced(shares, mesh=(2, 2)):
+    cluster = Cluster.parse("1x4:v100", **shares)
+    devices = mesh[0] * mesh[1]
+    return CostModel(cluster.device, logical_mesh(cluster, Submesh(1, devices), mesh).squeezed())
+
+
+@pytest.fixture(scope="module")
+def layered():
+    graph = resolve("gpt-tiny", 4)
+    return assign_layers(graph, cluster_operators(graph, 3, delta=2.0).layer_of_forward)
+
+
+def computing(problem, choices):
+    """Operator -> seconds a microbatch under a choice, without strategies that communicate inside."""
+    found = {}
+    for node, choice in zip(problem.nodes, choices, strict=True):
+        if node.kind is NodeKind.OPERATOR:
+            again = 2 if node.subject in problem.stage.layered.recomputed else 1
+            inside = any(node.priced.strategies[choice].sync_bytes)
+            found[node.subject] = 0.0 if inside else float(node.priced.seconds[choice]) * again
+    return found
+
+
+def hidden(problem, choices, shares):
+    """(a microbatch, an iteration): what hides, edge by edge, from the prices of the paper."""
+    graph, layered = problem.stage.layered.graph, problem.stage.layered
+    seconds = computing(problem, choices)
+    uses = {
+        o: len(graph.operators[o].inputs)
+        + sum(other.inputs.count(t) for t in graph.operators[o].outputs for other in graph.operators)
+        for o in seconds
+    }
+    least: dict[int, float] = {}  # of a forward operator: of what its backward pass runs
+    for node in problem.nodes:
+        if node.kind is NodeKind.OPERATOR:
+            operator = graph.operators[node.subject]
+            each = [
+                0.0 if any(s.sync_bytes) else float(t)
+                for s, t in zip(node.priced.strategies, node.priced.seconds, strict=True)
+            ]
+            if operator.phase is Phase.BACKWARD or operator.index in layered.recomputed:
+                of = operator.forward if operator.phase is Phase.BACKWARD else operator.index
+                least[of] = least.get(of, 0.0) + min(each)
+    makes = {}
+    for p in problem.stage.parameters:
+        made_by = [graph.tensors[t].producer for t in layered.contributions[p]]
+        makes[p] = {graph.operators[m].forward for m in made_by if m in seconds}
+    size = {p: graph.tensors[graph.parameters[p].tensor].bytes for p in makes}
+    total = [0.0, 0.0]
+    for edge in problem.edges:
+        raw = float(edge.seconds[choices[edge.a], choices[edge.b]]) * edge.times
+        a, b = problem.nodes[edge.a], problem.nodes[edge.b]
+        if not edge.each_iteration:
+            room = sum(seconds[n.subject] / uses[n.subject] for n in (a, b) if n.kind is NodeKind.OPERATOR)
+            total[0] += shares["collective_overlap"] * min(raw, room)
+        elif a.kind is NodeKind.ACCUMULATOR:
+            room = 0.0
+            if len(makes[a.subject]) == 1:  # else it waits for all
+                (of,) = makes[a.subject]
+                room = least[of] * size[a.subject] / sum(size[p] for p in makes if of in makes[p])
+            total[1] += shares["gradient_overlap"] * min(raw, room)
+    return total
+
+
+@pytest.mark.parametrize(("mesh", "shares"), [((2, 2), SOME), ((1, 2), ALL)], ids=["some", "all"])
+def test_a_choice_takes_what_it_took_less_what_hides_and_no_more_hides_than_is_computed(layered, mesh, shares):
+    rng = random.Random(5)
+    stages = slice_stages(layered)
+    counted = 0
+    for first, last in ((0, 0), (1, 1), (0, 2)):
+        paper = build_stage_problem(stages(first, last), priced(PAPER, mesh))
+        overlapped = build_stage_problem(stages(first, last), priced(shares, mesh))
+        plain = paper.at(inverse_b=0.5, memory_price=0.0, microbatches_held=1)
+        for _ in range(3):
+            drawn = tuple(c + 1e-5 * np.array([rng.random() for _ in c]) for c in plain.node_costs)
+            choices = solve(replace(plain, node_costs=drawn), gap=0.5).choices  # any that is legal
+            before, after = paper.totals(choices), overlapped.totals(choices)
+            assert max(before.microbatch_seconds, before.iteration_seconds) < 1e6
+            microbatch, iteration = hidden(paper, choices, shares)
+            assert after.microbatch_seconds == pytest.approx(before.microbatch_seconds - microbatch, rel=1e-9)
+            assert after.iteration_seconds == pytest.approx(before.iteration_seconds - iteration, rel=1e-9)
+            most = sum(computing(paper, choices).values())
+            assert microbatch <= shares["collective_overlap"] * most * (1 + 1e-9)
+            assert iteration <= shares["gradient_overlap"] * most * (1 + 1e-9)
+            assert (before.weight_bytes, before.activation_bytes) == (after.weight_bytes, after.activation_bytes)
+            counted += microbatch > 0 and iteration > 0
+    assert counted > 5
+
+
+class TwoLinears(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(1024, 4096, bias=False)
+        self.down = nn.Linear(4096, 1024, bias=False)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x))).square().sum()
+
+
+def test_what_hides_decides_which_sharding_is_chosen_and_the_choice_is_the_best_there_is():
+    with torch.device("meta"):
+        graphs = [capture(TwoLinears(), (torch.empty(batch, 1024),)) for batch in (512, 4096)]
+    changed = 0
+    for graph, shares in itertools.product(graphs, (SOME, ALL)):
+        stages = slice_stages(assign_layers(graph, manual_layers(graph, ()).layer_of_forward))
+        paper, overlapped = (build_stage_problem(stages(0, 0), priced(s, (1, 4))) for s in (PAPER, shares))
+        for b in (1, 8, 64):
+            plain, hiding = (p.at(inverse_b=1 / b, memory_price=0.0, microbatches_held=1) for p in (paper, overlapped))
+            found, before = solve(hiding), solve(plain)
+            assert found.objective == pytest.approx(solve(hiding, "ilp").objective, rel=1e-9)
+            assert found.objective <= hiding.evaluate(before.choices) * (1 + 1e-9)
+            assert hiding.evaluate(before.choices) <= before.objective * (1 + 1e-9)
+            changed += plain.evaluate(found.choices) > before.objective * (1 + 1e-6)
+    assert changed > 0, "what the paper's costs call slower should be best somewhere"
+
+
+def test_composed_ranges_hide_what_whole_stages_hide(layered):
+    chain, stages, model = chain_of(layered), slice_stages(layered), priced(SOME, (1, 2))
+    ranges = [(0, 0), (0, 1), (1, 2), (1, 1), (0, 2)]  # the last has the tied weight at both ends
+    price = Price(0.25, 0.0, 1)
+    (composed,) = Composer(chain, stages, model).solve(ranges, [price])
+    assert composed
+    for r, found in composed.items():
+        alone = build_stage_problem(stages(*r), model).at(inverse_b=0.25, memory_price=0.0, microbatches_held=1)
+        assert found.cost == pytest.approx(solve(alone).objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_an_overlap_outside_0_and_1_is_refused(share):
+    for name in PAPER:
+        with pytest.raises(ClusterError, match=f"{name}="):
+            Cluster.parse("1x2:v100", **{name: share})

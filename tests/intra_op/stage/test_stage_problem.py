@@ -1,0 +1,205 @@
+"""A stage as a sharding problem, on small captured models."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import Phase, TensorKind
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
+from alpa_explore.layering import manual_layers
+from alpa_explore.models.catalog import build
+from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.tracing.capture import capture
+
+
+class TwoLinears(nn.Module):
+    def __init__(self, width=64, inner=256):
+        super().__init__()
+        self.up = nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x))).square().sum()
+
+
+def problem_of(graph, mesh_shape, *, boundaries=(), first=0, last=0, device="v100"):
+    layered = assign_layers(graph, manual_layers(graph, boundaries).layer_of_forward)
+    cluster = Cluster.parse(f"1x{int(np.prod(mesh_shape))}:{device}")
+    mesh = logical_mesh(cluster, Submesh(1, cluster.devices), mesh_shape).squeezed()
+    return build_stage_problem(slice_stages(layered)(first, last), CostModel(cluster.device, mesh))
+
+
+@pytest.fixture(scope="module")
+def two_linears():
+    with torch.device("meta"):
+        return capture(TwoLinears(), (torch.empty(32, 64),))
+
+
+@pytest.fixture(scope="module")
+def tiny_gpt():
+    module, inputs = build("gpt-tiny", 4)
+    return capture(module, inputs, name="gpt-tiny", rematerialization=True)
+
+
+def random_choices(problem, rng):
+    return tuple(rng.randrange(len(n.microbatch_seconds)) for n in problem.nodes)
+
+
+@pytest.mark.parametrize("mesh", [(2,), (4,), (2, 2)])
+def test_the_objective_of_a_choice_is_the_sum_of_its_parts(tiny_gpt, mesh):
+    stage = problem_of(tiny_gpt, (1, *mesh) if len(mesh) == 1 else mesh)
+    rng = random.Random(0)
+    finite = 0
+    for inverse_b, price, held in [(1.0, 0.0, 1), (0.125, 1e-9, 3)]:
+        problem = stage.at(inverse_b=inverse_b, memory_price=price, microbatches_held=held)
+        choices = [solve(problem).choices] + [random_choices(stage, rng) for _ in range(50)]
+        for chosen in choices:
+            totals, objective = stage.totals(chosen), problem.evaluate(chosen)
+            if objective >= FORBIDDEN:
+                continue
+            finite += 1
+            parts = totals.microbatch_seconds + inverse_b * totals.iteration_seconds
+            parts += price * (totals.weight_bytes + held * totals.activation_bytes)
+            assert objective == pytest.approx(parts, rel=1e-9)
+    assert finite >= 2
+
+
+def test_the_solver_finds_what_trying_every_choice_finds():
+    class OneLinear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.empty(8, 8))
+
+        def forward(self, x):
+            return torch.mm(x, self.weight).sum()
+
+    with torch.device("meta"):
+        graph = capture(OneLinear(), (torch.empty(8, 8),), optimizer="sgd")
+    stage = problem_of(graph, (1, 2))
+    problem = stage.at(inverse_b=0.5, memory_price=0.0, microbatches_held=1)
+    sizes = [len(c) for c in problem.node_costs]
+    every = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    assert len(every) > 1000, "too small to be a test"
+    costs = sum(c[every[:, v]] for v, c in enumerate(problem.node_costs))
+    for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
+        costs = costs + matrix[every[:, a], every[:, b]]
+    assert solve(problem).objective == pytest.approx(costs.min(), rel=1e-12)
+    assert costs.min() < np.median(costs)
+
+
+def test_equal_blocks_have_one_key_and_equal_problems(tiny_gpt):
+    boundaries = ["h.1", "h.2", "h.3"]
+    layered = assign_layers(tiny_gpt, manual_layers(tiny_gpt, boundaries).layer_of_forward)
+    stage = slice_stages(layered)
+    mesh = logical_mesh(Cluster.parse("1x4:v100"), Submesh(1, 4), (2, 2)).squeezed()
+    model = CostModel(Cluster.parse("1x4:v100").device, mesh)
+    keys: dict[str, set[str]] = {}
+    for first, last in itertools.combinations_with_replacement(range(layered.num_layers), 2):
+        built = build_stage_problem(stage(first, last), model)
+        content = built.at(inverse_b=0.25, memory_price=1e-9, microbatches_held=2).content_key
+        keys.setdefault(stage(first, last).structure_key, set()).add(content)
+    assert all(len(contents) == 1 for contents in keys.values()), "one key, two problems"
+    assert len(set.union(*keys.values())) == len(keys), "one problem, two keys"
+    assert stage(1, 1).structure_key == stage(2, 2).structure_key
+    assert stage(0, 0).structure_key != stage(1, 1).structure_key
+
+
+def test_rematerialisation_holds_what_enters_a_layer_and_runs_its_forward_again(tiny_gpt):
+    layered = assign_layers(tiny_gpt, manual_layers(tiny_gpt, ["h.1", "h.2", "h.3"]).layer_of_forward)
+    tensors = tiny_gpt.tensors
+    for layer, held in enumerate(layered.held):
+        values = [t for t in held if tensors[t].kind is TensorKind.VALUE]
+        assert all(layered.layer_of[tensors[t].producer] < layer for t in values)
+        assert len(values) == (1 if layer else 0), "a block reads the residual stream alone"
+    # What a layer computes last for its successor alone need not be computed again.
+    assert 0 < len(layered.recomputed) < len(tiny_gpt.forward_operators)
+    assert all(tiny_gpt.operators[o].phase is Phase.FORWARD for o in layered.recomputed)
+
+
+def test_without_rematerialisation_more_is_held_and_less_is_computed():
+    module, inputs = build("gpt-tiny", 4)
+    totals = {}
+    for rematerialization in (False, True):
+        graph = capture(module, inputs, rematerialization=rematerialization)
+        stage = problem_of(graph, (1, 1), boundaries=["h.1", "h.2", "h.3"], last=3)
+        totals[rematerialization] = stage.totals(
+            solve(stage.at(inverse_b=1, memory_price=0, microbatches_held=1)).choices
+        )
+    assert totals[True].activation_bytes < totals[False].activation_bytes / 3
+    assert totals[True].microbatch_seconds > totals[False].microbatch_seconds * 1.1
+    assert totals[True].weight_bytes == totals[False].weight_bytes
+
+
+def test_weights_gradients_and_optimizer_state_of_one_device_are_counted(two_linears):
+    stage = problem_of(two_linears, (1, 1))
+    totals = stage.totals(solve(stage.at(inverse_b=1, memory_price=0, microbatches_held=1)).choices)
+    elements = two_linears.parameter_count
+    assert totals.weight_bytes == elements * (4 + 4 + 8), "fp32 weight, fp32 gradient, two moments"
+
+
+def test_a_large_batch_is_split_over_the_devices(two_linears):
+    """Data parallelism: with tokens in plenty and small weights every heavy operator divides the batch."""
+    with torch.device("meta"):
+        graph = capture(TwoLinears(), (torch.empty(65536, 64),))
+    stage = problem_of(graph, (1, 4))
+    chosen = solve(stage.at(inverse_b=1 / 64, memory_price=0, microbatches_held=1)).choices
+    for node, choice in zip(stage.nodes, chosen, strict=True):
+        if node.priced is not None and node.kind is NodeKind.OPERATOR:
+            operator = graph.operators[node.subject]
+            if operator.kind == "aten.mm.default" and operator.phase is Phase.FORWARD:
+                assert node.priced.strategies[choice].inputs[0] == (0,), operator.name
+
+
+def test_large_weights_are_split_column_then_row_with_a_pending_sum():
+    """Megatron's split, when weights cannot be whole: the first product cuts columns, the second sums over rows."""
+    with torch.device("meta"):
+        graph = capture(TwoLinears(4096, 16384), (torch.empty(1024, 4096),), optimizer="sgd")
+    stage = problem_of(graph, (1, 4))
+    chosen = solve(stage.at(inverse_b=1.0, memory_price=1e-11, microbatches_held=1)).choices
+    products = [
+        node.priced.strategies[choice]
+        for node, choice in zip(stage.nodes, chosen, strict=True)
+        if node.kind is NodeKind.OPERATOR
+        and graph.operators[node.subject].kind == "aten.mm.default"
+        and graph.operators[node.subject].phase is Phase.FORWARD
+    ]
+    assert [p.outputs[0] for p in products] == [(1,), (PARTIAL,)]
+
+
+def test_a_price_for_memory_shards_weights_and_optimizer_state(two_linears):
+    stage = problem_of(two_linears, (1, 4))
+    free = stage.totals(solve(stage.at(inverse_b=1 / 8, memory_price=0, microbatches_held=1)).choices)
+    dear = stage.totals(solve(stage.at(inverse_b=1 / 8, memory_price=1.0, microbatches_held=1)).choices)
+    assert dear.weight_bytes == two_linears.parameter_count * 16 / 4
+    assert dear.weight_bytes < free.weight_bytes or free.weight_bytes == dear.weight_bytes
+    assert dear.microbatch_seconds >= free.microbatch_seconds * (1 - 1e-9)
+
+
+def test_no_pending_sum_leaves_a_stage_unpaid(tiny_gpt):
+    """An operator whose output is read by another stage pays for its pending sum in its own costs."""
+    boundaries = ["h.1", "h.2", "h.3"]
+    stage = problem_of(tiny_gpt, (1, 4), boundaries=boundaries, first=1, last=1)
+    checked = 0
+    for node in stage.nodes:
+        if node.kind is not NodeKind.OPERATOR:
+            continue
+        for place, tensor in enumerate(tiny_gpt.operators[node.subject].outputs):
+            if tensor in stage.stage.sinks:
+                for number, strategy in enumerate(node.priced.strategies):
+                    if PARTIAL in strategy.outputs[place]:
+                        plain = node.priced.seconds[number]
+                        assert node.microbatch_seconds[number] >= plain + stage.leaving_seconds(
+                            tensor, strategy.outputs[place]
+                        )
+                        checked += 1
+    assert checked

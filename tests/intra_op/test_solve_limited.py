@@ -1,0 +1,154 @@
+"""Solving under a memory limit: equal to brute force, for every limit, and on the problems of the contest."""
+
+import gzip
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.bounds.descend import is_legal
+from alpa_explore.intra_op.ilp.highs_direct import least_limit
+from alpa_explore.intra_op.iopddl.files import read_problem
+from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.solve_limited import solve_limited
+
+PROBLEMS = Path(__file__).parent.parent / "problems"
+
+
+def random_case(rng):
+    nodes = int(rng.integers(2, 7))
+    sizes = rng.integers(1, 5, nodes)
+    pairs = [p for p in itertools.combinations(range(nodes), 2) if rng.random() < 0.5]
+
+    def costs(*shape):
+        found = rng.integers(0, 9, shape).astype(float)
+        found[rng.random(shape) < 0.08] = FORBIDDEN
+        return found
+
+    problem = ShardingProblem(
+        name="random",
+        node_costs=tuple(costs(s) for s in sizes),
+        edges=tuple(pairs),
+        edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
+    )
+    items = []
+    for v in range(nodes):
+        for _ in range(int(rng.integers(0, 3))):
+            start, end = sorted(rng.integers(0, 8, 2).tolist())
+            usage = rng.integers(0, 10, sizes[v]) if rng.random() < 0.8 else np.full(sizes[v], rng.integers(0, 10))
+            items.append(Item(node=v, start=start, end=end, usage=usage * 1e6))
+    return problem, items
+
+
+def held_at(items, choices, time):
+    return sum(item.usage[choices[item.node]] for item in items if item.start <= time < item.end)
+
+
+def test_every_limit_gives_the_optimum_of_brute_force():
+    rng = np.random.default_rng(11)
+    infeasible = tightened = 0
+    for _ in range(200):
+        problem, items = random_case(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in every if is_legal(problem, c)]
+        peaks = [max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal]
+        for limit in {0.0, 4e6, float(np.median(peaks or [0.0])), max(peaks, default=1.0)}:
+            memory = MemoryLimit.of(items, limit)
+            fitting = [problem.evaluate(c) for c, peak in zip(legal, peaks, strict=True) if peak <= limit]
+            found = solve_limited(problem, memory)
+            if not fitting:
+                assert found.status is Status.INFEASIBLE
+                infeasible += bool(legal)
+                continue
+            assert found.status is Status.OPTIMAL
+            assert found.objective == pytest.approx(min(fitting), rel=1e-9)
+            assert found.bound == found.objective
+            assert max(held_at(items, found.choices, t) for t in range(9)) <= limit
+            tightened += min(fitting) > min(map(problem.evaluate, legal))
+    assert infeasible > 50
+    assert tightened > 50
+
+
+def test_the_least_limit_is_the_least_peak_of_brute_force():
+    rng = np.random.default_rng(14)
+    raised = 0
+    for _ in range(80):
+        problem, items = random_case(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        peaks = [max(held_at(items, c, t) for t in range(9)) for c in every if is_legal(problem, c)]
+        if not peaks:
+            continue
+        memory = MemoryLimit.of(items, 0.0)
+        least, exact = least_limit(problem, memory, 60.0)
+        assert exact
+        assert least == pytest.approx(min(peaks), rel=1e-6, abs=1.0)
+        raised += min(peaks) > memory.least_peak() + 1
+    assert raised > 5
+
+
+def test_the_profile_is_what_is_alive_at_each_time():
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        problem, items = random_case(rng)
+        memory = MemoryLimit.of(items, 1e7)
+        choices = tuple(int(rng.integers(len(c))) for c in problem.node_costs)
+        expected = [held_at(items, choices, t) for t in range(9)]
+        assert memory.peak(choices) == max(expected)
+        assert memory.least_peak() <= memory.peak(choices)
+        profile = memory.profile([float(i.usage[choices[i.node]]) for i in items])
+        assert profile.tolist() == expected[: len(profile)]
+        assert not any(expected[len(profile) :])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "optimum"), [("iopddl_b", 532843.0), ("iopddl_g", 217039.0)])
+def test_the_problems_of_the_contest(name, optimum):
+    path = PROBLEMS / f"{name}.json.gz"
+    found = solve_limited(*read_problem(path)[:2])
+    assert (found.status, found.objective) == (Status.OPTIMAL, optimum)
+    # Added up once more from the file itself, with whole numbers.
+    problem = json.loads(gzip.decompress(path.read_bytes()))["problem"]
+    nodes, edges, s = problem["nodes"], problem["edges"], found.choices
+    total = sum(costs[k] for costs, k in zip(nodes["costs"], s, strict=True))
+    for (a, b), costs in zip(edges["nodes"], edges["costs"], strict=True):
+        total += costs[s[a] * len(nodes["costs"][b]) + s[b]]
+    assert total == optimum
+    for time in range(max(end for _, end in nodes["intervals"])):
+        alive = (v for v, (start, end) in enumerate(nodes["intervals"]) if start <= time < end)
+        assert sum(nodes["usages"][v][s[v]] for v in alive) <= problem["usage_limit"]
+
+
+def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
+    # Every problem counts as too large for an ILP and for the optimum without the limit.
+    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.LARGEST_ILP", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.SMALL", -1)
+    rng = np.random.default_rng(13)
+    proven = unproven = nothing = 0
+    for _ in range(60):
+        problem, items = random_case(rng)
+        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in every if is_legal(problem, c)]
+        limit = float(np.median([max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal] or [0.0]))
+        fitting = [c for c in legal if all(held_at(items, c, t) <= limit for t in range(9))]
+        try:
+            found = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=2.0)
+        except SolverError:
+            nothing += bool(fitting)
+            continue
+        if not fitting:
+            assert found.status is Status.INFEASIBLE
+            continue
+        least = min(map(problem.evaluate, fitting))
+        assert found.choices in fitting
+        assert found.bound <= least + 1e-6 <= found.objective + 2e-6
+        proven += found.status is Status.OPTIMAL
+        unproven += found.status is Status.UNPROVEN
+        assert found.status is not Status.OPTIMAL or found.objective == pytest.approx(least, rel=1e-9)
+    assert proven > 15
+    assert unproven > 0
+    assert nothing < 10, "the descent should find a choice that fits in most small cases"

@@ -1,0 +1,183 @@
+"""B with the microbatch fixed and with the global batch fixed, and the best of each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import alpa_explore as ax
+from alpa_explore.errors import InfeasiblePlanError, OptionError
+from alpa_explore.planner.choose_microbatches import COUNTS, ENOUGH, known_microbatches, microbatches_table
+from alpa_explore.planner.plan import resolve
+from alpa_explore.search.lower_bounds import least_weight_bytes
+from tests.planner.test_plan import own_cache, tiny_cluster  # noqa: F401
+
+
+def planned(model="mlp-tiny", b=4, cluster=None, **options):
+    return ax.plan(
+        model, cluster or tiny_cluster(), num_microbatches=b, num_layers=2, delta=1.0, scheduler="serial", **options
+    )
+
+
+def module():
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64))
+
+
+def square(y):
+    return y.square().mean()
+
+
+def test_with_the_global_batch_fixed_each_b_is_the_plan_of_its_own_microbatch():
+    batches = ax.capture_batches(module(), torch.empty(8, 64), loss=square)
+    for b in (1, 2, 8, 32):
+        found = planned(batches, b, global_batch=64)
+        fresh = planned(ax.capture(module(), torch.empty(64 // b, 64), loss=square), b)
+        assert (found.model.samples, found.global_batch) == (64 // b, 64)
+        assert found.predicted == fresh.predicted
+        assert [s.layers for s in found.stages] == [s.layers for s in fresh.stages]
+    assert batches.captures <= 4, "one at the first size, two that serve all others, one at a size of 1"
+
+
+def test_auto_takes_the_b_of_least_time_among_those_that_divide_the_global_batch():
+    auto = planned(b="auto", global_batch=16)
+    alone = {b: planned(b=b, global_batch=16) for b in (1, 2, 4, 8, 16)}
+    assert {t.num_microbatches: t.iteration_seconds for t in auto.microbatches} == {
+        b: plan.predicted.iteration_seconds for b, plan in alone.items()
+    }
+    best = min(alone.values(), key=lambda plan: plan.predicted.iteration_seconds)
+    assert auto.predicted == best.predicted
+    assert auto.options.num_microbatches == best.options.num_microbatches
+
+
+def test_where_nothing_fits_at_any_b_the_error_names_the_closest_b_and_stage_and_by_how_much():
+    cluster = tiny_cluster(memory_bytes=360_000)  # the weights would fit
+    with pytest.raises(InfeasiblePlanError, match="for any number of microbatches") as caught:
+        planned(b="auto", cluster=cluster, global_batch=16)
+    over = {}
+    for b in (1, 2, 4, 8, 16):
+        with pytest.raises(InfeasiblePlanError) as one:
+            planned(b=b, cluster=cluster, global_batch=16)
+        over[b] = (one.value.over_bytes, one.value.found)
+    nearest = min(over, key=lambda b: over[b][0])
+    assert len({bytes_ for bytes_, _ in over.values()}) > 1, "all B are equally close: the test shows nothing"
+    assert caught.value.over_bytes == over[nearest][0]
+    assert f"closest is B = {nearest}: {over[nearest][1]}" in caught.value.found
+    assert "stage 0 of" in caught.value.found
+    # With just as much memory as that lacks, it alone fits.
+    found = planned(b="auto", cluster=tiny_cluster(360_001 + int(over[nearest][0])), global_batch=16)
+    assert found.options.num_microbatches == nearest
+    assert [t.num_microbatches for t in found.microbatches if t.iteration_seconds is not None] == [nearest]
+    assert all(t.over_bytes > 0 for t in found.microbatches if t.num_microbatches != nearest)
+
+
+@pytest.mark.parametrize(("given", "leanest", "more"), [({"global_batch": 16}, 16, ""), ({}, 1, "of a smaller size")])
+def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(given, leanest, more):
+    batches = ax.capture_batches(module(), torch.empty(8, 64), loss=square)
+    cluster, passes = tiny_cluster(memory_bytes=100_000), set()
+    with pytest.raises(InfeasiblePlanError, match="for any number of microbatches: weights, gradients") as caught:
+        planned(batches, "auto", cluster, **given, progress=lambda seen: passes.add(seen.pass_name.split(":")[0]))
+    assert passes == {f"B = {leanest}"}
+    with pytest.raises(InfeasiblePlanError) as one:
+        planned(batches, leanest, cluster, **given)
+    assert caught.value.found.endswith(f"B = {leanest}, which holds the fewest activations: {one.value.found}")
+    assert (caught.value.over_bytes, caught.value.remedy) == (one.value.over_bytes, one.value.remedy)
+    assert more in one.value.remedy
+    assert "more nodes" in one.value.remedy
+
+
+@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
+def test_no_plan_stores_less_than_is_said_of_all_plans(name):
+    plan = planned(name, 8, tiny_cluster(devices=4))
+    least = least_weight_bytes(resolve(name, 8))
+    devices = [len(s.devices) for s in plan.stages]
+    assert least > 0
+    whole, shared = [], plan.costs.candidates
+    for (first, last, piece), candidates in shared.items():
+        if (first, last) == (0, plan.costs.num_layers - 1):
+            whole += [c.weight_bytes * plan.costs.submeshes[piece].devices for c in candidates]
+    assert least <= min(whole) * (1 + 1e-9)
+    assert least <= sum(s.weight_bytes * n for s, n in zip(plan.stages, devices, strict=True)) * (1 + 1e-9)
+    assert min(whole) < 2 * least, "so loose a bound shows nothing"
+
+
+def test_auto_with_the_microbatch_fixed_takes_the_least_b_that_is_within_a_percent_of_the_most_samples_a_second():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    plan = planned(graph, "auto", tiny_cluster(devices=4))
+    rates = {b: planned(graph, b, tiny_cluster(devices=4)).samples_per_second for b in COUNTS}
+    best = min(b for b in COUNTS if rates[b] >= (1 - ENOUGH) * max(rates.values()))
+    assert plan.options.num_microbatches == best
+    assert plan.predicted == planned(graph, best, tiny_cluster(devices=4)).predicted
+    again = ax.replan(planned(graph, 4, tiny_cluster(devices=4)), num_microbatches="auto")
+    assert again.samples_per_second >= (1 - ENOUGH - 6e-3) * max(rates.values())
+    assert again.microbatches
+
+
+def test_a_schedule_that_holds_all_microbatches_bounds_the_b_of_auto():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    gpipe = {"pipeline": ax.PipelineOptions(schedule="gpipe", num_stages=2)}
+    free = planned(graph, 16, **gpipe)
+    tight = tiny_cluster(int(free.predicted.peak_bytes_per_device))
+    with pytest.raises(InfeasiblePlanError):
+        planned(graph, COUNTS[-1], tight, **gpipe)
+    found = planned(graph, "auto", tight, **gpipe)
+    fitting = [t.num_microbatches for t in found.microbatches if t.iteration_seconds is not None]
+    assert found.options.num_microbatches in fitting
+    assert 16 in fitting
+    assert COUNTS[-1] not in fitting
+
+
+def test_numbers_at_which_the_schedule_does_not_exist_are_left_out():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    zero_bubble = {"pipeline": ax.PipelineOptions(schedule="zb-h1", num_stages=2)}
+    assert [t.num_microbatches for t in known_microbatches(planned(graph, 8, **zero_bubble))] == list(COUNTS[1:])
+    auto = planned("mlp-tiny", "auto", global_batch=4, **zero_bubble)
+    assert [t.num_microbatches for t in auto.microbatches] == [2, 4]
+
+
+def test_where_microbatches_of_one_size_never_fit_the_error_says_what_one_lacks():
+    graph = ax.capture(module(), torch.empty(8, 64), loss=square)
+    with pytest.raises(InfeasiblePlanError, match=r"tried B = 1, 2, 16, 1024; closest is B = \d+: stage 0 of"):
+        planned(graph, "auto", tiny_cluster(memory_bytes=140_000))
+
+
+def test_more_microbatches_of_one_size_hold_more_up_to_the_depth_of_the_pipeline():
+    plan = planned("gpt-tiny", 8, tiny_cluster(devices=4))
+    rows = microbatches_table(plan)
+    assert [row["num_microbatches"] for row in rows] == list(COUNTS)
+    assert [row["chosen"] for row in rows] == [b == 8 for b in COUNTS]
+    for row, tried in zip(rows, known_microbatches(plan), strict=True):
+        again = ax.replan(plan, num_microbatches=row["num_microbatches"])
+        stage = again.stages[row["fullest_stage"]]
+        assert row["held_bytes"] == stage.microbatches_held * stage.activation_bytes
+        assert row["peak_bytes"] == pytest.approx(again.predicted.peak_bytes_per_device)
+        assert tried.samples_per_second == again.samples_per_second
+    rates = [row["samples_per_second"] for row in rows]
+    assert rates == sorted(rates), "a pipeline that is filled once for more work wastes less"
+
+
+def test_a_plan_keeps_what_was_tried_in_its_file_and_forgets_it_when_it_is_planned_anew(tmp_path):
+    plan = planned(b="auto", global_batch=4)
+    plan.save(tmp_path / "a.plan.json")
+    assert ax.load_plan(tmp_path / "a.plan.json").microbatches == plan.microbatches != ()
+    assert ax.replan(plan, num_microbatches=2).microbatches == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "advice"),
+    [
+        ("mlp-tiny", {"b": 3, "global_batch": 16}, "2 or 4"),
+        ("mlp-tiny", {"b": 1, "global_batch": 0}, "1 or more"),
+        ("mlp-tiny", {"b": "many"}, "'auto'"),
+        ("graph", {"b": 4, "global_batch": 64}, "capture_batches"),
+        ("graph", {"b": "auto", "global_batch": 64}, "capture_batches"),
+        ("batches", {"b": 3, "global_batch": 64}, "2 or 4"),
+    ],
+)
+def test_sizes_that_do_not_fit_each_other_are_explained(model, options, advice):
+    given = {
+        "graph": lambda: ax.capture(module(), torch.empty(8, 64), loss=square),
+        "batches": lambda: ax.capture_batches(module(), torch.empty(8, 64), loss=square),
+    }
+    with pytest.raises(OptionError, match=advice):
+        planned(given[model]() if model in given else model, **options)

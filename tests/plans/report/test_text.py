@@ -1,0 +1,90 @@
+"""Plans and tables as text: every figure in its unit, and nothing that a terminal would act on."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report import tables
+from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.plans.report.text import cell, heading, printable, ranges, render_table, sentence
+from tests.plans.example import example_plan
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return example_plan()
+
+
+def test_the_report_names_stages_figures_passes_and_warnings(plan: Plan) -> None:
+    text = plan_report(plan)
+    assert "gpt-example" in text
+    assert "4 stages on 1, 1, 4 and 2 devices" in text
+    assert "T = Σt + (B−1)·t_max = " in text
+    assert "31 × " in text
+    assert "capture 2.5 s, layering 40 ms, sharding 31.2 s, pipeline 2 ms" in text
+    assert "Warning: aten.cumsum is not known" in text
+    rows = [line.split() for line in text.splitlines() if line.strip()[:1].isdigit() and "GiB" in line]
+    assert [row[1] for row in rows if len(row) > 5] == ["0", "1", "2–4", "5"]
+
+
+def test_a_plan_of_one_stage_reads_well() -> None:
+    assert sentence(example_plan("1x1:a100")).startswith("One stage on 1 device: ")
+
+
+def test_control_characters_of_a_stranger_do_not_reach_the_terminal() -> None:
+    text = plan_report(example_plan(mark="\x1b[2J\x07\r\u202e"))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "gpt-example�[2J���" in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("latency_seconds", 0.0123, "12.3 ms"),
+        ("weight_bytes", 2**31, "2 GiB"),
+        ("flops", 2e12, "2 TFLOP"),
+        ("memory_fraction", 0.5, "50 %"),
+        ("layers", (0, 2), "0–2"),
+        ("layers", (3, 3), "3"),
+        ("devices", (0, 1, 2, 5), "0–2, 5"),
+        ("logical_mesh", (2, 4), "2×4"),
+        ("output_shape", (), "scalar"),
+        ("stage", None, "–"),
+        ("candidates", 12345, "12,345"),
+        ("rematerialization", True, "yes"),
+        ("inputs", ("S0R", "RR"), "S0R, RR"),
+    ],
+)
+def test_a_cell_is_formatted_by_the_unit_in_its_key(key: str, value: object, expected: str) -> None:
+    assert cell(key, value) == expected
+
+
+def test_headings_leave_the_unit_to_the_figures() -> None:
+    assert [heading(k) for k in ("latency_seconds", "peak_bytes", "logical_mesh", "flops")] == [
+        "latency",
+        "peak",
+        "logical mesh",
+        "flops",
+    ]
+
+
+def test_tables_are_aligned() -> None:
+    lines = render_table([{"name": "a", "count": 1}, {"name": "long", "count": 1000}]).splitlines()
+    assert lines == ["name  count", "a         1", "long  1,000"]
+    assert render_table([]) == "(nothing)"
+
+
+def test_small_helpers() -> None:
+    assert ranges(()) == ""
+    assert printable("a\nb\tc\x7f") == "a b c�"
+
+
+def test_the_summary_holds_plain_json_values(plan: Plan) -> None:
+    import json
+
+    found = json.loads(json.dumps(tables.plan_summary(plan), allow_nan=False))
+    assert found["predicted"]["iteration_seconds"] == plan.predicted.iteration_seconds
+    assert [row["stage"] for row in found["stages"]] == [0, 1, 2, 3]
+    assert found["cluster"] == "2x4:v100"

@@ -1,0 +1,160 @@
+"""The frontier of a stage: what is called exact is, what is called convex lies on no better point, and both say so."""
+
+import itertools
+import json
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.errors import OptionError
+from alpa_explore.figures.decisions.frontier import frontier_figure, frontier_table
+from alpa_explore.intra_op.memory.pareto import Caps
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.pricing import frontier
+from alpa_explore.pricing.frontier import line, memory_frontier, whole_frontier
+from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.questions.frontier import known_frontier
+from tests.intra_op.stages import chain, on_mesh, whole
+
+HELD, INVERSE_B = 2, 1 / 16
+NOTHING = Caps(joined_entries=0)
+
+
+def solver(problem, gap):
+    return solve(problem, gap=gap)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return on_mesh(whole(chain(1)), (4,), INVERSE_B)[0]
+
+
+def size(point):
+    return point.totals.weight_bytes + HELD * point.totals.activation_bytes
+
+
+def peak(point, held=HELD):
+    return point.totals.weight_bytes + held * point.totals.activation_bytes + point.totals.workspace_bytes
+
+
+def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(problem):
+    found = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
+    assert found.proven
+    assert {p.found for p in found.points} == {Found.EXACT}
+    points = sorted(found.points, key=size)
+    for place in range(0, len(points), 7):
+        # The limit counts the sum alone here: items that live for ever, no workspace.
+        limit = problem.memory_limit(HELD, size(points[place]))
+        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.taken)], limit.limit)
+        priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=HELD)
+        best = solve_limited(priced, sums)
+        assert best.status is Status.OPTIMAL
+        assert best.objective == pytest.approx(line(points[place], INVERSE_B), rel=1e-9)
+
+
+def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(problem):
+    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    convex = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, NOTHING)
+    assert not convex.proven
+    assert {p.found for p in convex.points} <= {Found.CONVEX, Found.NEAR, Found.FASTEST}
+    for p in convex.points:
+        as_lean = min(line(e, INVERSE_B) for e in exact if size(e) <= size(p) * (1 + 1e-12))
+        assert as_lean <= line(p, INVERSE_B) * (1 + 1e-9)
+    assert 2 < len(convex.points) < len(exact)
+
+
+def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says_how(problem, monkeypatch):
+    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    lean, fast = min(map(peak, exact)), max(map(peak, exact))
+    memory = int((lean + fast) / 2)
+    found = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
+    assert {p.found for p in found.points} == {Found.EXACT}
+    assert found.proven
+    best = min(line(p, INVERSE_B) for p in found.points if peak(p) <= memory)
+    assert best == min(line(p, INVERSE_B) for p in exact if peak(p) <= memory)
+    monkeypatch.setattr(frontier, "EXACT_WHERE", NOTHING)
+    swept = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
+    assert Found.CONVEX in {p.found for p in swept.points}
+    assert Found.EXACT not in {p.found for p in swept.points}
+    assert best <= min(line(p, INVERSE_B) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
+
+
+def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
+    exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
+    least, gaps = min(map(size, exact)), []
+    monkeypatch.setattr(frontier, "EASY_ILP", 0)
+
+    def within(one, gap):
+        gaps.append(gap)
+        return solve(one, gap=gap)
+
+    found = whole_frontier(problem, within, int(least), HELD, INVERSE_B, 24, NOTHING)
+    assert min(gaps) == frontier.LEAN_GAP
+    assert min(map(size, found.points)) <= least * (1 + 2 * frontier.LEAN_GAP)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    # So little memory that the fastest choices of some ranges overflow: those get a frontier.
+    cluster = ax.Cluster.parse("1x2:v100", memory_bytes=410 * 2**10)
+    return ax.plan("mlp-tiny", cluster, num_microbatches=4, num_layers=2, scheduler="serial", cache=False)
+
+
+def test_how_a_choice_was_found_goes_into_the_plan_file_and_comes_back(plan, tmp_path):
+    every = [c.found for found in plan.costs.candidates.values() for c in found]
+    assert Found.UNKNOWN not in every
+    assert Found.EXACT in every
+    plan.save(tmp_path / "p")
+    again = ax.load_plan(tmp_path / "p")
+    assert [c.found for found in again.costs.candidates.values() for c in found] == every
+
+
+def test_a_plan_file_that_does_not_say_still_loads(plan, tmp_path):
+    plan.save(tmp_path / "p")
+    document = json.loads((tmp_path / "p").read_text())
+    document["costs"]["columns"] = document["costs"]["columns"][:10]
+    document["costs"]["candidates"] = [row[:10] for row in document["costs"]["candidates"]]
+    (tmp_path / "old").write_text(json.dumps(document))
+    old = ax.load_plan(tmp_path / "old")
+    assert {c.found for found in old.costs.candidates.values() for c in found} == {Found.UNKNOWN}
+    assert old.predicted == plan.predicted
+
+
+def test_the_frontier_of_a_stage_of_a_plan_begins_with_the_fastest_and_holds_the_plan(plan):
+    for stage in plan.stages:
+        found = ax.frontier(plan, stage.index)
+        assert all(a.seconds < b.seconds and a.held_bytes > b.held_bytes for a, b in itertools.pairwise(found.points))
+        assert found.complete == all(p.found is Found.EXACT for p in found.points)
+        fitting = min(p.seconds for p in found.points if p.fits)
+        assert stage.latency_seconds <= fitting * (1 + 1e-9)
+        assert found.points[0].seconds <= stage.latency_seconds * (1 + 1e-9)
+
+
+def test_what_a_plan_from_a_file_knows_is_drawn_without_a_solve(plan, tmp_path):
+    plan.save(tmp_path / "p")
+    again = ax.load_plan(tmp_path / "p")
+    known = known_frontier(again, 0)
+    assert sum(p.chosen for p in known.points) == 1
+    assert not known.complete
+    with pytest.raises(OptionError, match="Plan again"):
+        ax.frontier(again, 0)
+    with pytest.raises(OptionError, match="at least one"):
+        ax.frontier(plan, 0, held=0)
+    with pytest.raises(OptionError, match="no such stage"):
+        ax.frontier(plan, 99)
+
+
+def test_the_figure_draws_each_kind_of_point_apart_and_the_memory_of_a_device(plan):
+    found = ax.frontier(plan, 0)
+    figure = frontier_figure(plan, 0, found=found)
+    drawn = {t.name: t for t in figure.data}
+    kinds = {str(p.found) for p in found.points}
+    assert kinds <= set(drawn)
+    assert sum(len(drawn[kind].x) for kind in kinds) == len(found.points) == len(frontier_table(plan, 0, found=found))
+    memory = drawn["memory of a device"].x[0]
+    fits = [x <= memory for kind in kinds for x in drawn[kind].x]
+    assert sum(fits) == sum(p.fits for p in found.points)
+    symbols = {drawn[kind].marker.symbol for kind in kinds}
+    assert len(symbols) == len(kinds)

@@ -1,0 +1,193 @@
+"""Another delta from known stage costs: bounds hold, the plan is the planner's own, only some stages are priced."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cluster import logical_meshes
+from alpa_explore.errors import CancelledError, LayeringError, OptionError
+from alpa_explore.planner import plan as planner
+from alpa_explore.planner.plan import resolve
+from alpa_explore.plans.rebuild import layered_graphs
+from alpa_explore.pricing.frontier import TOLERANCE
+from alpa_explore.search.lower_bounds import Least
+
+B = 8
+
+
+def cluster(text="1x4:v100", memory_bytes=None, overlap=0.0):
+    made = ax.Cluster.parse(text, **({} if memory_bytes is None else {"memory_bytes": memory_bytes}))
+    return replace(made, device=replace(made.device, collective_overlap=overlap, gradient_overlap=overlap))
+
+
+def planned(graph, where, layers, **options):
+    return ax.plan(graph, where, num_microbatches=B, num_layers=layers, scheduler="serial", **options)
+
+
+@pytest.fixture(scope="module")
+def gpt():
+    return resolve("gpt-tiny", B)
+
+
+@pytest.mark.parametrize(
+    ("rematerialization", "overlap", "text"),
+    [(False, 0.0, "2x2:v100"), (True, 0.0, "1x4:v100"), (False, 0.7, "1x4:v100"), (True, 0.9, "1x2:v100")],
+)
+def test_no_choice_of_a_stage_is_faster_or_smaller_than_the_costs_of_other_layers_say(
+    gpt, rematerialization, overlap, text
+):
+    graph, where = replace(gpt, rematerialization=rematerialization), cluster(text, overlap=overlap)
+    plans = [planned(graph, where, layers, delta=2.0) for layers in (4, 3)]
+    tight = 0
+    for plan, other in (plans, plans[::-1]):
+        layered, known = (layered_graphs(p, graph)[0] for p in (plan, other))
+        meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
+        least = Least(layered, where.device, meshes, other=known, known=other.costs, num_microbatches=B)
+        alone = replace(other.costs, candidates={})
+        shares = Least(layered, where.device, meshes, other=known, known=alone, num_microbatches=B)
+        for cell, candidates in plan.costs.candidates.items():
+            for c in candidates:
+                bound = least.seconds(*cell, c.logical_mesh)
+                assert 0 < shares.seconds(*cell, c.logical_mesh) <= bound
+                assert bound <= c.latency_seconds(B) * (1 + 1e-9), (cell, c.logical_mesh.shape)
+                tight += bound > 1.0001 * shares.seconds(*cell, c.logical_mesh)
+                for held in range(1, B + 1):
+                    assert held <= least.most_held(*cell) or c.peak_bytes(held) > where.device.memory_bytes
+    assert tight > 20 or (rematerialization and overlap and not tight)
+
+
+def test_a_choice_never_holds_less_than_is_said_where_memory_is_short(gpt):
+    where = cluster(memory_bytes=2_000_000)
+    graph = replace(gpt, rematerialization=True)
+    plan = planned(graph, where, 4)
+    (layered,) = layered_graphs(plan, graph)
+    meshes = [logical_meshes(where, piece) for piece in plan.costs.submeshes]
+    least = Least(layered, where.device, meshes, other=layered, known=plan.costs, num_microbatches=B)
+    useful = 0
+    for cell, candidates in plan.costs.candidates.items():
+        most = least.most_held(*cell)
+        for c in candidates:
+            fits = [held for held in range(1, 200) if c.peak_bytes(held) <= where.device.memory_bytes]
+            assert max(fits, default=-math.inf) <= max(most, -1.0) or not fits
+        useful += most < 100
+    assert useful > 5
+
+
+@pytest.mark.parametrize(
+    ("rematerialization", "memory_bytes"), [(False, None), (True, None), (True, 2_100_000), (False, 2_900_000)]
+)
+def test_another_delta_leads_to_the_plan_that_the_whole_planner_makes(gpt, memory_bytes, rematerialization):
+    graph, where = replace(gpt, rematerialization=rematerialization), cluster(memory_bytes=memory_bytes)
+    before = planned(graph, where, 4)
+    assert before.costs.complete
+    found, whole = ax.replan(before, delta=0.2), planned(graph, where, 4, delta=0.2)
+    assert found.layers == whole.layers != before.layers
+    assert found.options.delta == 0.2
+    assert not found.costs.complete
+    assert 0 < len(found.costs.candidates) < len(whole.costs.candidates)
+    t, least = found.predicted.iteration_seconds, whole.predicted.iteration_seconds
+    assert abs(t - least) <= 2 * TOLERANCE * least
+    if memory_bytes is None:
+        assert math.isclose(t, least, rel_tol=1e-9)
+    assert all(s.peak_bytes <= where.device.memory_bytes for s in found.stages)
+    for one, other in pairwise((before, found, whole)):
+        assert one.cluster == other.cluster
+
+
+def test_what_is_priced_on_demand_is_a_plan_like_any_other(gpt, tmp_path):
+    found = ax.replan(planned(gpt, cluster(), 4), delta=0.2)
+    for stage in found.stages:
+        assert len(stage.operators) > 10
+    path = tmp_path / "found.plan.json"
+    found.save(path)
+    read = ax.load_plan(path)
+    assert not read.costs.complete
+    assert read.predicted == found.predicted
+    assert any("another B may have a better plan" in w for w in found.warnings)
+    # Beside another B it is the best of what was priced.
+    assert ax.replan(found, num_microbatches=4).predicted.iteration_seconds > 0
+
+
+def test_delta_moves_on_from_the_costs_that_are_complete(gpt):
+    before = planned(gpt, cluster(), 4)
+    there = ax.replan(before, delta=0.2)
+    assert there.details.basis is before
+    again = ax.replan(there, delta=0.21)
+    assert again.details.basis is before
+    assert again.predicted == there.predicted
+    back = ax.replan(there, delta=0.5)
+    assert back.costs.complete
+    assert back.stages == before.stages
+
+
+def test_delta_of_a_plan_from_a_file_is_found_with_the_model_captured_again(gpt, tmp_path):
+    before = planned(gpt, cluster(), 4)
+    before.save(tmp_path / "a.plan.json")
+    read = ax.load_plan(tmp_path / "a.plan.json")
+    assert ax.replan(read, delta=0.2).predicted == ax.replan(before, delta=0.2).predicted
+
+
+def test_the_other_options_count_too(gpt):
+    before = planned(gpt, cluster(), 4)
+    options = ax.PipelineOptions(schedule="gpipe", communication=True)
+    found = ax.replan(before, delta=0.2, num_microbatches=16, pipeline=options)
+    whole = ax.plan(gpt, cluster(), num_microbatches=16, num_layers=4, delta=0.2, pipeline=options, scheduler="serial")
+    assert found.options == whole.options
+    assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=2 * TOLERANCE)
+
+
+def test_what_is_wished_of_specs_still_holds(gpt):
+    two = ax.PipelineOptions(num_stages=2)
+    free = planned(gpt, cluster(), 4, pipeline=two)
+    chosen = next(o for s in free.stages for o in s.operators if "addmm" in o.op and "S" in o.output)
+    before = planned(gpt, cluster(), 4, forbid={chosen.name: chosen.output}, pipeline=two)
+    found = ax.replan(before, delta=0.2)
+    assert found.options.wishes == before.options.wishes
+    outputs = {o.name: o.output for s in found.stages for o in s.operators}
+    assert outputs[chosen.name] != chosen.output
+    whole = planned(gpt, cluster(), 4, delta=0.2, forbid={chosen.name: chosen.output}, pipeline=two)
+    assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=2 * TOLERANCE)
+
+
+def test_where_stages_cannot_be_composed_or_versions_compete_the_whole_planner_is_asked(gpt):
+    by_choice = planned(gpt, cluster(), 4, rematerialization="auto")
+    found = ax.replan(by_choice, delta=0.2)
+    assert found.costs.complete
+    assert len(found.costs.versions) > 1
+    by_highs = planned(gpt, cluster("1x2:v100"), 3, solver="highs")
+    assert ax.replan(by_highs, delta=1.0).costs.complete
+
+
+def test_the_whole_planner_is_asked_with_the_scheduler_and_the_cache_that_replan_was_given(gpt, monkeypatch):
+    before = planned(gpt, cluster(), 4)
+    before = replace(before, options=replace(before.options, solver="highs"))
+    asked = {}
+    monkeypatch.setattr(planner, "plan", lambda _graph, _cluster, **options: asked.update(options) or before)
+    how = {"scheduler": object(), "cache": False, "progress": print, "cancel": threading.Event()}
+    ax.replan(before, delta=0.2, **how)
+    assert asked["delta"] == 0.2
+    assert {name: asked[name] for name in how} == how
+
+
+def test_errors_say_what_stands_in_the_way(gpt):
+    before = planned(gpt, cluster(), 4)
+    with pytest.raises(LayeringError, match="smallest delta that works"):
+        ax.replan(before, delta=0.01)
+    with pytest.raises(OptionError, match="0 or more"):
+        ax.replan(before, delta=-1.0)
+    with pytest.raises(OptionError, match="Replan for B afterwards"):
+        ax.replan(before, delta=0.2, num_microbatches="auto")
+    ended = threading.Event()
+    ended.set()
+    with pytest.raises(CancelledError):
+        ax.replan(before, delta=0.2, cancel=ended)
+    names = [o.name for o in gpt.forward_operators]
+    by_hand = planned(gpt, cluster(), None, boundaries=[names[30], names[60]])
+    with pytest.raises(OptionError, match="boundaries set by hand"):
+        ax.replan(by_hand, delta=0.2)

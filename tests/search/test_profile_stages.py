@@ -1,0 +1,50 @@
+"""The latency table is what choosing candidate by candidate gives, at every place and every B."""
+
+import itertools
+
+import numpy as np
+
+from alpa_explore.cluster import Cluster, logical_meshes, submeshes
+from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
+
+
+def random_costs(seed):
+    rng = np.random.default_rng(seed)
+    cluster = Cluster.parse("1x4:v100")
+    pieces = submeshes(cluster)
+    layers = int(rng.integers(1, 5))
+    candidates = {}
+    for first in range(layers):
+        for last in range(first, layers):
+            for place, piece in enumerate(pieces):
+                meshes = logical_meshes(cluster, piece)
+                candidates[first, last, place] = tuple(
+                    StageCandidate(
+                        logical_mesh=meshes[0],
+                        microbatch_seconds=float(rng.uniform(1, 2)),
+                        iteration_seconds=float(rng.uniform(0, 2)),
+                        weight_bytes=float(rng.integers(0, 50)),
+                        activation_bytes=float(rng.integers(0, 30)),
+                        workspace_bytes=float(rng.integers(0, 30)),
+                        solution_key=f"{n}",
+                    )
+                    for n in range(int(rng.integers(0, 4)))
+                )
+    return StageCosts(num_layers=layers, submeshes=pieces, device_memory_bytes=100, candidates=candidates)
+
+
+def test_the_table_holds_the_fastest_candidate_that_fits_at_each_place():
+    filled = empty = 0
+    for seed in range(40):
+        costs = random_costs(seed)
+        for b in (1, 2, 7):
+            table = costs.latency_table(b)
+            for (first, last, piece), place in itertools.product(costs.candidates, range(1, costs.num_layers + 1)):
+                best = costs.choose((first, last, piece), min(place, b), b)
+                expected = np.inf if best is None else best.latency_seconds(b)
+                assert table[first, last + 1, piece, place - 1] == expected
+                filled += best is not None
+                empty += best is None
+            assert np.isinf(table[np.tril(np.ones(table.shape[:2], bool), 0)]).all()
+    assert filled > 500
+    assert empty > 500

@@ -1,0 +1,56 @@
+"""A function in a child process: its answer, its errors, and what is known when it dies."""
+
+import ctypes
+import os
+import threading
+import time
+
+import pytest
+
+from alpa_explore.sharding.discovery.child import CrashError, run_in_child
+
+
+def run(function, limit_seconds=20.0):
+    return run_in_child(function, limit_seconds=limit_seconds)
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_answers_come_back_and_the_parent_is_untouched():
+    found = []
+    before = open_files()
+    assert run(lambda report: found.append(1) or {"large": b"x" * 1_000_000}) == {"large": b"x" * 1_000_000}
+    assert found == []
+    assert open_files() == before
+
+
+def test_an_error_comes_back_as_its_text():
+    with pytest.raises(RuntimeError, match="ZeroDivisionError: division by zero"):
+        run(lambda report: 1 / 0)
+
+
+@pytest.mark.parametrize("die", [lambda: ctypes.string_at(0), lambda: os._exit(3), os.abort])
+def test_a_crash_names_the_last_step(die, capfd):
+    with pytest.raises(CrashError, match="crashed") as caught:
+        run(lambda report: (report(0), report(7), die()))
+    assert (caught.value.step, caught.value.late) == (7, False)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_child_that_takes_too_long_is_ended():
+    start = time.monotonic()
+    with pytest.raises(CrashError, match="took too long"):
+        run(lambda report: time.sleep(60), limit_seconds=0.2)
+    assert time.monotonic() - start < 10
+
+
+def test_threads_may_each_have_one():
+    found = []
+    threads = [threading.Thread(target=lambda n=n: found.append(run(lambda report: n))) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(range(6))

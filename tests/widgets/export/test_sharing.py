@@ -1,0 +1,154 @@
+"""What is taken away from the explorer works elsewhere: code runs, files open, tables are complete."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from alpa_explore_widgets.elements.tables import row_key, table_csv, table_html
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.export.sharing import explore_code, file_name, plan_code, plan_from_text
+from alpa_explore_widgets.session.sources import Sources, figures_apart
+
+import alpa_explore as ax
+from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.file.plan_file import plan_text
+from alpa_explore.plans.report.tables import layers_table, stages_table
+from alpa_explore.plans.report.timeline_tables import submeshes_table
+from tests.plans.example import example_plan
+from tests.widgets.conftest import SETTINGS
+
+CHANGED = replace(
+    SETTINGS,
+    num_layers=3,
+    solver="ilp",
+    precision="float32",
+    schedule="gpipe",
+    communication=True,
+    rematerialization=False,
+    memory_bytes=3.0e10,
+    peak_flops=2e14,
+    inside_bandwidth=1e11,
+    between_bandwidth=5e9,
+)
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, CHANGED])
+def test_the_code_of_the_settings_asks_for_exactly_them(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def plan(model: str, cluster: Any, **options: Any) -> str:
+        asked.update(model=model, cluster=cluster, **options)
+        return "the plan"
+
+    monkeypatch.setattr(ax, "plan", plan, raising=False)
+    found: dict[str, Any] = {}
+    exec(plan_code(settings), found)
+    assert found["plan"] == "the plan"
+    assert asked.pop("model") == settings.model
+    assert asked.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
+    pipeline = asked.pop("pipeline", None)
+    assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
+    assert asked == {
+        name: getattr(settings, name)
+        for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
+        if getattr(settings, name) not in (None, "auto")
+    }
+
+
+def test_the_call_of_explore_shows_the_same_settings_again(planner: Any, drawn: list[Any]) -> None:
+    from alpa_explore_widgets import explore
+
+    call = explore_code(CHANGED)
+    explorer = eval(call, {"explore": lambda *a, **k: explore(*a, planner=planner.functions(), **k)})
+    assert explorer.session.wait(5)
+    assert replace(explorer.settings, microbatch=CHANGED.microbatch) == CHANGED
+
+
+def test_a_saved_plan_opens_again_and_a_damaged_one_names_the_users_file() -> None:
+    plan = example_plan()
+    assert plan_from_text("mine.plan.json", plan_text(plan).encode()) == plan
+    with pytest.raises(PlanFileError, match=r"mine\.plan\.json"):
+        plan_from_text("mine.plan.json", b"{")
+
+
+def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Explorer) -> None:
+    cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2**35)
+    plan = replace(example_plan(), cluster=cluster, model=replace(example_plan().model, recipe="gpt-tiny", samples=8))
+    explorer._pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    # The example has eight devices: on four its file contradicts itself, and the explorer says so in place.
+    assert "a.plan.json" in explorer.messages.widget.value
+    plan = replace(plan, cluster=replace(cluster, nodes=2))
+    explorer._pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    assert explorer.plan == plan
+    assert (explorer.settings.nodes, explorer.settings.memory_bytes) == (2, 2.0**35)
+    assert explorer.session.sources.cluster(explorer.settings) == plan.cluster
+
+
+def test_figures_apart_are_the_settings_that_change_them() -> None:
+    sources = Sources(lambda *_: SimpleNamespace())
+    plain = sources.cluster(SETTINGS)
+    assert figures_apart(plain, plain) == {}
+    apart = figures_apart(sources.cluster(CHANGED), plain)
+    assert apart == {name: getattr(CHANGED, name) for name in apart}
+    assert len(apart) == 4
+
+
+def test_rows_of_a_table_select_what_they_are_about() -> None:
+    plan = example_plan()
+    assert [row_key(row, plan) for row in stages_table(plan)] == [f"stage:{s.index}" for s in plan.stages]
+    assert row_key(layers_table(plan)[-1], plan) == f"stage:{plan.stages[-1].index}/layer:{len(plan.layers) - 1}"
+    assert row_key({"operator": "a b", "layer": 0}, plan, 0) == "stage:0/layer:0/operator:a%20b"
+    timeline = submeshes_table(plan, plan.timeline())
+    assert row_key(timeline[2], plan) == "stage:2"
+    assert row_key({"what": "x"}, plan) == ""
+
+
+def test_a_table_is_text_and_its_file_has_every_row() -> None:
+    plan = example_plan()
+    rows = [{"operator": f"<b>{i}", "layer": 0, "inputs": ("S0R", "RR")} for i in range(900)]
+    html = table_html(rows, plan, 0)
+    assert "<b>1" not in html
+    assert html.count("<tr") == 401
+    assert "500 more rows" in html
+    read = list(csv.DictReader(io.StringIO(table_csv(rows))))
+    assert len(read) == 900
+    assert read[0]["inputs"] == "S0R RR"
+
+
+def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved: list[tuple[str, str]] = []
+    monkeypatch.setattr(type(explorer.toolbar.widget), "save", lambda _, name, text, kind: saved.append((name, kind)))
+    plan = example_plan()
+    explorer.session.start_from(plan)
+    for name in ("plan", "csv", "html"):
+        explorer._pressed(name, {}, [])
+        assert explorer.session.wait(20)
+    assert [kind for _, kind in saved] == ["application/json", "text/csv", "text/html"]
+    assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"
+
+
+def test_files_asked_for_during_a_comparison_are_all_saved_and_it_is_not_given_up(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[str] = []
+    release = threading.Event()
+
+    def save(_toolbar: object, _name: str, _text: str, kind: str) -> None:
+        assert release.wait(10)
+        saved.append(kind)
+
+    monkeypatch.setattr(type(explorer.toolbar.widget), "save", save)
+    explorer.session.start_from(example_plan())
+    explorer.session.ask(lambda: {"comparison": "made" if release.wait(10) else None}, "comparing…")
+    for name in ("plan", "csv", "plan"):
+        explorer._pressed(name, {}, [])
+    release.set()
+    assert explorer.session.wait(20)
+    assert saved == ["application/json", "text/csv", "application/json"]
+    assert explorer.session.store.state.comparison == "made"

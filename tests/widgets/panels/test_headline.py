@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from alpa_explore_widgets.export.saved import plan_table
+from alpa_explore_widgets.export.sharing import explore_code
+from alpa_explore_widgets.panels import headline
+from alpa_explore_widgets.session.state import Settings
+
+from alpa_explore.plans.plan import Plan
+
+SETTINGS = Settings(
+    model="gpt-tiny",
+    microbatch=8,
+    nodes=1,
+    devices_per_node=4,
+    device="v100",
+    num_microbatches=8,
+    delta=0.5,
+    num_layers=None,
+)
+
+
+def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:
+    said = headline.sentence(plan)
+    assert said.startswith("<b>2 stages</b> on 2 and 2 devices")
+    assert "122 ms" in said, "24 ms + 7 × 14 ms"
+    assert headline.sentence(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
+
+
+def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
+    html = headline.tiles(plan)
+    assert html.count('alpa-tile"') == 8
+    assert 'title="T = Σt + (B−1)·t_max = 24 ms + 7 × 14 ms"' in html
+    assert "recomputation not counted" in html
+    assert "<b>122 <small>ms</small></b>" in html
+    assert "<i>13.1 % of peak</i>" in html
+    assert "<i>of 16 GiB</i>" in html
+    assert 'style="width:43.8%"' in html, "peak memory, (4 + 2 × 1 + 1) of 16 GiB"
+
+
+def test_names_of_strangers_cannot_act_on_the_page(plan: Plan) -> None:
+    hostile = replace(plan, model=replace(plan.model, name="<img src=x onerror=alert(1)>", precision="<b>"))
+    for html in (headline.sentence(hostile), headline.tiles(hostile), plan_table(hostile, SETTINGS)):
+        assert "<img" not in html
+        assert "in <b>" not in html
+
+
+def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> None:
+    html = headline.stages(plan, "light")
+    assert html.count("<li") == 2
+    assert "layers 0–1" in html
+    assert html.count("background:#") == 2
+
+
+def test_the_code_of_the_settings_is_a_call_that_runs() -> None:
+    code = explore_code(SETTINGS)
+    assert eval(code, {"explore": lambda *a, **k: (a, k)}) == (
+        ("gpt-tiny",),
+        {"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5},
+    )
+
+
+def test_a_notebook_saved_before_the_first_plan_says_so() -> None:
+    assert "No plan was ready" in plan_table(None, SETTINGS)
+
+
+def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> None:
+    faster = replace(plan, predicted=replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds / 2))
+    html = headline.tiles(faster, plan)
+    assert '<em class="alpa-better">−50 % better</em>' in html, "the iteration is shorter"
+    assert '<em class="alpa-better">+1e+02 % better</em>' not in html
+    assert '<em class="alpa-better">+100 % better</em>' in html, "twice the samples a second"
+    assert "±0" in html, "memory is as it was"
+    assert "alpa-worse" in headline.tiles(plan, faster)
+    assert "<em" not in headline.tiles(plan)

@@ -1,0 +1,142 @@
+"""Specs pinned and forbidden in the explorer: they wait for Plan, and are part of everything that is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.export.sharing import explore_code, plan_code
+from alpa_explore_widgets.panels.plan_button import differences
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.state import Settings, settings_of
+
+import alpa_explore as ax
+from alpa_explore.figures.keys import key
+from alpa_explore.plans.plan import Plan, PlanOperator
+from alpa_explore.sharding.spec_constraint import SpecWish, WishKind, wished, wishes_of
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return ax.plan("mlp-tiny", "1x4:v100", num_microbatches=4, num_layers=1, scheduler="serial")
+
+
+@pytest.fixture
+def shown(planned: Plan, drawn: list[Any]) -> Explorer:
+    explorer = explore(planned)
+    explorer.tabs.selected = [p.title for p in explorer.panels].index("Sharding")
+    return explorer
+
+
+def product(plan: Plan) -> PlanOperator:
+    return next(o for o in plan.stages[0].operators if o.phase == "forward" and o.flops)
+
+
+def controls(explorer: Explorer) -> Any:
+    return explorer.panels[explorer.tabs.selected].wishes  # type: ignore[attr-defined]
+
+
+def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned: Plan) -> None:
+    operator, here = product(planned), controls(shown)
+    assert here.widget.layout.display == "none"
+    shown.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
+    assert here.widget.layout.display is None
+    assert (here.spec.label, here.spec.value) == (f"Output of {operator.name}", operator.output)
+    here.more.click()
+    assert shown.session.wait(20)
+    listed = {spec: text for spec, text, _ in here.spec.choices}
+    assert set(listed) == {r.output for r in ax.regrets(planned, 0, operator.name)}
+    assert listed[operator.output].endswith("as planned")
+    assert here.spec.value == operator.output
+    assert here.more.layout.display == "none"
+    other = next(spec for spec, text in listed.items() if "+" in text.removeprefix(spec))
+    here.spec.value = other
+    here.pin.click()
+    state = shown.session.store.state
+    assert state.settings.wishes == wishes_of({operator.name: other})
+    assert state.plan is planned, "it waits for Plan"
+    assert state.out_of_date
+    assert f"wished: {operator.name} is {other}" in shown.run.progress.value
+    assert [b.description for b in shown.wishes.widget.children[1:]] == [f"✕ {operator.name} is {other}"]
+    assert (here.pin.disabled, here.forbid.disabled, here.clear.disabled) == (True, False, False)
+    shown.session.pin()
+    shown.run.plan.click()
+    plan = shown.wait(60)
+    assert plan is not None
+    assert shown.session.store.state.problem is None
+    assert product(plan).output == other
+    assert plan.predicted.iteration_seconds > planned.predicted.iteration_seconds
+    assert "alpa-worse" in shown.summary.widget.value
+    shown.session.undo()
+    assert (shown.plan, shown.settings.wishes) == (planned, ())
+    assert not shown.wishes.widget.children
+    shown.session.redo()
+    (cross,) = shown.wishes.widget.children[1:]
+    cross.click()
+    assert shown.settings.wishes == ()
+    assert shown.session.store.state.out_of_date
+
+
+def test_clear_takes_back_the_wishes_of_the_selected_operator_alone(shown: Explorer, planned: Plan) -> None:
+    operator, here = product(planned), controls(shown)
+    other = SpecWish(operator="mm", kind=WishKind.FORBID, spec="RR")
+    shown.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
+    assert here.clear.disabled
+    here.forbid.click()
+    shown.session.wish(other)
+    assert shown.settings.wishes == tuple(sorted((other, *wishes_of(None, {operator.name: operator.output}))))
+    here.clear.click()
+    assert shown.settings.wishes == (other,)
+
+
+def test_a_new_wish_takes_the_place_of_what_it_contradicts() -> None:
+    def of(name: str, kind: str, spec: str) -> SpecWish:
+        return SpecWish(operator=name, kind=WishKind(kind), spec=spec)
+
+    held = (of("a", "forbid", "RS0"), of("a", "pin", "S0R"), of("b", "pin", "S0R"))
+    assert wished(held, of("a", "pin", "RR")) == (of("a", "forbid", "RS0"), of("a", "pin", "RR"), of("b", "pin", "S0R"))
+    assert wished(held, of("a", "pin", "RS0")) == (of("a", "pin", "RS0"), of("b", "pin", "S0R"))
+    assert wished(held, of("a", "forbid", "S0R")) == (
+        of("a", "forbid", "RS0"),
+        of("a", "forbid", "S0R"),
+        of("b", "pin", "S0R"),
+    )
+    assert wished(held, of("c", "forbid", "RR")) == (*held, of("c", "forbid", "RR"))
+    assert wished(held, held[0]) == held
+
+
+def test_wishes_are_in_the_code_and_the_plan_and_reset_and_another_model_forget_them(
+    session: Session, planner: Any, drawn: list[Any], with_settings: Callable[..., Settings]
+) -> None:
+    wishes = wishes_of({"mm": "S0R"}, {"mm": "RS0", "addmm": ["RR", "R+P0"]})
+    settings = with_settings(wishes=wishes)
+    given = "pin={'mm': 'S0R'}, forbid={'addmm': ['R+P0', 'RR'], 'mm': ['RS0']}"
+    assert plan_code(settings).rstrip().endswith(f", {given})")
+    assert explore_code(settings).endswith(f", {given})")
+    again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, planner=planner.functions(), **k)})
+    assert again.session.wait(5)
+    assert again.settings.wishes == wishes
+    assert planner.plans[-1]["pin"] == {"mm": "S0R"}
+    again.session.set(wishes=())
+    again._pressed("reset", {}, [])
+    assert again.settings.wishes == wishes
+    again.session.set(model="mlp-tiny")
+    assert again.settings.wishes == ()
+
+
+def test_a_plan_that_is_opened_brings_its_wishes(planned: Plan) -> None:
+    held = ax.plan(
+        "mlp-tiny",
+        "1x4:v100",
+        num_microbatches=4,
+        num_layers=1,
+        scheduler="serial",
+        pin={product(planned).name: product(planned).output},
+    )
+    assert settings_of(held).wishes == held.options.wishes
+    (wish,) = held.options.wishes
+    assert differences(settings_of(planned), settings_of(held)) == [f"wished: {wish}"]
+    assert differences(settings_of(held), settings_of(planned)) == [f"no longer wished: {wish}"]

@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from alpa_explore_widgets.panels.plan_button import progress_html
+from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.sources import Sources, own_model
+from alpa_explore_widgets.session.state import Settings, State
+
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.execution.progress import Progress
+
+
+def hold(planner: Any) -> None:
+    """The next replan begins, and ends when its gate is opened."""
+    planner.started.acquire()
+    planner.replan_gate.clear()
+
+
+def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert not state.planning
+    assert not state.out_of_date
+    assert state.settings.num_layers == 4, "the planner's own choice of layers is shown"
+    assert planner.plans == [{"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5, "num_layers": None}]
+    assert "12 sharding problems, 3 distinct, 1 known before" in state.activity
+
+
+def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.set(num_microbatches=32)
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert state.plan.options.num_microbatches == 32
+    assert not state.out_of_date
+    assert (len(planner.plans), planner.replans) == (1, [32])
+
+
+def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_there(
+    session: Session, planner: Any
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.set(delta=0.3)
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert state.plan.options.delta == 0.3
+    assert state.planned is not None
+    assert state.planned.delta == 0.3
+    assert not state.out_of_date
+    assert "Plan prices all" in progress_html(state)
+    assert (len(planner.plans), planner.replans) == (1, [(8, {"delta": 0.3})])
+
+
+def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    before = session.store.state.plan
+    hold(planner)
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    session.go(0)
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is before
+    assert state.settings.delta == 0.5
+    assert not state.replanning
+    assert not state.out_of_date
+
+
+@pytest.mark.parametrize("leave", [lambda s: s.go(0), lambda s: s.cancel(), lambda s: s.start_from(s.store.state.plan)])
+def test_an_answer_that_was_never_begun_keeps_nothing_waiting(
+    session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    monkeypatch.setattr(session._replans, "submit", lambda _settings: None)  # its thread has not come so far
+    session.set(delta=0.3)
+    assert session.store.state.replanning
+    leave(session)
+    assert not session.store.state.replanning
+
+
+def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another(
+    session: Session, planner: Any, user_error: AlpaExploreError
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.error = user_error
+    session.set(delta=0.3)
+    assert session.wait(5)
+    state = session.store.state
+    assert state.problem is not None
+    assert not state.replanning
+    assert state.out_of_date
+    assert "δ 0.5 → 0.3" in progress_html(state)
+
+
+def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    hold(planner)
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    planner.report_replan(Progress(pass_name="sharding", done=4, total=4, elapsed_seconds=1.0))
+    assert "4 of 4" in progress_html(session.store.state)
+    session.cancel()
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert (state.progress, state.activity, state.problem, state.replanning) == (None, "", None, False)
+    assert state.out_of_date
+
+
+def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    hold(planner)
+    session.set(delta=0.3)
+    assert planner.started.acquire(timeout=5)
+    session.set(delta=0.4)
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.problem is None
+    assert state.plan is not None
+    assert state.plan.options.delta == 0.4
+    assert not state.replanning
+
+
+def test_while_one_b_is_evaluated_only_the_newest_of_the_others_waits(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    hold(planner)
+    session.set(num_microbatches=9)
+    assert planner.started.acquire(timeout=5)
+    assert session.store.state.replanning
+    for count in (10, 11, 12):
+        session.set(num_microbatches=count)
+    planner.replan_gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert planner.replans == [9, 12]
+    assert state.plan.options.num_microbatches == 12
+    assert not state.replanning
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_layers": 6},
+        {"nodes": 2},
+        {"devices_per_node": 8},
+        {"device": "h100"},
+        {"microbatch": 4},
+        {"precision": "float32"},
+    ],
+)
+def test_any_other_setting_waits_for_the_plan_button(session: Session, planner: Any, change: dict[str, Any]) -> None:
+    session.plan()
+    assert session.wait(5)
+    before = session.store.state.plan
+    session.set(**change)
+    assert session.wait(5)
+    assert session.store.state.plan is before
+    assert session.store.state.out_of_date
+    session.plan()
+    assert session.wait(5)
+    assert not session.store.state.out_of_date
+    assert len(planner.plans) == 2
+
+
+def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its_layers(session: Session) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.set(model="gpt-1.3b")
+    settings = session.store.state.settings
+    assert (settings.microbatch, settings.num_microbatches, settings.num_layers) == (8, 128, None)
+    assert session.store.state.out_of_date
+
+
+def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    before = session.store.state.plan
+    planner.started.acquire()
+    planner.gate.clear()
+    session.set(num_layers=6)
+    session.plan()
+    assert planner.started.acquire(timeout=5)
+    assert session.store.state.planning
+    session.cancel()
+    assert session.store.state.cancelling
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is before
+    assert (state.planning, state.cancelling, state.problem) == (False, False, None)
+    assert "Cancelled" in state.activity
+    assert "kept" in state.activity
+
+
+def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
+    ran: list[int] = []
+
+    class Block(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            ran.append(1)
+            if len(ran) == 3:
+                session.cancel()
+            return super().forward(x)
+
+    model = torch.nn.Sequential(*(Block(4, 4) for _ in range(20)))
+    settings = Settings(
+        model="mine",
+        microbatch=2,
+        nodes=1,
+        devices_per_node=2,
+        device="v100",
+        num_microbatches=8,
+        delta=0.5,
+        num_layers=None,
+    )
+    own = own_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
+    session = Session(settings, Sources(Planner().capture, own), Planner())
+    session.plan()
+    assert session.wait(60)
+    state = session.store.state
+    assert len(ran) == 3
+    assert (state.planning, state.cancelling, state.problem, state.plan) == (False, False, None, None)
+    assert "Cancelled" in state.activity
+
+
+def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner: Any) -> None:
+    planner.gate.clear()
+    session.plan()
+    assert planner.started.acquire(timeout=5)
+    session.set(delta=0.3)
+    session.plan()
+    assert planner.started.acquire(timeout=5)
+    planner.gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert state.plan.options.delta == 0.3
+    assert not state.out_of_date
+
+
+def test_b_that_moved_while_planning_is_the_b_of_the_plan_in_the_end(session: Session, planner: Any) -> None:
+    planner.gate.clear()
+    session.plan()
+    assert planner.started.acquire(timeout=5)
+    session.set(num_microbatches=64)
+    planner.gate.set()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is not None
+    assert state.plan.options.num_microbatches == 64
+    assert not state.out_of_date
+
+
+def test_an_error_is_kept_in_its_three_parts_and_the_last_plan_stays(
+    session: Session, planner: Any, user_error: AlpaExploreError
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    before = session.store.state.plan
+    planner.error = user_error
+    session.set(delta=0.01)
+    session.plan()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.plan is before
+    assert state.problem is not None
+    assert (state.problem.what, state.problem.found, state.problem.remedy, state.problem.detail) == (
+        user_error.what,
+        user_error.found,
+        user_error.remedy,
+        "",
+    )
+
+
+def test_an_error_of_another_b_goes_away_with_a_b_that_works(
+    session: Session, planner: Any, user_error: AlpaExploreError
+) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.error = user_error
+    session.set(num_microbatches=1000)
+    assert session.wait(5)
+    assert session.store.state.problem is not None
+    planner.error = None
+    session.set(num_microbatches=16)
+    assert session.wait(5)
+    assert session.store.state.problem is None
+
+
+def test_a_fault_of_ours_is_shown_with_its_traceback_and_not_lost_in_a_thread(session: Session, planner: Any) -> None:
+    planner.error = ZeroDivisionError("a fault")
+    session.plan()
+    assert session.wait(5)
+    problem = session.store.state.problem
+    assert problem is not None
+    assert "ZeroDivisionError: a fault" in problem.found
+    assert "Traceback" in problem.detail
+
+
+def test_a_cluster_that_cannot_be_is_an_error_in_place(session: Session) -> None:
+    session.set(devices_per_node=3)
+    session.plan()
+    assert session.wait(5)
+    problem = session.store.state.problem
+    assert problem is not None
+    assert "power of two" in problem.what
+
+
+def test_progress_is_part_of_the_state_while_planning(session: Session, planner: Any) -> None:
+    seen: list[State] = []
+    session.store.listen(lambda _old, new: seen.append(new))
+    session.plan()
+    assert session.wait(5)
+    assert any(s.progress is not None and s.progress.total == 2 and s.planning for s in seen)
+    assert session.store.state.progress is None
+
+
+def test_settings_that_differ_in_b_and_delta_alone_need_no_new_run(with_settings: Callable[..., Settings]) -> None:
+    assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
+    assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
+    assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))
+
+
+def test_a_model_is_captured_once_whatever_else_changes(session: Session, planner: Any) -> None:
+    for delta in (0.3, 0.4, 0.5):
+        session.set(delta=delta)
+        session.plan()
+        assert session.wait(5)
+    assert planner.captures == [("gpt-tiny", 8)]
+    session.set(microbatch=4)
+    session.plan()
+    assert session.wait(5)
+    assert planner.captures == [("gpt-tiny", 8), ("gpt-tiny", 4)]

@@ -1,0 +1,324 @@
+"""The Run tab: what is said before a run, while it goes, and when it ends; with held runs, and with real ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.tabs.launch import LaunchPanel
+
+import alpa_explore as ax
+from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.runtime.launch import RunProgress, RunResult
+from alpa_explore.runtime.reports import StepReport
+from tests.runtime.plans import gone_within
+from tests.widgets.conftest import HeldPlanner, make_plan
+
+
+@dataclass
+class HeldRun:
+    """A run whose steps are done, and which ends, when a test says so."""
+
+    folder: Path = Path("/runs/mine")
+    steps: tuple[StepReport, ...] = ()
+    state: str = "running"
+    error: AlpaExploreError | None = None
+    stops: int = 0
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def progress(self) -> RunProgress:
+        return RunProgress(state=self.state, steps=self.steps, total=20)
+
+    def step(self) -> None:
+        self.steps = (*self.steps, StepReport(step=len(self.steps), loss=5.0 - len(self.steps), seconds=0.5))
+
+    def end(self, state: str, error: AlpaExploreError | None = None) -> None:
+        self.state, self.error = state, error
+        self.ended.set()
+
+    def stop(self) -> None:
+        self.stops += 1
+        self.end("stopped")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.ended.wait(timeout)
+
+    def result(self) -> RunResult:
+        if self.error is not None:
+            raise self.error
+        return RunResult(steps=self.steps, folder=self.folder, stopped=self.state == "stopped")
+
+
+@dataclass
+class Tab:
+    """An explorer that shows the tab, and what it launched."""
+
+    explorer: Explorer
+    asked: list[dict[str, Any]]
+    handle: HeldRun
+
+    @property
+    def panel(self) -> LaunchPanel:
+        return next(p for p in self.explorer.panels if isinstance(p, LaunchPanel))
+
+    @property
+    def said(self) -> str:
+        return self.panel.status.value
+
+    def says(self, *words: str) -> None:
+        until(lambda: all(word in self.said for word in words), f"{words} in {self.said}")
+
+
+def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"it is still not so: {what}"
+        time.sleep(0.01)
+
+
+def show_run(explorer: Explorer) -> None:
+    explorer.tabs.selected = [p.title for p in explorer.panels].index("Run")
+
+
+@pytest.fixture
+def tab(planner: HeldPlanner) -> Any:
+    asked: list[dict[str, Any]] = []
+    handle = HeldRun()
+
+    def launch(plan: Any, **given: Any) -> HeldRun:
+        asked.append({"plan": plan, **given})
+        return handle
+
+    functions = replace(planner.functions(), launch=launch, check_run=lambda plan, **given: None)
+    explorer = explore(make_plan(), planner=functions)
+    show_run(explorer)
+    yield Tab(explorer=explorer, asked=asked, handle=handle)
+    explorer.close()
+    handle.ended.set()
+    assert explorer.session.runs.wait(10), "a thread of the run is left over"
+
+
+def test_a_run_is_started_followed_and_stopped_and_nothing_waits_for_it(tab: Tab) -> None:
+    panel = tab.panel
+    tab.says("Ready", "4 ranks")
+    assert (panel.start.disabled, panel.stop.disabled) == (False, True)
+    panel.steps.value, panel.device.value = 7, "cpu"
+    assert panel.start.description == "Start 7 steps"
+    panel.start.click()
+    tab.says("0 of 7 steps")
+    assert tab.asked == [{"plan": tab.explorer.plan, "target": "local", "steps": 7, "device": "cpu", "scheduler": None}]
+    assert (panel.start.disabled, panel.stop.disabled) == (True, False)
+    tab.handle.step()
+    tab.says("1 of 7 steps")
+    until(lambda: "the loss is 5" in panel.finding.value, panel.finding.value)
+    panel.stop.click()
+    assert "stopping" in tab.said
+    tab.says("Stopped after 1 of 7 steps", "/runs/mine")
+    assert (panel.start.disabled, panel.stop.disabled, tab.handle.stops > 0) == (False, True, True)
+
+
+def test_a_run_outlives_a_change_of_the_plan_and_says_whose_it_is(tab: Tab) -> None:
+    tab.panel.start.click()
+    tab.handle.step()
+    tab.says("1 of 20 steps")
+    assert "another plan" not in tab.said
+    tab.explorer.controls["num_microbatches"].value = 16
+    assert tab.explorer.wait(5)
+    tab.says("another plan", "B = 8", 'data-alpa-key="plan:0"')
+    tab.handle.step()
+    tab.says("2 of 20 steps")
+    assert not tab.panel.figure.busy
+    tab.explorer.bridge.selection = "plan:0"
+    tab.says("2 of 20 steps")
+    assert "another plan" not in tab.said
+
+
+def test_a_failure_shows_its_reason_and_the_end_of_the_log_in_place(tab: Tab) -> None:
+    tab.panel.start.click()
+    tab.handle.step()
+    tab.says("1 of 20 steps")
+    tab.handle.end(
+        "failed", RunError("Rank 2 died", found="signal 9", remedy="Look at its log.\nTraceback\nMemoryError: <b>")
+    )
+    tab.says("Rank 2 died:", "signal 9", "Look at its log. 1 of 20 steps were done.", 'role="alert"')
+    assert '<details open><summary>The end of its log</summary><pre tabindex="0">Traceback\nMemoryError: &lt;b&gt;' in (
+        tab.said
+    )
+    assert not tab.panel.start.disabled
+
+
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> None:
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+    if end == "close":
+        tab.explorer.close()
+    else:
+        tab.explorer.toolbar.widget._handle_custom_msg({"kind": "reset"}, [])
+    assert tab.handle.ended.wait(10)
+    assert tab.handle.stops > 0
+
+
+def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_its_own(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.2)
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+
+    def tell(*kinds: str) -> None:
+        for kind in kinds:
+            tab.explorer.bridge._handle_custom_msg({"kind": kind}, [])
+
+    tell("shown", "gone", "shown")
+    assert not tab.handle.ended.wait(0.6)
+    tell("gone")
+    assert tab.handle.ended.wait(10)
+
+
+def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_away_ends(
+    tab: Tab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.1)
+    monkeypatch.setattr("alpa_explore_widgets.explorer.LOADING_SECONDS", 0.8)
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+
+    def tell(kind: str) -> None:
+        tab.explorer.bridge._handle_custom_msg({"kind": kind}, [])
+
+    tell("shown")
+    tell("left")
+    assert not tab.handle.ended.wait(0.4), "it may be loading"
+    tell("shown")
+    assert not tab.handle.ended.wait(0.8), "it came back"
+    tell("left")
+    assert tab.handle.ended.wait(10)
+
+
+def test_the_next_page_of_a_tab_takes_the_place_of_the_one_before_whether_that_said_so_or_not(tab: Tab) -> None:
+    bridge = tab.explorer.bridge
+
+    def tell(kind: str, of_tab: str, page: str) -> int:
+        bridge._handle_custom_msg({"kind": kind, "tab": of_tab, "page": page}, [])
+        return bridge.views
+
+    assert tell("shown", "a", "1") == 1
+    assert tell("shown", "a", "1") == 2, "a second view of the same page"
+    assert tell("shown", "b", "1") == 3, "another tab"
+    assert tell("shown", "a", "2") == 2, "loaded again"
+    assert tell("gone", "a", "1") == 2, "the page before comes late"
+    assert tell("gone", "a", "2") == 1
+    assert tell("left", "b", "1") == 0
+    assert tell("shown", "b", "2") == 1
+
+
+def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
+    tab.handle.end("written")
+    tab.panel.where.value = "slurm"
+    assert tab.panel.start.description == "Write a script of 20 steps"
+    tab.panel.start.click()
+    tab.says("nothing was started", "sbatch /runs/mine/slurm.sh", "compare-run /runs/mine")
+
+
+def test_a_dask_cluster_needs_an_address_and_is_not_asked_before_start(tab: Tab) -> None:
+    assert tab.panel.scheduler.layout.display == "none"
+    tab.panel.where.value = "dask"
+    tab.says("no address", "dask scheduler")
+    assert (tab.panel.start.disabled, tab.panel.scheduler.layout.display) == (True, "")
+    tab.panel.scheduler.value = "tcp://127.0.0.1:1"
+    assert "no address" not in tab.said
+    assert not tab.panel.start.disabled
+    tab.panel.start.click()
+    tab.says("0 of 20 steps")
+    assert (tab.asked[0]["target"], tab.asked[0]["scheduler"]) == ("dask", "tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda plan: make_plan("64x8:v100"), "more devices than are attached"),
+        (lambda plan: replace(plan, model=replace(plan.model, recipe=None)), "Give explore the module"),
+        (lambda plan: replace(plan, model=replace(plan.model, recipe="theirs:model")), "allow_import=True"),
+        (
+            lambda plan: replace(
+                plan, options=replace(plan.options, pipeline=PipelineOptions(schedule="interleaved-1f1b"))
+            ),
+            "has no known cost",
+        ),
+    ],
+)
+def test_a_plan_that_cannot_run_says_why_and_what_to_do_before_start(
+    change: Any, said: str, planner: HeldPlanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: 2**24)  # memory is another matter
+    explorer = explore(change(make_plan()), planner=planner.functions())
+    show_run(explorer)
+    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    until(lambda: said in panel.status.value, f"{said} in {panel.status.value}")
+    assert panel.start.disabled
+    assert 'role="alert"' in panel.status.value
+
+
+def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: HeldPlanner) -> None:
+    import torch
+
+    asked: list[dict[str, Any]] = []
+    handle = HeldRun()
+    handle.end("stopped")
+    functions = replace(
+        planner.functions(), launch=lambda plan, **given: asked.append(given) or handle, check_run=lambda *_, **__: None
+    )
+    module, inputs, loss = torch.nn.Linear(4, 4), (torch.zeros(8, 4), torch.zeros(8, 4)), torch.nn.functional.mse_loss
+    explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", planner=functions)
+    assert explorer.session.wait(60)
+    assert explorer.plan is not None
+    mine = replace(explorer.plan, model=replace(explorer.plan.model, name="Linear", recipe=None))
+    explorer.session.store.change(plan=mine)
+    show_run(explorer)
+    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel.start.click()
+    until(lambda: "Stopped" in panel.status.value, panel.status.value)
+    assert asked[0]["model"] is module
+    assert asked[0]["example_inputs"] is inputs
+    assert asked[0]["loss"] is loss
+    assert "in another order each time" in panel.status.value
+    explorer.close()
+
+
+@pytest.mark.distributed
+def test_real_processes_are_measured_beside_their_prediction_and_leave_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = ax.baseline("gpt-tiny", "1x2:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0)
+    explorer = explore(plan)
+    show_run(explorer)
+    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel.device.value = "cpu"
+    panel.dry.click()
+    until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value, 120)
+    assert list(tmp_path.iterdir()) == [], "a dry run writes nothing"
+    panel.steps.value = 2
+    panel.start.click()
+    until(lambda: "Done: 2 steps" in panel.status.value, panel.status.value, 120)
+    run = explorer.session.store.state.run
+    assert run is not None
+    assert run.measured is not None
+    assert [step.step for step in run.steps] == [0, 1]
+    assert run.predicted_seconds == run.measured.predicted_iteration_seconds
+    assert panel.shown.value == "measured"
+    assert "× the" in panel.finding.value
+    assert {row["stage"] for row in panel.rows(explorer.session.store.state)} == {0, 1}
+    explorer.close()
+    assert run.folder is not None
+    assert gone_within(run.folder, 20)

@@ -1,0 +1,70 @@
+"""The Timeline tab: it offers what exists for the plan, and draws what is chosen."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tabs.timeline import TimelinePanel
+
+from alpa_explore.plans.plan import Plan
+from tests.plans.example import example_plan
+from tests.widgets.conftest import SETTINGS, make_plan
+
+
+@pytest.fixture
+def eight_layers() -> Plan:
+    return example_plan(num_layers=8, num_microbatches=16)
+
+
+def state(plan: Plan) -> State:
+    return State(settings=SETTINGS, plan=plan)
+
+
+def names(field) -> list[str]:
+    return [value for value, *_ in field.choices]
+
+
+def test_only_schedules_that_exist_for_the_plan_are_offered(eight_layers: Plan) -> None:
+    panel = TimelinePanel()
+    panel.show(state(eight_layers), "light")
+    assert names(panel.schedule) == ["1f1b", "gpipe", "eager-1f1b", "zb-h1", "interleaved-1f1b"]
+    assert names(panel.beside) == ["none", *names(panel.schedule)]
+    panel.schedule.value = "interleaved-1f1b"
+    assert "interleaved-1f1b" in panel.finding.value
+    panel.show(state(make_plan()), "light")
+    assert names(panel.schedule) == ["1f1b", "gpipe", "eager-1f1b", "zb-h1"]
+    assert panel.schedule.value == "1f1b"
+    assert 'role="alert"' not in panel.finding.value
+
+
+def test_a_choice_draws_again(eight_layers: Plan) -> None:
+    panel = TimelinePanel()
+    panel.show(state(eight_layers), "light")
+    panel.beside.value = "gpipe"
+    assert panel.schedules() == ("1f1b", "gpipe")
+    assert "gpipe" in panel.finding.value
+    before = panel.figure.figure_json
+    panel.window.value = "end"
+    assert panel.figure.figure_json != before
+
+
+def test_a_choice_is_drawn_under_the_lock_of_the_state() -> None:
+    explorer = explore(example_plan(num_layers=8, num_microbatches=16))
+    panel = next(p for p in explorer.panels if isinstance(p, TimelinePanel))
+    explorer.tabs.selected = explorer.panels.index(panel)
+    free: list[bool] = []
+
+    def is_free() -> None:  # asked on a thread of its own: a lock can be taken again by who has it
+        free.append(explorer.session.store.lock.acquire(blocking=False))
+
+    def drawn(_change: object) -> None:
+        thread = threading.Thread(target=is_free)
+        thread.start()
+        thread.join()
+
+    panel.figure.observe(drawn, "packed")
+    panel.window.value = "end"
+    assert free == [False]

@@ -1,0 +1,98 @@
+"""What can be taken away from the explorer: code, plan files, tables, the page; and a plan file that is brought."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.sharding.spec_constraint import mappings
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.state import Settings
+
+_DEVICE = {
+    "memory_bytes": "memory_bytes",
+    "peak_flops": "peak_flops",
+    "inside_bandwidth": "inside_node",
+    "between_bandwidth": "between_nodes",
+}
+"""Setting -> the field of a cluster or a device that it changes."""
+
+
+def plan_code(settings: Settings, *, own: bool = False) -> str:
+    """Python that makes the plan for these settings, as it is; `own`: for a model that is not of the catalogue."""
+    s = settings
+    changed = [name for name in _DEVICE if getattr(s, name) is not None]
+    lines = ["import alpa_explore as ax", "", f'cluster = ax.Cluster.parse("{_cluster(s)}")']
+    if changed:
+        lines = ["from dataclasses import replace", "", *lines, "device = cluster.device"]
+        lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_figure(s, name)})" for name in changed]
+    model = "graph" if own else repr(s.model)
+    asked = "" if s.precision is None else f", precision={s.precision!r}"
+    if own:
+        lines += [
+            "",
+            f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{asked})  # {s.model!r}",
+        ]
+    options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
+    options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
+    options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
+    options += [f"precision={s.precision!r}"] if s.precision is not None and not own else []
+    options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
+    if s.pipeline:
+        fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
+        options.append(f"pipeline=ax.PipelineOptions({fields})")
+    options += [f"{name}={value!r}" for name, value in mappings(s.wishes).items()]
+    return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
+
+
+def explore_code(settings: Settings) -> str:
+    """The call that shows the same explorer again."""
+    s = settings
+    options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
+    options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
+    options += "" if s.precision is None else f", precision={s.precision!r}"
+    options += "" if s.solver == "auto" else f", solver={s.solver!r}"
+    options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
+    options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
+    options += "".join(f", {name}={value!r}" for name, value in mappings(s.wishes).items())
+    return (
+        f'explore("{s.model}", cluster="{_cluster(s)}", num_microbatches={s.num_microbatches}, '
+        f"delta={s.delta!r}{options})"
+    )
+
+
+def plan_from_text(name: str, text: bytes) -> Plan:
+    """The plan of a file that the page read; PlanFileError as `load_plan`, with the user's name of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "uploaded.plan.json"
+        path.write_bytes(text)
+        try:
+            return load_plan(path)
+        except PlanFileError as error:
+            found = error.found.replace(str(path), name)
+            raise PlanFileError(error.what, found=found, remedy=error.remedy) from error
+
+
+def file_name(plan: Plan, ending: str) -> str:
+    """'gpt-1.3b_2x4_B128.csv'."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in plan.model.name)
+    c = plan.cluster
+    return f"{safe}_{c.nodes}x{c.devices_per_node}_B{plan.options.num_microbatches}.{ending}"
+
+
+def _cluster(settings: Settings) -> str:
+    return f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
+
+
+def _figure(settings: Settings, name: str) -> str:
+    value = getattr(settings, name)
+    if name == "memory_bytes":
+        return str(int(value))
+    if name == "peak_flops":
+        return f'{{k: v * ({value!r} / device.peak("float16")) for k, v in device.peak_flops.items()}}'
+    return f"replace(cluster.{_DEVICE[name]}, bandwidth={value!r})"

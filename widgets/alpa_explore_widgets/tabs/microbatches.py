@@ -1,0 +1,13 @@
+"""The Microbatches tab."""
+
+from __future__ import annotations
+
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
+
+
+class MicrobatchesPanel(PlanPanel):
+    """What would more or fewer microbatches do?"""
+
+    title, name = "Microbatches", "microbatches"
+    room = "comparisons"
+    question = "What would more or fewer microbatches do: to T, to the throughput, and to what a device holds?"

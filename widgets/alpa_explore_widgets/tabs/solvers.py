@@ -1,0 +1,49 @@
+"""The Solvers tab: one layer of the selected stage by every formulation, when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import ipywidgets as W
+
+from alpa_explore_widgets.tab_kinds.figure_panel import note_figure
+from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from alpa_explore.plans.report.tables import Row
+    from alpa_explore_widgets.session.state import State
+
+
+class SolversPanel(TriedPanel):
+    """How large, how fast and how near the optimum are the formulations of the sharding problem?"""
+
+    title, name = "Solvers", "solvers"
+    room = "comparisons"
+    question = "The sharding of one layer by three formulations and the exact solver: how fast, how near the optimum?"
+
+    def __init__(self, compare: Callable[[], None]) -> None:
+        self._compare = compare
+        super().__init__()
+
+    def controls(self) -> list[W.Widget]:
+        """The button."""
+        hint = "Solve the first layer of the selected stage by each of them; takes seconds to a minute"
+        return [self.button("Compare", hint, self._compare)]
+
+    def depends_on(self, state: State) -> tuple[object, ...]:
+        """What was compared last."""
+        return (state.comparison,)
+
+    def draw(self, state: State, theme: str) -> go.Figure:
+        """See `alpa_explore.figures.comparisons.solvers`; before a comparison nothing but how to get one."""
+        if state.comparison is not None:
+            figure: go.Figure = self._of("figure")(state.comparison, theme=theme)
+            return figure
+        return note_figure("Nothing was compared yet: press Compare.", theme)
+
+    def rows(self, state: State) -> Sequence[Row]:
+        """A row a formulation."""
+        return [] if state.comparison is None else self._of("table")(state.comparison)
