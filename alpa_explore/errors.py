@@ -88,7 +88,7 @@ class MissingPackageError(AlpaExploreError):
 
 
 class InfeasiblePlanError(AlpaExploreError):
-    """No plan fits in memory, or grants what was asked of it; the remedy names the nearest change that does."""
+    """No plan fits in memory, or satisfies the constraints; the remedy names the nearest change that does."""
 
     exit_code = 1
 

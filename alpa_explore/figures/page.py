@@ -200,7 +200,7 @@ def _head_html(plan: Plan) -> str:
         f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "
         f"{options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
-        + "".join(f"; wished: {wish}" for wish in options.wishes)
+        + "".join(f"; spec constraint: {constraint}" for constraint in options.spec_constraints)
         + "."
     )
     tiles = "".join(

@@ -18,7 +18,7 @@ from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.lower_bounds import least_weight_bytes
-from alpa_explore.sharding.spec_constraint import SpecWish
+from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 
 def nothing_fits(
@@ -27,7 +27,7 @@ def nothing_fits(
     num_microbatches: int,
     *,
     options: PipelineOptions | None = None,
-    wishes: Sequence[SpecWish] = (),
+    spec_constraints: Sequence[SpecConstraint] = (),
     samples: int,
 ) -> InfeasiblePlanError:
     """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit.
@@ -40,10 +40,10 @@ def nothing_fits(
         return _too_constrained(costs, cluster, num_microbatches, options)
     asked, options = options, free
     needed = _needed(costs, cluster, num_microbatches, options)
-    if needed is None and wishes:
+    if needed is None and spec_constraints:
         return InfeasiblePlanError(
-            "No plan grants all that is wished",
-            found="; ".join(map(str, wishes)),
+            "No plan satisfies all spec constraints",
+            found="; ".join(map(str, spec_constraints)),
             remedy="Each can be had alone, but not together on one logical mesh for each stage: take one of them back.",
         )
     if needed is None:
@@ -65,7 +65,7 @@ def nothing_fits(
     fewer = _largest_b_that_fits(costs, cluster, num_microbatches, options)
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
-    if wishes:
+    if spec_constraints:
         advice.append("specs that are pinned or forbidden may rule out what holds less")
     smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"
     advice.append(f"{smaller} less memory on each device")

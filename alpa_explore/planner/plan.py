@@ -33,7 +33,7 @@ from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
 from alpa_explore.search.lazy_pricing import profile_on_demand
 from alpa_explore.search.profile_stages import SLOW, SOLVED_BY, SOLVED_WITH, Chosen
 from alpa_explore.search.versions import profile_versions, versions_of
-from alpa_explore.sharding.spec_constraint import SpecWish, check_wishes, mappings, wishes_of
+from alpa_explore.sharding.spec_constraint import SpecConstraint, check_constraints, constraints_of, mappings
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.store.code_version import code_version
 from alpa_explore.tracing.cancelling import cancelled_by
@@ -75,9 +75,9 @@ def plan(
     'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
     `pipeline`: constraints, schedule and more, the paper's unless given. `pin` names operators and the spec that the
     output of each must have ({"addmm": "S0R"}), or parameters and the spec in which each is stored ({"fc.weight":
-    "S0R"}); `forbid` specs that it must not have (`sharding/wish.py`).
+    "S0R"}); `forbid` specs that it must not have (`sharding/constraint.py`).
 
-    Raises InfeasiblePlanError when nothing fits in memory, or grants all that is pinned and forbidden; OptionError,
+    Raises InfeasiblePlanError when nothing fits in memory, or satisfies all spec constraints; OptionError,
     UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
     set.
     """
@@ -92,7 +92,7 @@ def plan(
             remedy='Give boundaries=["blocks.1", "blocks.2"], say: operators or modules with which a layer begins.',
         )
     check_options(pipeline, cluster, num_microbatches=None if num_microbatches == "auto" else num_microbatches)
-    wishes = wishes_of(pin, forbid)
+    spec_constraints = constraints_of(pin, forbid)
     versions_of(rematerialization, 1)
     whole = rematerialization if isinstance(rematerialization, bool) else None
     if num_microbatches == "auto" and isinstance(model, str) and global_batch is None:
@@ -136,7 +136,7 @@ def plan(
                 cancel=cancel,
                 pipeline=pipeline,
                 rematerialization=rematerialization,
-                wishes=wishes,
+                spec_constraints=spec_constraints,
             )
 
         if num_microbatches != "auto":
@@ -166,7 +166,7 @@ def _planned(
     cancel: threading.Event | None,
     pipeline: PipelineOptions,
     rematerialization: bool | str | None,
-    wishes: tuple[SpecWish, ...],
+    spec_constraints: tuple[SpecConstraint, ...],
 ) -> Plan:
     """The passes in order, for one B."""
     clock = _Clock()
@@ -180,12 +180,14 @@ def _planned(
         else:
             layering = default_layering(graph, delta)
         layered = [
-            assign_layers(graph, layering.layer_of_forward, layers, wishes)
+            assign_layers(graph, layering.layer_of_forward, layers, spec_constraints)
             for layers in versions_of(rematerialization, len(layering.layers))
         ]
         check_options(pipeline, cluster, len(layering.layers))
         pieces = submeshes(cluster, pipeline.submesh_space)
-        check_wishes(wishes, graph, [m.squeezed().shape for piece in pieces for m in logical_meshes(cluster, piece)])
+        check_constraints(
+            spec_constraints, graph, [m.squeezed().shape for piece in pieces for m in logical_meshes(cluster, piece)]
+        )
 
     with clock("sharding"):
         profile = profile_versions(
@@ -206,7 +208,12 @@ def _planned(
         best = best_pipeline(profile.costs, cluster, pipeline, num_microbatches)
     if not best.feasible:
         raise nothing_fits(
-            profile.costs, cluster, num_microbatches, options=pipeline, wishes=wishes, samples=graph.samples
+            profile.costs,
+            cluster,
+            num_microbatches,
+            options=pipeline,
+            spec_constraints=spec_constraints,
+            samples=graph.samples,
         )
     options = PlanOptions(
         num_microbatches=num_microbatches,
@@ -216,7 +223,7 @@ def _planned(
         boundaries=boundaries,
         pipeline=pipeline,
         rematerialization=rematerialization if isinstance(rematerialization, str) else "",
-        wishes=wishes,
+        spec_constraints=spec_constraints,
     )
     return assemble(graph, cluster, options, layering, profile, best, clock.seconds)
 
@@ -266,7 +273,12 @@ def replan(
         if not plan.costs.complete and not known_alone:  # others than those priced may fit
             return _other_layers(plan, replace(options, num_microbatches=asked), **how)
         raise nothing_fits(
-            plan.costs, plan.cluster, asked, options=options.pipeline, wishes=options.wishes, samples=plan.model.samples
+            plan.costs,
+            plan.cluster,
+            asked,
+            options=options.pipeline,
+            spec_constraints=options.spec_constraints,
+            samples=plan.model.samples,
         )
     return choose_stages(replace(plan, options=replace(options, num_microbatches=asked)), best)
 
@@ -286,7 +298,7 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
     clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
     with clock("layering"):
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
-        own = assign_layers(details.graph, layering.layer_of_forward, wishes=options.wishes)
+        own = assign_layers(details.graph, layering.layer_of_forward, spec_constraints=options.spec_constraints)
         known = layered_graphs(basis, details.graph)
     if own.layer_of == known[0].layer_of and basis.costs.complete:
         return replan(replace(basis, options=options, microbatches=()))
@@ -323,7 +335,7 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
         pipeline=options.pipeline,
         cancel=cancel,
         **how,
-        **mappings(options.wishes),
+        **mappings(options.spec_constraints),
     )
 
 

@@ -48,6 +48,6 @@ def settings_in_words(plan: Plan) -> dict[str, str]:
         "solver": o.solver,
         "boundaries": ", ".join(o.boundaries) or "clustered",
         "baseline": o.baseline or "none",
-        "wishes": "; ".join(map(str, o.wishes)) or "none",
+        "spec_constraints": "; ".join(map(str, o.spec_constraints)) or "none",
         **phrases(o.pipeline),
     }

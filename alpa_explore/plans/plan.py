@@ -11,7 +11,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.sharding.spec_constraint import SpecWish
+from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 if TYPE_CHECKING:
     from alpa_explore.inter_op.schedule_terms import ScheduleTerms
@@ -33,7 +33,7 @@ class PlanOptions:
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     rematerialization: str = ""
     """'auto' where each stage chose which of its layers are rematerialised; empty where the model says it for all."""
-    wishes: tuple[SpecWish, ...] = ()
+    spec_constraints: tuple[SpecConstraint, ...] = ()
     """Specs that operators were pinned to, or kept from."""
     baseline: str = ""
     """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""

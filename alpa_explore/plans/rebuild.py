@@ -114,7 +114,8 @@ def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
     layers = make_layers(graph, ends[1:])
     layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
     return [
-        assign_layers(graph, layering.layer_of_forward, layers, plan.options.wishes) for layers in plan.costs.versions
+        assign_layers(graph, layering.layer_of_forward, layers, plan.options.spec_constraints)
+        for layers in plan.costs.versions
     ]
 
 

@@ -8,8 +8,8 @@ Where the fastest choice overflows the device there is a frontier of (seconds, b
 for, bytes = weight + held × activation. The workspace, a peak and no sum, stands beside them and is counted where a
 choice is asked to fit. Where Pareto sets stay small the frontier is exact (`intra_op.pareto`); else the same walk as
 above goes from the fastest choice towards the leanest over a price for memory, which gives its convex part. Every point
-says which (`Found`). Where a pipeline wants such a stage, a choice that fits, workspace included, is then found that is
-within TOLERANCE of the best.
+says which (`Provenance`). Where a pipeline wants such a stage, a choice that fits, workspace included, is then sought
+that is within TOLERANCE of the best.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
 from alpa_explore.intra_op.solve_limited import EASY_ILP, solve_limited
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.pricing.stage_costs import Provenance
 
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
@@ -55,7 +55,7 @@ class Point:
     choices: tuple[int, ...]
     """Of every node of the stage; empty where `pieces` has them."""
     totals: StageTotals
-    found: Found = field(default=Found.UNKNOWN, compare=False)
+    provenance: Provenance = field(default=Provenance.UNKNOWN, compare=False)
     pieces: tuple[tuple[int, ...], ...] = ()
     """Of a composed range (`intra_op.compose`): the choices of the nodes that each piece owns."""
 
@@ -99,30 +99,30 @@ class _Explorer:
         self.solves = 0
         self.optimal = True
 
-    def at(self, inverse_b: float, price: float, gap: float, found: Found) -> Sample | None:
+    def at(self, inverse_b: float, price: float, gap: float, provenance: Provenance) -> Sample | None:
         problem = self.problem.at(inverse_b=inverse_b, memory_price=price, microbatches_held=self.held)
         solution = self.solve(problem, gap)
         self.solves += 1
         self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
         if not solution.choices:
             return None
-        point = self.keep(solution.choices, found)
+        point = self.keep(solution.choices, provenance)
         exact = solution.status is Status.OPTIMAL
         return Sample(
             inverse_b, point, line(point, inverse_b) * (1.0 if exact else solution.bound / solution.objective)
         )
 
-    def keep(self, choices: tuple[int, ...], found: Found) -> Point:
+    def keep(self, choices: tuple[int, ...], provenance: Provenance) -> Point:
         """The point of a choice, which may have been found before in a weaker way."""
         known = self.points.get(choices)
         if known is None:
-            known = Point(choices, self.problem.totals(choices), found)
-        self.points[choices] = stronger(known, replace(known, found=found))
+            known = Point(choices, self.problem.totals(choices), provenance)
+        self.points[choices] = stronger(known, replace(known, provenance=provenance))
         return self.points[choices]
 
     def fastest(self, inverse_b: float, gap: float) -> Sample | None:
         """The fastest choice, and among equally fast ones the leanest."""
-        return self.at(inverse_b, TIE_SECONDS / self.memory, gap, Found.NEAR if gap else Found.FASTEST)
+        return self.at(inverse_b, TIE_SECONDS / self.memory, gap, Provenance.NEAR if gap else Provenance.FASTEST)
 
     def ends(self, inverse_b: float) -> tuple[Point, Point] | None:
         """The fastest choice and the leanest one, or near it; None when there is no choice."""
@@ -132,7 +132,7 @@ class _Explorer:
         # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
         dear = 1e3 * max(line(quickest.point, inverse_b), 1e-6) / self.memory
         priced = self.problem.at(inverse_b=inverse_b, memory_price=dear, microbatches_held=self.held)
-        lean = self.at(inverse_b, dear, 0.0 if priced.variables <= EASY_ILP else LEAN_GAP, Found.CONVEX)
+        lean = self.at(inverse_b, dear, 0.0 if priced.variables <= EASY_ILP else LEAN_GAP, Provenance.CONVEX)
         return None if lean is None else (quickest.point, lean.point)
 
     def walk(
@@ -148,7 +148,7 @@ class _Explorer:
             if saved <= 0 or slower <= 0 or not worth(quick, small):
                 continue
             price = slower / saved
-            middle = self.at(inverse_b, price, TOLERANCE, Found.CONVEX)
+            middle = self.at(inverse_b, price, TOLERANCE, Provenance.CONVEX)
             if middle is not None and middle.point not in (quick, small):
                 todo += [(quick, middle.point), (middle.point, small)]
 
@@ -171,8 +171,8 @@ class _Explorer:
 
 def stronger(a: Point, b: Point) -> Point:
     """Of two points of the same choice the one of which more is known."""
-    ranks = list(Found)
-    return b if ranks.index(b.found) > ranks.index(a.found) else a
+    ranks = list(Provenance)
+    return b if ranks.index(b.provenance) > ranks.index(a.provenance) else a
 
 
 def line(point: Point, inverse_b: float) -> float:
@@ -208,7 +208,7 @@ def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held:
     explorer = _Explorer(problem, solve, device_memory_bytes, held)
     found = explorer.fastest(inverse_b, 0.0)
     if found is not None and not explorer.optimal:
-        explorer.points[found.point.choices] = replace(found.point, found=Found.NEAR)
+        explorer.points[found.point.choices] = replace(found.point, provenance=Provenance.NEAR)
     return explorer.result(found.bound if found is not None else math.inf, proven=explorer.optimal)
 
 
@@ -236,7 +236,7 @@ def fitting(
     explorer.solves += 1
     explorer.optimal = found.status is not Status.TIME_LIMIT
     if found.choices:
-        explorer.keep(found.choices, Found.FITTING)
+        explorer.keep(found.choices, Provenance.FITTING)
     return explorer.result(0.0, proven=False)
 
 
@@ -298,7 +298,7 @@ def memory_frontier(
     if straddles(fast, lean):
         exact = exact_frontier(problem, held_most, inverse_b, line(lean, inverse_b), EXACT_WHERE)
         if exact:
-            points = [explorer.keep(p.choices, Found.EXACT) for p in exact]
+            points = [explorer.keep(p.choices, Provenance.EXACT) for p in exact]
             wanted = {round(i * (len(points) - 1) / max(most - 1, 1)) for i in range(most)}
             for h in counts:
                 fits = (i for i, p in enumerate(points) if peak(p, h) <= device_memory_bytes)
@@ -320,7 +320,7 @@ def whole_frontier(
         return explorer.result(math.inf, proven=True)
     exact = exact_frontier(problem, held, inverse_b, line(ends[1], inverse_b), caps)
     if exact:
-        points = [explorer.keep(p.choices, Found.EXACT) for p in exact]
+        points = [explorer.keep(p.choices, Provenance.EXACT) for p in exact]
         explorer.points = {p.choices: p for p in points}
         return explorer.result(exact[0].seconds, proven=True)
     explorer.walk(*ends, inverse_b, most, lambda _quick, _small: True)

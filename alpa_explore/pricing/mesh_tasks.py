@@ -38,7 +38,7 @@ from alpa_explore.pricing.frontier import (
     peak,
     stronger,
 )
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.stage_tasks import cost_model, slicer
 from alpa_explore.sharding.discovery.discoveries import Discoveries, remember
 
@@ -93,7 +93,7 @@ def fit_range(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
         composer, task.range, counts=task.counts, limit=task.device.memory_bytes, inverse_b=task.inverse_b, gap=FIT_GAP
     )
     best = [f.best for f in fits.values() if f.best is not None]
-    points = {b.pieces: Point((), b.totals, Found.FITTING, b.pieces) for b in best}
+    points = {b.pieces: Point((), b.totals, Provenance.FITTING, b.pieces) for b in best}
     return {
         task.range: Frontier(
             points=tuple(points.values()),
@@ -132,7 +132,7 @@ class _Ask(NamedTuple):
 
     price: Price
     ranges: Collection[Range]
-    how: Found
+    how: Provenance
 
 
 class _Sweep:
@@ -180,18 +180,18 @@ class _Sweep:
         return found
 
     def _at_b(self, inverse_bs: Sequence[float], ranges: Collection[Range]) -> list[_Ask]:
-        return [_Ask(Price(b, TIE_SECONDS / self.memory, 1), ranges, Found.NEAR) for b in inverse_bs]
+        return [_Ask(Price(b, TIE_SECONDS / self.memory, 1), ranges, Provenance.NEAR) for b in inverse_bs]
 
     def _sample(self, asked: Sequence[_Ask]) -> list[dict[Range, Point | None]]:
         """As `at`; what was asked without a price for memory is kept as a sample of the envelope."""
         answers = self.at(asked)
         for ask, found in zip(asked, answers, strict=True):
             b = ask.price.inverse_b
-            for r, point in found.items() if ask.how is Found.NEAR else ():
+            for r, point in found.items() if ask.how is Provenance.NEAR else ():
                 samples = self.samples.setdefault(r, [])
                 if point is not None:
                     if b == self.task.inverse_b:
-                        self.points[r][point] = point = replace(point, found=Found.FASTEST)
+                        self.points[r][point] = point = replace(point, provenance=Provenance.FASTEST)
                     samples.append(Sample(b, point, line(point, b)))
                     samples.sort(key=lambda s: s.inverse_b)
         return answers
@@ -214,7 +214,7 @@ class _Sweep:
         # The place from the end at which a range of this length would stand among its like, and so what it holds.
         held = median_low(min(self.held[r], -(-self.held[r] // (r[1] - r[0] + 1))) for r in ranges)
         worth = median_low(max(line(quick[r], b), 1e-6) for r in ranges) / self.memory
-        return [_Ask(Price(b, worth * times, held), ranges, Found.CONVEX) for times in MEMORY_PRICES]
+        return [_Ask(Price(b, worth * times, held), ranges, Provenance.CONVEX) for times in MEMORY_PRICES]
 
     def _between(self, by_price: Sequence[Mapping[Range, Point | None]], asked: Sequence[_Ask]) -> list[_Ask]:
         """Prices between those, where a choice that fits is next to one that does not."""
@@ -271,7 +271,7 @@ def dump(frontiers: Mapping[Range, Frontier]) -> dict[str, Any]:
             {
                 "pieces": [number.setdefault(own, len(number)) for own in p.pieces],
                 "totals": asdict(p.totals),
-                "found": p.found,
+                "provenance": p.provenance,
             }
             for p in frontier.points
         ]
@@ -287,7 +287,12 @@ def load(stored: Mapping[str, Any]) -> dict[Range, Frontier]:
         fields = dict(entry)
         first, last = fields.pop("first"), fields.pop("last")
         points = tuple(
-            Point((), StageTotals(**p["totals"]), Found(p["found"]), tuple(map(choices.__getitem__, p["pieces"])))
+            Point(
+                (),
+                StageTotals(**p["totals"]),
+                Provenance(p["provenance"]),
+                tuple(map(choices.__getitem__, p["pieces"])),
+            )
             for p in fields.pop("points")
         )
         least = tuple(fields.pop("least_peaks"))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from alpa_explore.cluster import LogicalMesh, Submesh
 
 
-class Found(enum.StrEnum):
+class Provenance(enum.StrEnum):
     """How a choice was found, and so what is known about it; the weakest first."""
 
     UNKNOWN = "unknown"
@@ -50,7 +50,7 @@ class StageCandidate:
     """The peak beside them while one microbatch is computed."""
     solution_key: str
     """Key of the solve; with it the choice of every operator is found again."""
-    found: Found = Found.UNKNOWN
+    provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
     """Which layers are rematerialised: an index into `StageCosts.versions`."""
 
@@ -191,12 +191,12 @@ class StageCosts:
         # Most meshes are one value: its identity spares hashing it again and again.
         meshes = {id(c.logical_mesh): c.logical_mesh for c in every}
         number_of = {key: number.setdefault(mesh, len(number)) for key, mesh in meshes.items()}
-        found = np.array([c.found.value for c in every], dtype=np.str_)
+        found = np.array([c.provenance.value for c in every], dtype=np.str_)
         return (
             list(number),
             np.array([number_of[id(c.logical_mesh)] for c in every], dtype=np.int64),
-            found == Found.FITTING.value,
-            np.isin(found, [Found.NEAR.value, Found.FASTEST.value, Found.EXACT.value]),
+            found == Provenance.FITTING.value,
+            np.isin(found, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
         )
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.pricing.frontier import Frontier, Point, envelope, fastest, fitting, memory_frontier
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.sharding.discovery.discoveries import Discoveries, remember
 
 
@@ -93,7 +93,7 @@ def dump(frontier: Frontier) -> dict[str, object]:
 def load(stored: Mapping[str, object]) -> Frontier:
     """What `dump` made."""
     points = tuple(
-        Point(tuple(p["choices"]), StageTotals(**p["totals"]), Found(p["found"]))
+        Point(tuple(p["choices"]), StageTotals(**p["totals"]), Provenance(p["provenance"]))
         for p in stored["points"]  # type: ignore[attr-defined]
     )
     least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]

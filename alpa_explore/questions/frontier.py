@@ -18,7 +18,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.report.tables import Row, stage_named
 from alpa_explore.pricing.frontier import whole_frontier
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.pricing.stage_costs import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class FrontierPoint:
     peak_bytes: float
     """`held_bytes` + the workspace."""
     logical_mesh: tuple[int, ...]
-    found: Found
+    provenance: Provenance
     fits: bool
     chosen: bool
     """It is what the plan holds."""
@@ -93,7 +93,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24)
             p.totals.weight_bytes + held * p.totals.activation_bytes,
             p.totals.workspace_bytes,
             mesh.shape,
-            p.found,
+            p.provenance,
             p.choices == chosen,
         )
         for p in found.points
@@ -117,7 +117,7 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
             c.weight_bytes + held * c.activation_bytes,
             c.workspace_bytes,
             c.logical_mesh.shape,
-            c.found,
+            c.provenance,
             c.solution_key == here.solution_key,
         )
         for c in candidates
@@ -134,7 +134,7 @@ def frontier_table(found: StageFrontier) -> list[Row]:
             "held_bytes": p.held_bytes,
             "peak_bytes": p.peak_bytes,
             "logical_mesh": p.logical_mesh,
-            "found": str(p.found),
+            "provenance": str(p.provenance),
             "fits": p.fits,
             "chosen": p.chosen,
         }
@@ -146,7 +146,7 @@ def _made(
     plan: Plan,
     stage: PlanStage,
     held: int,
-    points: Iterable[tuple[float, float, float, tuple[int, ...], Found, bool]],
+    points: Iterable[tuple[float, float, float, tuple[int, ...], Provenance, bool]],
     *,
     complete: bool,
 ) -> StageFrontier:
@@ -163,7 +163,7 @@ def _made(
                 held_bytes=size,
                 peak_bytes=size + workspace,
                 logical_mesh=shape,
-                found=found,
+                provenance=found,
                 fits=size + workspace <= memory,
                 chosen=chosen,
             )

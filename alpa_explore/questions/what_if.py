@@ -24,7 +24,7 @@ from alpa_explore.plans.plan import Plan, PlanOperator
 from alpa_explore.plans.stage_details import stage_candidate
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
-Wish = str | Mapping[str, object]
+SpecChoice = str | Mapping[str, object]
 """'S0R': the spec of the (first) output, or of a stored parameter. Or a mapping with any of: output, inputs (a list of
 specs, None for any), strategy (its name), and for parameters spec and max_share (of the weight's memory)."""
 
@@ -45,7 +45,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The best choice that heeds the wishes, beside the best one."""
+    """The best choice that heeds the spec constraints, beside the best one."""
 
     seconds: float
     """Latency of the stage: microbatch + iteration / B."""
@@ -63,7 +63,7 @@ class WhatIf:
 
     @property
     def extra_seconds(self) -> float:
-        """What the wishes cost."""
+        """What the spec constraints cost."""
         return self.seconds - self.seconds_before
 
 
@@ -75,31 +75,37 @@ class Regret:
     inputs: tuple[str, ...]
     output: str
     extra_seconds: float
-    """Of the stage's latency, above the best with nothing wished of this operator; inf when it cannot be had."""
+    """Of the stage's latency, above the best with no spec constraint on this operator; inf when it cannot be had."""
     chosen: bool
 
 
 def what_if(
-    plan: Plan, stage: int, *, pin: Mapping[str, Wish] | None = None, forbid: Mapping[str, Wish] | None = None
+    plan: Plan,
+    stage: int,
+    *,
+    pin: Mapping[str, SpecChoice] | None = None,
+    forbid: Mapping[str, SpecChoice] | None = None,
 ) -> WhatIf:
     """Solve stage `stage` of `plan` again with operators and parameters (by name) held to `pin` and kept from `forbid`.
 
     The memory limit is not enforced: `fits` says whether the answer stays within it.
-    OptionError for a name, spec or plan that cannot be used, or when the wishes contradict each other.
+    OptionError for a name, spec or plan that cannot be used, or when the spec constraints contradict each other.
     """
     here = _Opened(plan, stage)
     allowed: dict[int, list[int]] = {}
-    for wishes, wanted in ((pin or {}, True), (forbid or {}, False)):
-        for name, wish in wishes.items():
+    for spec_constraints, wanted in ((pin or {}, True), (forbid or {}, False)):
+        for name, constraint in spec_constraints.items():
             node = here.node(name)
-            kept = [k for k in here.strategies(node, wish) if k in allowed.get(node, range(here.size(node)))]
+            kept = [k for k in here.strategies(node, constraint) if k in allowed.get(node, range(here.size(node)))]
             if not wanted:
-                kept = [k for k in allowed.get(node, range(here.size(node))) if k not in here.strategies(node, wish)]
+                kept = [
+                    k for k in allowed.get(node, range(here.size(node))) if k not in here.strategies(node, constraint)
+                ]
             allowed[node] = kept
     solution = solve(pinned(here.sharding_problem, allowed))
     if solution.status is Status.INFEASIBLE:
         raise OptionError(
-            "These wishes cannot be had together",
+            "These spec constraints cannot be had together",
             found=", ".join([*(pin or {}), *(forbid or {})]),
             remedy="Pin fewer operators, or give them specs that every neighbour can reach.",
         )
@@ -109,14 +115,14 @@ def what_if(
 def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
     """What every strategy of the operator `name` would cost in stage `stage` of `plan`, the cheapest first.
 
-    Those that the plan's wishes rule out are listed with the others: what else is wished of the stage still holds.
+    Strategies that the plan's spec constraints rule out are listed too; the other spec constraints of the stage hold.
     """
     here = _Opened(plan, stage)
     node = here.node(name)
     priced = here.problem.nodes[node].priced
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
-    found = regrets_of(here.at(here.without_wishes(node)), [node])[0]
+    found = regrets_of(here.at(here.without_constraints(node)), [node])[0]
     found[found <= ROUNDING * here.stage.latency_seconds] = 0.0
     listed = [
         Regret(
@@ -165,12 +171,12 @@ class _Opened:
         """The seconds of the stage at the plan's B."""
         return problem.at(inverse_b=self.inverse_b, memory_price=0.0, microbatches_held=self.stage.microbatches_held)
 
-    def without_wishes(self, node: int) -> StageProblem:
-        """The problem with nothing wished of an operator."""
+    def without_constraints(self, node: int) -> StageProblem:
+        """The problem with no spec constraint on an operator."""
         index = self._operator(node).index
-        if index not in self.problem.stage.layered.wishes:
+        if index not in self.problem.stage.layered.spec_constraints:
             return self.problem
-        return build_stage_problem(self.problem.stage.without_wishes([index]), self.problem.model)
+        return build_stage_problem(self.problem.stage.without_constraints([index]), self.problem.model)
 
     def node(self, name: str) -> int:
         """The node of an operator or parameter."""
@@ -186,29 +192,29 @@ class _Opened:
         """How many strategies it has."""
         return len(self.problem.nodes[node].microbatch_seconds)
 
-    def strategies(self, node: int, wish: Wish) -> list[int]:
-        """Those that satisfy a wish; OptionError, with what there is, when none does."""
-        wishes = {"output": wish} if isinstance(wish, str) else dict(wish)
-        unknown = wishes.keys() - {"output", "inputs", "strategy", "spec", "max_share"}
+    def strategies(self, node: int, constraint: SpecChoice) -> list[int]:
+        """Those that satisfy a spec constraint; OptionError, with what there is, when none does."""
+        spec_constraints = {"output": constraint} if isinstance(constraint, str) else dict(constraint)
+        unknown = spec_constraints.keys() - {"output", "inputs", "strategy", "spec", "max_share"}
         if unknown:
             raise OptionError(
-                "A wish has parts output, inputs, strategy, spec and max_share",
+                "A spec constraint has parts output, inputs, strategy, spec and max_share",
                 found=f"{sorted(unknown)}",
                 remedy="Leave the others out.",
             )
-        found = [k for k in range(self.size(node)) if self._satisfies(node, k, wishes)]
+        found = [k for k in range(self.size(node)) if self._satisfies(node, k, spec_constraints)]
         if not found:
             there = dict.fromkeys(self.output_spec(node, k) for k in range(self.size(node)))
             raise OptionError(
-                "No strategy satisfies this wish",
-                found=f"{wish!r:.80}",
+                "No strategy satisfies this spec constraint",
+                found=f"{constraint!r:.80}",
                 remedy=f"Its output (or the stored parameter) can be {', '.join(there)}.",
             )
         return found
 
-    def _satisfies(self, node: int, k: int, wishes: Mapping[str, object]) -> bool:
+    def _satisfies(self, node: int, k: int, spec_constraints: Mapping[str, object]) -> bool:
         priced = self.problem.nodes[node].priced
-        for part, wanted in wishes.items():
+        for part, wanted in spec_constraints.items():
             if part in ("output", "spec") and self.output_spec(node, k) != wanted:
                 return False
             if part == "strategy" and (priced is None or priced.strategies[k].name != wanted):

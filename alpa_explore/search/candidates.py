@@ -56,7 +56,7 @@ class Candidates:
                 StageCandidate(
                     logical_mesh=stage.mesh,
                     solution_key=name,
-                    found=point.found,
+                    provenance=point.provenance,
                     microbatch_seconds=totals.microbatch_seconds,
                     iteration_seconds=totals.iteration_seconds,
                     weight_bytes=totals.weight_bytes,

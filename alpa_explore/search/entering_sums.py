@@ -41,7 +41,7 @@ class EnteringSums:
         self._reduced: dict[int, Floats] = defaultdict(self._nowhere)
         """Bytes -> how often an all-reduce of so much counts, [first layer, last layer]."""
         self._unknown = self._nowhere() > 0
-        """Where the choice could not be made: work is never repeated, or a spec is not as wished."""
+        """Where the choice could not be made: work is never repeated, or a spec constraint is violated."""
         for operator, fixed in _meetings(layered):
             at = layered.layer_of[operator.index]
             here = slice(None, at + 1), slice(at, None)
@@ -66,7 +66,7 @@ class EnteringSums:
 
 def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
     """Operators that may read a pending sum from another layer beside others; those that may not do without it (True):
-    heavy ones, and such of which something is wished."""
+    heavy ones, and those with a spec constraint."""
     graph, layer_of = layered.graph, layered.layer_of
     pending: set[int] = set()
     came: set[int] = set()
@@ -79,7 +79,7 @@ def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
             how = splits_for(operator, graph.tensors)
             known[id(signature)] = [s for s in how.splits if PARTIAL in (*s.inputs, *s.outputs)], how.heavy
         splits, heavy = known[id(signature)]
-        fixed = heavy or operator.index in layered.wishes
+        fixed = heavy or operator.index in layered.spec_constraints
         meets = False
         for split in splits:
             sums = {t for t, p in zip(operator.inputs, split.inputs, strict=True) if p == PARTIAL}

@@ -26,7 +26,7 @@ from alpa_explore.intra_op.stage.stage_graph import received_bytes
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.pricing.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
 from alpa_explore.pricing.mesh_tasks import chain
-from alpa_explore.pricing.stage_costs import Found, RangeKey, StageCosts
+from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCosts
 from alpa_explore.pricing.stage_tasks import cost_model, slicer
 from alpa_explore.search.candidates import Candidates, Choices, Wanted
 from alpa_explore.search.feasible_stages import usable_stages
@@ -233,7 +233,7 @@ class _Prices:
             if layers not in solved:
                 return False
             best = solved[layers]
-            points = () if best is None else (Point((), best.totals, Found.FASTEST, best.pieces),)
+            points = () if best is None else (Point((), best.totals, Provenance.FASTEST, best.pieces),)
             self.found[key] = [self._frontier(composer, layers, points)]
         return True
 
@@ -265,7 +265,7 @@ class _Prices:
         for held, choice in best.items():
             self._fits[key][held] = fits[held].bound
             self.widest_gap = max(self.widest_gap, choice.cost / fits[held].bound - 1)
-        points = {b.pieces: Point((), b.totals, Found.FITTING, b.pieces) for b in best.values()}
+        points = {b.pieces: Point((), b.totals, Provenance.FITTING, b.pieces) for b in best.values()}
         self.found[key].append(self._frontier(composer, layers, tuple(points.values())))
         if first and best and (worth := fits[min(best)].price) > 0:
             self._worths[mesh] = worth

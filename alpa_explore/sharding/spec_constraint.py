@@ -1,14 +1,14 @@
-"""What a user wishes of one operator of a plan: that its (first) output has a spec, or that it has not; or of one
-parameter, by its name in the model: that it is stored in a spec between iterations, or is not.
+"""Spec constraints: the spec of an operator's first output, or of a stored parameter, is required (pin) or excluded
+(forbid).
 
     pin S0R       every strategy whose output is not S0R is forbidden
     forbid S0R    every strategy whose output is S0R is forbidden
 
-A wish speaks of the plan, with the spec as the plan writes it: axes are those of the logical mesh of the operator's
-stage that have more than one device, so S0R cuts over 16 devices on a mesh of 16 and over 2 on one of 2 × 8. It holds
-whatever the mesh: where an operator has no strategy that is as wished (S0R on one device, RS1 on a single axis) its
-stage cannot have that mesh, and the planner looks for another. There the same pieces may have another name (S01R on
-2 × 8 is S0R on 16): to forbid them is to forbid both.
+The spec is written as the plan writes it: its axes are those of the stage's logical mesh that have more than one
+device, so S0R divides over 16 devices on a mesh of 16 and over 2 on a mesh of 2 × 8. A constraint holds on every mesh:
+where no strategy of the operator satisfies it (S0R on one device, RS1 on a single axis), the stage cannot have that
+mesh, and the planner looks for another. The same division may have two names (S01R on 2 × 8 is S0R on 16): to exclude
+it, forbid both.
 """
 
 from __future__ import annotations
@@ -30,35 +30,35 @@ _AN = {Operator: "an operator", Parameter: "a parameter"}
 _SPEC = re.compile(r"(·|(R|S[0-9]+)+)(\+P[0-9]+)?")
 
 
-class WishKind(enum.StrEnum):
-    """What is wished of a spec."""
+class ConstraintKind(enum.StrEnum):
+    """Whether a spec is required or excluded."""
 
     PIN = "pin"
     FORBID = "forbid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class SpecWish:
-    """One wish; see the module's text."""
+class SpecConstraint:
+    """One spec constraint; see the module's text."""
 
     operator: str
     """Its name in the graph; or that of a parameter, where no operator has it."""
-    kind: WishKind
+    kind: ConstraintKind
     spec: str
 
     def __str__(self) -> str:
-        return f"{self.operator} {'is' if self.kind is WishKind.PIN else 'is not'} {self.spec}"
+        return f"{self.operator} {'is' if self.kind is ConstraintKind.PIN else 'is not'} {self.spec}"
 
-    def grants(self, spec: str) -> bool:
-        """Whether an output of this spec is as wished."""
-        return (spec == self.spec) is (self.kind is WishKind.PIN)
+    def allows(self, spec: str) -> bool:
+        """Whether an output of this spec satisfies the constraints."""
+        return (spec == self.spec) is (self.kind is ConstraintKind.PIN)
 
 
-def wishes_of(
+def constraints_of(
     pin: Mapping[str, str] | None = None, forbid: Mapping[str, str | Sequence[str]] | None = None
-) -> tuple[SpecWish, ...]:
-    """Wishes by the names of operators, in an order of their own. OptionError for what is no spec, and for an operator
-    that is pinned to a spec that it must not have."""
+) -> tuple[SpecConstraint, ...]:
+    """The spec constraints, sorted, from the names of operators. OptionError for text that is no spec, and for an
+    operator that is pinned to a forbidden spec."""
     for word, given in (("pin", pin), ("forbid", forbid)):
         if not _readable(given, several=word == "forbid"):
             raise OptionError(
@@ -66,10 +66,12 @@ def wishes_of(
                 found=repr(given),
                 remedy=f'Give {word}={{"addmm_3": "S0R"}}, say.',
             )
-    pinned = {SpecWish(operator=name, kind=WishKind.PIN, spec=spec) for name, spec in (pin or {}).items()}
+    pinned = {SpecConstraint(operator=name, kind=ConstraintKind.PIN, spec=spec) for name, spec in (pin or {}).items()}
     several = {name: [one] if isinstance(one, str) else one for name, one in (forbid or {}).items()}
     forbidden = {
-        SpecWish(operator=name, kind=WishKind.FORBID, spec=spec) for name, specs in several.items() for spec in specs
+        SpecConstraint(operator=name, kind=ConstraintKind.FORBID, spec=spec)
+        for name, specs in several.items()
+        for spec in specs
     }
     return _checked(pinned | forbidden)
 
@@ -87,88 +89,95 @@ def _readable(given: object, *, several: bool) -> bool:
     return all(isinstance(text, str) for text in (*given, *specs))
 
 
-def parse_wishes(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecWish, ...]:
-    """Wishes as they are typed, NAME=SPEC each. OptionError for what cannot be read, and as `wishes_of`."""
+def parse_constraints(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecConstraint, ...]:
+    """Spec constraints from typed text, NAME=SPEC each. OptionError for unreadable text, and as `constraints_of`."""
     found = set()
-    for kind, texts in ((WishKind.PIN, pin), (WishKind.FORBID, forbid)):
+    for kind, texts in ((ConstraintKind.PIN, pin), (ConstraintKind.FORBID, forbid)):
         for text in texts:
             name, equals, spec = text.rpartition("=")
             if not equals:
                 raise OptionError(
-                    "A wish is written NAME=SPEC",
+                    "A spec constraint is written NAME=SPEC",
                     found=repr(text),
                     remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
                 )
-            found.add(SpecWish(operator=name, kind=kind, spec=spec))
+            found.add(SpecConstraint(operator=name, kind=kind, spec=spec))
     return _checked(found)
 
 
-def _checked(wishes: Iterable[SpecWish]) -> tuple[SpecWish, ...]:
-    found = tuple(sorted(wishes))
+def _checked(spec_constraints: Iterable[SpecConstraint]) -> tuple[SpecConstraint, ...]:
+    found = tuple(sorted(spec_constraints))
     if fault := fault_of(found):
         raise OptionError(
-            "These wishes cannot be",
+            "These spec constraints cannot be",
             found=fault,
             remedy="Pin an operator to one spec, written as in the Sharding figure: S0R, RS1, RS01, RR+P0.",
         )
     return found
 
 
-def read_wishes(body: Iterable[Mapping[str, str]]) -> tuple[SpecWish, ...]:
-    """Wishes from a plan file that satisfies the schema."""
+def read_constraints(body: Iterable[Mapping[str, str]]) -> tuple[SpecConstraint, ...]:
+    """Spec constraints from a plan file that satisfies the schema."""
     return tuple(
-        sorted(SpecWish(operator=one["operator"], kind=WishKind(one["kind"]), spec=one["spec"]) for one in body)
+        sorted(
+            SpecConstraint(operator=one["operator"], kind=ConstraintKind(one["kind"]), spec=one["spec"]) for one in body
+        )
     )
 
 
-def fault_of(wishes: Iterable[SpecWish]) -> str | None:
-    """What is wrong with wishes whatever the model; None where nothing is."""
+def fault_of(spec_constraints: Iterable[SpecConstraint]) -> str | None:
+    """What is wrong with spec constraints whatever the model; None where nothing is."""
     pinned: dict[str, str] = {}
-    wishes = tuple(wishes)
-    for wish in wishes:
-        if not _SPEC.fullmatch(wish.spec):
-            return f"{wish.spec!r} of {wish.operator} is no spec"
-        if wish.kind is WishKind.PIN and pinned.setdefault(wish.operator, wish.spec) != wish.spec:
-            return f"{wish.operator} is pinned to {pinned[wish.operator]} and to {wish.spec}"
-    for wish in wishes:
-        if wish.kind is WishKind.FORBID and pinned.get(wish.operator) == wish.spec:
-            return f"{wish.operator} is pinned to {wish.spec}, which is forbidden"
+    spec_constraints = tuple(spec_constraints)
+    for constraint in spec_constraints:
+        if not _SPEC.fullmatch(constraint.spec):
+            return f"{constraint.spec!r} of {constraint.operator} is no spec"
+        if (
+            constraint.kind is ConstraintKind.PIN
+            and pinned.setdefault(constraint.operator, constraint.spec) != constraint.spec
+        ):
+            return f"{constraint.operator} is pinned to {pinned[constraint.operator]} and to {constraint.spec}"
+    for constraint in spec_constraints:
+        if constraint.kind is ConstraintKind.FORBID and pinned.get(constraint.operator) == constraint.spec:
+            return f"{constraint.operator} is pinned to {constraint.spec}, which is forbidden"
     return None
 
 
-def wished(wishes: Iterable[SpecWish], new: SpecWish) -> tuple[SpecWish, ...]:
-    """Wishes with a new one, which takes the place of those that it contradicts."""
+def constrained(spec_constraints: Iterable[SpecConstraint], new: SpecConstraint) -> tuple[SpecConstraint, ...]:
+    """Spec constraints with a new one, which takes the place of those that it contradicts."""
 
-    def stays(old: SpecWish) -> bool:
-        both_pinned = old.kind is new.kind is WishKind.PIN
+    def stays(old: SpecConstraint) -> bool:
+        both_pinned = old.kind is new.kind is ConstraintKind.PIN
         return old.operator != new.operator or (old.spec != new.spec and not both_pinned)
 
-    return tuple(sorted((*(old for old in wishes if stays(old)), new)))
+    return tuple(sorted((*(old for old in spec_constraints if stays(old)), new)))
 
 
-def mappings(wishes: Iterable[SpecWish]) -> dict[str, Any]:
-    """The `pin` and `forbid` that `wishes_of` takes; neither where it would be empty."""
+def mappings(spec_constraints: Iterable[SpecConstraint]) -> dict[str, Any]:
+    """The `pin` and `forbid` that `constraints_of` takes; neither where it would be empty."""
     pin: dict[str, str] = {}
     forbid: dict[str, list[str]] = {}
-    for wish in wishes:
-        if wish.kind is WishKind.PIN:
-            pin[wish.operator] = wish.spec
+    for constraint in spec_constraints:
+        if constraint.kind is ConstraintKind.PIN:
+            pin[constraint.operator] = constraint.spec
         else:
-            forbid.setdefault(wish.operator, []).append(wish.spec)
+            forbid.setdefault(constraint.operator, []).append(constraint.spec)
     return {**({"pin": pin} if pin else {}), **({"forbid": forbid} if forbid else {})}
 
 
-def granted(wishes: Sequence[SpecWish], specs: Iterable[Spec], rank: int) -> list[bool]:
-    """For each spec of a tensor of `rank` dims whether it is as wished."""
-    return [all(wish.grants(render(spec, rank)) for wish in wishes) for spec in specs]
+def satisfied(spec_constraints: Sequence[SpecConstraint], specs: Iterable[Spec], rank: int) -> list[bool]:
+    """For each spec of a tensor of `rank` dims whether it satisfies the constraints."""
+    return [all(constraint.allows(render(spec, rank)) for constraint in spec_constraints) for spec in specs]
 
 
-def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]) -> None:
-    """OptionError for an operator or parameter that the graph has not, InfeasiblePlanError for wishes that none of the
-    (squeezed) meshes grants: at another size of the microbatch it may."""
-    of: dict[str, list[SpecWish]] = {}
-    for wish in wishes:
-        of.setdefault(wish.operator, []).append(wish)
+def check_constraints(
+    spec_constraints: Iterable[SpecConstraint], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]
+) -> None:
+    """OptionError for an operator or parameter that is not in the graph; InfeasiblePlanError for spec constraints that
+    none of the (squeezed) meshes can satisfy: at another microbatch size one may."""
+    of: dict[str, list[SpecConstraint]] = {}
+    for constraint in spec_constraints:
+        of.setdefault(constraint.operator, []).append(constraint)
     known: dict[str, Operator | Parameter] = {p.name: p for p in graph.parameters}
     known |= {o.name: o for o in graph.operators if o.outputs}
     shapes = sorted(set(meshes), key=lambda shape: (len(shape), shape))
@@ -183,10 +192,10 @@ def check_wishes(wishes: Iterable[SpecWish], graph: TrainingGraph, meshes: Itera
         specs: dict[int, dict[str, None]] = {}
         for shape in shapes:
             specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(known[name], graph, shape)))
-        if not any(all(wish.grants(spec) for wish in own) for there in specs.values() for spec in there):
+        if not any(all(constraint.allows(spec) for constraint in own) for there in specs.values() for spec in there):
             there = "; ".join(f"{', '.join(found)} on {_AXES.get(n, f'{n} axes')}" for n, found in specs.items())
             raise InfeasiblePlanError(
-                f"No logical mesh of the cluster grants what is wished of {_AN[type(known[name])]}",
+                f"No logical mesh of the cluster satisfies the spec constraints on {_AN[type(known[name])]}",
                 found="; ".join(map(str, own)),
                 remedy=f"Pin or forbid other specs: it can be {there}.",
             )

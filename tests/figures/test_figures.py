@@ -26,7 +26,7 @@ from alpa_explore.figures.decisions.timeline import timeline_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
 from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.plan import Plan
-from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan
 
 FIGURES: list[Callable[..., go.Figure]] = [
@@ -273,13 +273,13 @@ def test_sharding_selects_a_layer_and_a_phase(plan: Plan) -> None:
     assert len(traces(figure, "specs")[0].y) == len(expected) > 0
 
 
-def test_sharding_tells_what_was_wished_of_the_operators_of_its_stage(plan: Plan) -> None:
+def test_sharding_tells_what_was_constrained_of_the_operators_of_its_stage(plan: Plan) -> None:
     first, other = plan.stages[2].operators[0], plan.stages[0].operators[0]
-    wishes = wishes_of({first.name: first.output, other.name: other.output})
-    told = title_of(sharding_figure(replace(plan, options=replace(plan.options, wishes=wishes)), 2))
-    assert f"As wished, {first.name} is {first.output}." in told
+    spec_constraints = constraints_of({first.name: first.output, other.name: other.output})
+    told = title_of(sharding_figure(replace(plan, options=replace(plan.options, spec_constraints=spec_constraints)), 2))
+    assert f"Spec constraints: {first.name} is {first.output}." in told
     assert other.name not in told
-    assert "wished" not in title_of(sharding_figure(plan, 2))
+    assert "Spec constraints" not in title_of(sharding_figure(plan, 2))
 
 
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:

@@ -19,7 +19,7 @@ from alpa_explore.plans.plan import (
     Predicted,
     Statistics,
 )
-from alpa_explore.pricing.stage_costs import Found, RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCandidate, StageCosts
 
 TOKENS, HIDDEN, BLOCKS = 8 * 1024, 2560, 12
 MATMUL = 2 * TOKENS * HIDDEN * HIDDEN
@@ -177,7 +177,7 @@ def _candidate(
         activation_bytes=float(14 * ACTIVATION * len(layers)) / math.sqrt(shape.devices),
         workspace_bytes=float(30 * ACTIVATION) / shape.devices,
         solution_key=key,
-        found=Found.CONVEX if lean else Found.NEAR,
+        provenance=Provenance.CONVEX if lean else Provenance.NEAR,
     )
 
 

@@ -14,7 +14,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.pricing import frontier
 from alpa_explore.pricing.frontier import line, memory_frontier, whole_frontier
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions.frontier import known_frontier
 from tests.intra_op.stages import chain, on_mesh, whole
 
@@ -42,7 +42,7 @@ def peak(point, held=HELD):
 def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(problem):
     found = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps())
     assert found.proven
-    assert {p.found for p in found.points} == {Found.EXACT}
+    assert {p.provenance for p in found.points} == {Provenance.EXACT}
     points = sorted(found.points, key=size)
     for place in range(0, len(points), 7):
         # The limit counts the sum alone here: items that live for ever, no workspace.
@@ -58,7 +58,7 @@ def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(proble
     exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
     convex = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, NOTHING)
     assert not convex.proven
-    assert {p.found for p in convex.points} <= {Found.CONVEX, Found.NEAR, Found.FASTEST}
+    assert {p.provenance for p in convex.points} <= {Provenance.CONVEX, Provenance.NEAR, Provenance.FASTEST}
     for p in convex.points:
         as_lean = min(line(e, INVERSE_B) for e in exact if size(e) <= size(p) * (1 + 1e-12))
         assert as_lean <= line(p, INVERSE_B) * (1 + 1e-9)
@@ -70,14 +70,14 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
     lean, fast = min(map(peak, exact)), max(map(peak, exact))
     memory = int((lean + fast) / 2)
     found = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
-    assert {p.found for p in found.points} == {Found.EXACT}
+    assert {p.provenance for p in found.points} == {Provenance.EXACT}
     assert found.proven
     best = min(line(p, INVERSE_B) for p in found.points if peak(p) <= memory)
     assert best == min(line(p, INVERSE_B) for p in exact if peak(p) <= memory)
     monkeypatch.setattr(frontier, "EXACT_WHERE", NOTHING)
     swept = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
-    assert Found.CONVEX in {p.found for p in swept.points}
-    assert Found.EXACT not in {p.found for p in swept.points}
+    assert Provenance.CONVEX in {p.provenance for p in swept.points}
+    assert Provenance.EXACT not in {p.provenance for p in swept.points}
     assert best <= min(line(p, INVERSE_B) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
 
 
@@ -103,12 +103,12 @@ def plan():
 
 
 def test_how_a_choice_was_found_goes_into_the_plan_file_and_comes_back(plan, tmp_path):
-    every = [c.found for found in plan.costs.candidates.values() for c in found]
-    assert Found.UNKNOWN not in every
-    assert Found.EXACT in every
+    every = [c.provenance for found in plan.costs.candidates.values() for c in found]
+    assert Provenance.UNKNOWN not in every
+    assert Provenance.EXACT in every
     plan.save(tmp_path / "p")
     again = ax.load_plan(tmp_path / "p")
-    assert [c.found for found in again.costs.candidates.values() for c in found] == every
+    assert [c.provenance for found in again.costs.candidates.values() for c in found] == every
 
 
 def test_a_plan_file_that_does_not_say_still_loads(plan, tmp_path):
@@ -118,7 +118,7 @@ def test_a_plan_file_that_does_not_say_still_loads(plan, tmp_path):
     document["costs"]["candidates"] = [row[:10] for row in document["costs"]["candidates"]]
     (tmp_path / "old").write_text(json.dumps(document))
     old = ax.load_plan(tmp_path / "old")
-    assert {c.found for found in old.costs.candidates.values() for c in found} == {Found.UNKNOWN}
+    assert {c.provenance for found in old.costs.candidates.values() for c in found} == {Provenance.UNKNOWN}
     assert old.predicted == plan.predicted
 
 
@@ -126,7 +126,7 @@ def test_the_frontier_of_a_stage_of_a_plan_begins_with_the_fastest_and_holds_the
     for stage in plan.stages:
         found = ax.frontier(plan, stage.index)
         assert all(a.seconds < b.seconds and a.held_bytes > b.held_bytes for a, b in itertools.pairwise(found.points))
-        assert found.complete == all(p.found is Found.EXACT for p in found.points)
+        assert found.complete == all(p.provenance is Provenance.EXACT for p in found.points)
         fitting = min(p.seconds for p in found.points if p.fits)
         assert stage.latency_seconds <= fitting * (1 + 1e-9)
         assert found.points[0].seconds <= stage.latency_seconds * (1 + 1e-9)
@@ -150,7 +150,7 @@ def test_the_figure_draws_each_kind_of_point_apart_and_the_memory_of_a_device(pl
     found = ax.frontier(plan, 0)
     figure = frontier_figure(plan, 0, found=found)
     drawn = {t.name: t for t in figure.data}
-    kinds = {str(p.found) for p in found.points}
+    kinds = {str(p.provenance) for p in found.points}
     assert kinds <= set(drawn)
     assert sum(len(drawn[kind].x) for kind in kinds) == len(found.points) == len(frontier_table(plan, 0, found=found))
     memory = drawn["memory of a device"].x[0]

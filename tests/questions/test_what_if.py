@@ -26,8 +26,8 @@ def test_pinning_a_strategy_costs_its_regret_and_is_kept(plan):
         assert listed[0].extra_seconds == pytest.approx(0.0, abs=1e-12)
         assert [r.strategy for r in listed if r.chosen] == [operator.strategy]
         for regret in itertools.islice((r for r in listed if 0 < r.extra_seconds < 1), 3):
-            wish = {"strategy": regret.strategy, "inputs": list(regret.inputs), "output": regret.output}
-            found = ax.what_if(plan, 0, pin={operator.name: wish})
+            constraint = {"strategy": regret.strategy, "inputs": list(regret.inputs), "output": regret.output}
+            found = ax.what_if(plan, 0, pin={operator.name: constraint})
             assert found.extra_seconds == pytest.approx(regret.extra_seconds, rel=1e-6, abs=1e-12)
             after = next(o for o in found.operators if o.name == operator.name)
             assert (after.strategy, after.inputs, after.output) == (regret.strategy, regret.inputs, regret.output)
@@ -52,7 +52,7 @@ def test_a_stored_weight_can_be_pinned_and_kept_small(plan):
     assert quarter.peak_bytes < whole.peak_bytes
     assert whole.extra_seconds >= -1e-12
     assert quarter.extra_seconds >= -1e-12
-    assert not ax.what_if(plan, 0).changed, "without a wish nothing changes"
+    assert not ax.what_if(plan, 0).changed, "without a spec constraint nothing changes"
 
 
 def names(plan):
@@ -79,7 +79,7 @@ def test_collectives_that_come_and_go_are_named(plan):
 
 
 @pytest.mark.parametrize(
-    ("stage", "wishes", "said"),
+    ("stage", "spec_constraints", "said"),
     [
         (7, {}, "stages 0 to 0"),
         (0, {"adm": "RR"}, "Did you mean"),
@@ -87,11 +87,13 @@ def test_collectives_that_come_and_go_are_named(plan):
         (0, {"OPERATOR": {"colour": "red"}}, "parts output"),
     ],
 )
-def test_bad_wishes_are_explained(plan, stage, wishes, said):
+def test_bad_spec_constraints_are_explained(plan, stage, spec_constraints, said):
     operator = products(plan)[0].name
-    wishes = {operator if name == "OPERATOR" else name: wish for name, wish in wishes.items()}
+    spec_constraints = {
+        operator if name == "OPERATOR" else name: constraint for name, constraint in spec_constraints.items()
+    }
     with pytest.raises(OptionError, match=said):
-        ax.what_if(plan, stage, pin=wishes)
+        ax.what_if(plan, stage, pin=spec_constraints)
 
 
 def test_a_plan_from_a_file_says_what_to_do(plan, tmp_path):

@@ -142,13 +142,13 @@ def test_the_other_options_count_too(gpt):
     assert math.isclose(found.predicted.iteration_seconds, whole.predicted.iteration_seconds, rel_tol=2 * TOLERANCE)
 
 
-def test_what_is_wished_of_specs_still_holds(gpt):
+def test_what_is_constrained_of_specs_still_holds(gpt):
     two = ax.PipelineOptions(num_stages=2)
     free = planned(gpt, cluster(), 4, pipeline=two)
     chosen = next(o for s in free.stages for o in s.operators if "addmm" in o.op and "S" in o.output)
     before = planned(gpt, cluster(), 4, forbid={chosen.name: chosen.output}, pipeline=two)
     found = ax.replan(before, delta=0.2)
-    assert found.options.wishes == before.options.wishes
+    assert found.options.spec_constraints == before.options.spec_constraints
     outputs = {o.name: o.output for s in found.stages for o in s.operators}
     assert outputs[chosen.name] != chosen.output
     whole = planned(gpt, cluster(), 4, delta=0.2, forbid={chosen.name: chosen.output}, pipeline=two)

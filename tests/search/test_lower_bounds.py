@@ -18,7 +18,7 @@ from alpa_explore.planner.plan import resolve
 from alpa_explore.plans.rebuild import layered_graphs
 from alpa_explore.search.entering_sums import EnteringSums
 from alpa_explore.search.lower_bounds import Least
-from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore.sharding.spec_constraint import constraints_of
 
 B = 8
 
@@ -100,14 +100,14 @@ def test_sums_may_be_pending_across_layers_only_where_all_that_is_added_may_be()
     assert not counted(resolve("gpt-tiny", B)).any()
 
 
-def test_nothing_is_said_of_stages_in_which_something_is_wished_of_what_a_pending_sum_passes():
+def test_nothing_is_said_of_stages_in_which_something_is_constrained_of_what_a_pending_sum_passes():
     graph = ax.capture(Reduced(), (torch.zeros(501, 64), torch.zeros(501, 64)))
     where = ax.Cluster.parse("1x2:v100")
     mesh = logical_meshes(where, submeshes(where)[-1])[0]
     names = [o.name for o in graph.forward_operators]
     layers = manual_layers(graph, [names[1], "relu"]).layer_of_forward
-    wished = assign_layers(graph, layers, wishes=wishes_of(forbid={"add": "RR"}))
-    seconds = EnteringSums(wished).seconds(mesh)
+    constrained = assign_layers(graph, layers, spec_constraints=constraints_of(forbid={"add": "RR"}))
+    seconds = EnteringSums(constrained).seconds(mesh)
     assert [math.isinf(place) for place in seconds.diagonal()] == [False, True, False]
     assert math.isinf(seconds[0, 2])
     assert np.isfinite(EnteringSums(assign_layers(graph, layers)).seconds(mesh)).all()

@@ -45,7 +45,7 @@ def test_the_magics_hold_the_specs_that_are_pinned_and_forbidden(
 
 
 @pytest.mark.parametrize("line", ["--pin addmm", "--pin mm=much", "--pin mm=S0R --pin mm=RR", "--pin"])
-def test_wishes_of_a_magic_that_cannot_be_are_refused(shell: InteractiveShell, line: str) -> None:
+def test_spec_constraints_of_a_magic_that_cannot_be_are_refused(shell: InteractiveShell, line: str) -> None:
     with pytest.raises(OptionError):
         shell.run_line_magic("alpa", f"gpt-tiny {line}")
 

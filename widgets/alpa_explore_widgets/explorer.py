@@ -15,7 +15,7 @@ from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.plans.export.torch_code import torch_code
 from alpa_explore.plans.file.plan_file import plan_text
 from alpa_explore.plans.plan import Plan
-from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
 from alpa_explore_widgets.elements.message_order import Order
 from alpa_explore_widgets.elements.tables import table_csv
@@ -27,7 +27,7 @@ from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import RunPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
-from alpa_explore_widgets.panels.spec_constraints import WishList
+from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session.backend import Planner
@@ -58,8 +58,10 @@ GONE_SECONDS = 3.0
 """An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
 LOADING_SECONDS = 60.0
 """The same when the page itself went: loaded again it takes a while until it shows the explorer."""
-_MORE = tuple(field.name for field in fields(Settings) if field.default is not MISSING and field.name != "wishes")
-"""Settings that have a default: options of `explore` of the same names; wishes are `pin` and `forbid`."""
+_MORE = tuple(
+    field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
+)
+"""Settings that have a default: options of `explore` of the same names; spec constraints are `pin` and `forbid`."""
 
 
 class Explorer(W.VBox):
@@ -90,8 +92,8 @@ class Explorer(W.VBox):
         self.tabs = TabBar(label="Figures", tabs=_tabs(self.panels))
         self._as_table = False
         self._start = session.store.state.settings
-        self.wishes = WishList(session)
-        left = W.VBox([self.controls.widget, self.wishes.widget, self.run.widget])
+        self.spec_constraints = ConstraintList(session)
+        left = W.VBox([self.controls.widget, self.spec_constraints.widget, self.run.widget])
         left.add_class("alpa-controls")
         right = W.VBox(
             [
@@ -152,7 +154,7 @@ class Explorer(W.VBox):
 
     def _show(self, state: State) -> None:
         """Bring everything but the controls to `state`; of the figures only the one that can be seen."""
-        self.wishes.show(state)
+        self.spec_constraints.show(state)
         self.run.show(state)
         self.messages.show(state)
         self.summary.show(state, self.bridge.theme)
@@ -312,7 +314,7 @@ def explore(
         return Explorer(session)
     given = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
     asked = {name: options.pop(name) for name in _MORE if name in options}
-    asked["wishes"] = wishes_of(options.pop("pin", None), options.pop("forbid", None))
+    asked["spec_constraints"] = constraints_of(options.pop("pin", None), options.pop("forbid", None))
     own = None if isinstance(model, str) else own_model(model, example_inputs, options)
     if isinstance(model, str) and options:
         raise OptionError(

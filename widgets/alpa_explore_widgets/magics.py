@@ -17,7 +17,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from alpa_explore.errors import OptionError
-from alpa_explore.sharding.spec_constraint import mappings, parse_wishes
+from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
 from alpa_explore_widgets.explorer import Explorer, explore
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--precision")
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--communication", action="store_true")
-    for wish in ("--pin", "--forbid"):
-        parser.add_argument(wish, action="append", default=[], metavar="NAME=SPEC")
+    for constraint in ("--pin", "--forbid"):
+        parser.add_argument(constraint, action="append", default=[], metavar="NAME=SPEC")
     try:
         words = shlex.split(line)
     except ValueError as error:
@@ -87,7 +87,7 @@ def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None)
         "schedule": options.schedule,
         "communication": options.communication,
         "precision": options.precision,
-        **mappings(parse_wishes(options.pin, options.forbid)),
+        **mappings(parse_constraints(options.pin, options.forbid)),
     }
     if made is None:
         if options.model.endswith(".json"):

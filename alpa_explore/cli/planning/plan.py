@@ -20,7 +20,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
 from alpa_explore.plans.report.text import printable
-from alpa_explore.sharding.spec_constraint import mappings, parse_wishes
+from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
     for path, what in ((options.output, "The plan"), (options.html, "The page")):
         if path is not None:
             check_target(path, what)
-    pipeline, wishes = _pipeline_options(options), parse_wishes(options.pin, options.forbid)
+    pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
     known = entry(options.model)
     microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
     batch = known.global_batch if options.global_batch is None else options.global_batch
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
                 cancel=cancel,
                 pipeline=pipeline,
                 rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
-                **mappings(wishes),
+                **mappings(spec_constraints),
             )
         except CancelledError as error:
             if not cancel.is_set():

@@ -8,18 +8,18 @@ from alpa_explore import units
 from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, lines
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import FOUND_PHRASES, layers_phrase
-from alpa_explore.pricing.stage_costs import Found
+from alpa_explore.plans.report.text import PROVENANCE_PHRASES, layers_phrase
+from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions.frontier import FrontierPoint, StageFrontier, known_frontier
 from alpa_explore.questions.frontier import frontier_table as table_of
 
 _SIGNS = {
-    Found.EXACT: ("circle", 2),
-    Found.CONVEX: ("diamond", 5),
-    Found.FITTING: ("triangle-up", 6),
-    Found.FASTEST: ("square", 0),
-    Found.NEAR: ("square-open", 7),
-    Found.UNKNOWN: ("x", 3),
+    Provenance.EXACT: ("circle", 2),
+    Provenance.CONVEX: ("diamond", 5),
+    Provenance.FITTING: ("triangle-up", 6),
+    Provenance.FASTEST: ("square", 0),
+    Provenance.NEAR: ("square-open", 7),
+    Provenance.UNKNOWN: ("x", 3),
 }
 """How a point was found -> its marker, and the place of its colour in OKABE_ITO."""
 
@@ -37,7 +37,7 @@ def frontier_figure(
     y_scale, y_unit = units.seconds_axis(max((p.seconds for p in points), default=1.0))
     figure = go.Figure()
     for kind, (symbol, color) in _SIGNS.items():
-        here = [p for p in points if p.found is kind]
+        here = [p for p in points if p.provenance is kind]
         if here:
             figure.add_trace(
                 go.Scatter(
@@ -102,7 +102,7 @@ def frontier_sentence(plan: Plan, stage: int = 0, *, found: StageFrontier | None
 
 
 def _text(point: FrontierPoint, found: StageFrontier) -> str:
-    phrase = FOUND_PHRASES[point.found]
+    phrase = PROVENANCE_PHRASES[point.provenance]
     return lines(
         f"<b>{units.seconds(point.seconds)} a microbatch</b>",
         f"peak {units.bytes_(point.peak_bytes)}, of which weights and {found.microbatches_held} held activations "

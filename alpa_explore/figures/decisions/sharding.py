@@ -31,7 +31,7 @@ _ROWS = 48
 """Operators on one page."""
 _INPUTS = 4
 """Inputs with a column of their own; the hover text has all."""
-_WISHES = 3
+_CONSTRAINTS_SHOWN = 3
 """Told in the title."""
 _LINES = 6
 """Collectives named in a hover text."""
@@ -77,7 +77,7 @@ def sharding_figure(
     height = 170 + 19 * max(6, len(names))
     most = math.prod(pieces)
     ticks = [1 << k for k in range(max(1, most).bit_length())]
-    figure = dress(figure, _words(page, shown) + _wished(plan, shown), theme=theme, height=height, barmode="stack")
+    figure = dress(figure, _words(page, shown) + _constrained(plan, shown), theme=theme, height=height, barmode="stack")
     figure.update_yaxes(tickfont_size=11)
     return figure.update_layout(
         bargap=0.3,
@@ -114,7 +114,7 @@ def sharding_sentence(
     """What the figure shows for this plan and stage."""
     shown = stage_named(plan, stage)
     page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    return _words(page, shown) + _wished(plan, shown)
+    return _words(page, shown) + _constrained(plan, shown)
 
 
 def _words(page: OperatorPage, stage: PlanStage) -> str:
@@ -126,12 +126,12 @@ def _words(page: OperatorPage, stage: PlanStage) -> str:
     return f"{page.words}; {cuts}."
 
 
-def _wished(plan: Plan, stage: PlanStage) -> str:
-    """What the user wished of its operators and weights."""
-    names = {o.name for o in stage.operators} | {t.name for t in stage.tensors} if plan.options.wishes else ()
-    here = [short(str(wish), 60) for wish in plan.options.wishes if wish.operator in names]
-    more = f"; and {len(here) - _WISHES} more" if len(here) > _WISHES else ""
-    return f" As wished, {'; '.join(here[:_WISHES])}{more}." if here else ""
+def _constrained(plan: Plan, stage: PlanStage) -> str:
+    """The spec constraints of the user on its operators and weights."""
+    names = {o.name for o in stage.operators} | {t.name for t in stage.tensors} if plan.options.spec_constraints else ()
+    here = [short(str(constraint), 60) for constraint in plan.options.spec_constraints if constraint.operator in names]
+    more = f"; and {len(here) - _CONSTRAINTS_SHOWN} more" if len(here) > _CONSTRAINTS_SHOWN else ""
+    return f" Spec constraints: {'; '.join(here[:_CONSTRAINTS_SHOWN])}{more}." if here else ""
 
 
 def _sizes(stage: PlanStage) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, ink, lines, stage_color
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table
-from alpa_explore.plans.report.text import FOUND_PHRASES, layers_phrase
+from alpa_explore.plans.report.text import PROVENANCE_PHRASES, layers_phrase
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 
@@ -300,7 +300,7 @@ def _scale(latencies: list[float]) -> dict[str, object]:
 
 def _text(plan: Plan, row: Row) -> str:
     b, fit = plan.options.num_microbatches, row["microbatches_fit"]
-    found = FOUND_PHRASES[row["found"]]
+    found = PROVENANCE_PHRASES[row["provenance"]]
     stage = "" if row["stage"] is None else f"<b>this is stage {row['stage']} of the plan</b>"
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
     if not fit:

@@ -86,14 +86,14 @@ def nearest_strategies(
 ) -> tuple[tuple[int, ...], int]:
     """A strategy for each node, and at how many nodes what is `wanted` of the axes is no strategy.
 
-    Such a node takes a strategy that grants as many axes as possible, the cheapest of these.
+    Such a node takes a strategy that satisfies as many axes as possible, the cheapest of these.
     """
     choices, impossible = [], 0
     for costs, node, labels in zip(problem.node_costs, nodes, wanted, strict=True):
         found = node.strategy_of.get(labels)
         if found is None:
             impossible += 1
-            granted = (node.labels == np.array(labels)).sum(axis=1)
-            found = int(np.lexsort((costs, -granted))[0])
+            satisfied = (node.labels == np.array(labels)).sum(axis=1)
+            found = int(np.lexsort((costs, -satisfied))[0])
         choices.append(found)
     return tuple(choices), impossible

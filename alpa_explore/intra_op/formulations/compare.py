@@ -143,8 +143,8 @@ def compare_solvers(
     check_formulations(asked)
     if not question.mesh.shape:
         raise OptionError("One device divides nothing", found=f"mesh {question.mesh}", remedy="Give 2 or more.")
-    # Those that are not exact know nothing that is forbidden: nothing is wished of the operators.
-    question = replace(question, stage=question.stage.without_wishes())
+    # Those that are not exact know nothing that is forbidden: there is no spec constraint on the operators.
+    question = replace(question, stage=question.stage.without_constraints())
     _warm_up(question)
     with _quiet_heap():
         return _compare(question, asked, solvers is None, time_limit_seconds, say)

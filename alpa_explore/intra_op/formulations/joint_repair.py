@@ -45,7 +45,7 @@ def repair(problem: ShardingProblem, nodes: Sequence[NodeOptions], wanted: Seque
 def keep_one_axis(
     problem: ShardingProblem, nodes: Sequence[NodeOptions], wanted: Sequence[tuple[int, ...]]
 ) -> list[Choices]:
-    """For each axis the best choice among those that grant that axis what is `wanted`; none where that is forbidden."""
+    """For each axis the best choice among those that give that axis what is `wanted`; none where that is forbidden."""
     found = []
     for axis in range(nodes[0].labels.shape[1] if nodes else 0):
         kept = [np.flatnonzero(node.labels[:, axis] == w[axis]) for node, w in zip(nodes, wanted, strict=True)]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
-from alpa_explore.sharding.spec_constraint import SpecWish
+from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 UPDATE_LAYER = -1
 
@@ -35,17 +35,17 @@ class LayeredGraph:
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
-    wishes: Mapping[int, tuple[SpecWish, ...]] = field(default_factory=dict)
-    """Operator -> what is wished of it; most have none."""
-    stored_wishes: Mapping[int, tuple[SpecWish, ...]] = field(default_factory=dict)
-    """Position in `graph.parameters` -> what is wished of how it is stored."""
+    spec_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
+    """Operator -> its spec constraints; most have none."""
+    stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
+    """Position in `graph.parameters` -> the spec constraints on how it is stored."""
 
 
 def assign_layers(
     graph: TrainingGraph,
     layer_of_forward: tuple[int, ...],
     rematerialized: Collection[int] | None = None,
-    wishes: Collection[SpecWish] = (),
+    spec_constraints: Collection[SpecConstraint] = (),
 ) -> LayeredGraph:
     """Carry layering over from forward operators to the whole graph.
 
@@ -93,14 +93,16 @@ def assign_layers(
         held=tuple(tuple(sorted(h)) for h in held),
         rematerialized=tuple(sorted(leaning)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
-        wishes=_by_name({o.index: o.name for o in graph.operators}, wishes),
-        stored_wishes=_by_name(stored, wishes),
+        spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
+        stored_constraints=_by_name(stored, spec_constraints),
     )
 
 
-def _by_name(names: Mapping[int, str], wishes: Collection[SpecWish]) -> dict[int, tuple[SpecWish, ...]]:
-    named = {wish.operator for wish in wishes}
-    return {i: tuple(w for w in wishes if w.operator == name) for i, name in names.items() if name in named}
+def _by_name(
+    names: Mapping[int, str], spec_constraints: Collection[SpecConstraint]
+) -> dict[int, tuple[SpecConstraint, ...]]:
+    named = {constraint.operator for constraint in spec_constraints}
+    return {i: tuple(w for w in spec_constraints if w.operator == name) for i, name in names.items() if name in named}
 
 
 def _uses(graph: TrainingGraph) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
-from alpa_explore.sharding.spec_constraint import SpecWish
+from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 Ints = NDArray[np.int64]
 
@@ -39,15 +39,17 @@ class StageGraph:
     structure_key: str
     """Equal for two stages whose sharding problems are equal."""
 
-    def without_wishes(self, operators: Collection[int] | None = None) -> StageGraph:
-        """The same stage with nothing wished of these operators, or of anything."""
-        left, stored = dict(self.layered.wishes), self.layered.stored_wishes
+    def without_constraints(self, operators: Collection[int] | None = None) -> StageGraph:
+        """The same stage with no spec constraint on these operators, or of anything."""
+        left, stored = dict(self.layered.spec_constraints), self.layered.stored_constraints
         for operator in tuple(left) if operators is None else operators:
             left.pop(operator, None)
         if operators is None:
             stored = {}
-        key = f"{self.structure_key} with the wishes of {sorted(left)} and {sorted(stored)} alone"
-        return replace(self, layered=replace(self.layered, wishes=left, stored_wishes=stored), structure_key=key)
+        key = f"{self.structure_key} with the spec constraints of {sorted(left)} and {sorted(stored)} alone"
+        return replace(
+            self, layered=replace(self.layered, spec_constraints=left, stored_constraints=stored), structure_key=key
+        )
 
 
 def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
@@ -94,8 +96,8 @@ class StageSlicer:
         """Of the distinct operators, apart from which tensors they touch."""
         self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
-            wished = _asked(layered.wishes.get(operator.index, ()))
-            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], wished
+            constrained = _asked(layered.spec_constraints.get(operator.index, ()))
+            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], constrained
             number = numbers.setdefault((id(signature), *rest), len(numbers))
             if number == len(self._digests):
                 self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
@@ -194,9 +196,12 @@ class StageSlicer:
             parameter = graph.parameters[position]
             grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
             owned += [parameter.tensor, *grads]
-            update, wished = self._digests[self._digest_of[parameter.update]], layered.stored_wishes.get(position, ())
+            update, constrained = (
+                self._digests[self._digest_of[parameter.update]],
+                layered.stored_constraints.get(position, ()),
+            )
             state = parameter.state_bytes_per_element
-            said.append((self._shape(parameter.tensor), len(grads), state, update, _asked(wished)))
+            said.append((self._shape(parameter.tensor), len(grads), state, update, _asked(constrained)))
         # A tensor's number is its place in the order in which tensors are first met.
         met = np.concatenate([[*stage.sources, *owned], rows.touched(operators), stage.held]).astype(np.int64)
         _, first = _numbers(met, len(graph.tensors))
@@ -213,9 +218,9 @@ class StageSlicer:
         return digest.hexdigest()
 
 
-def _asked(wishes: Sequence[SpecWish]) -> tuple[tuple[str, str], ...]:
-    """Wishes without the name of what they are of."""
-    return tuple((wish.kind.value, wish.spec) for wish in wishes)
+def _asked(spec_constraints: Sequence[SpecConstraint]) -> tuple[tuple[str, str], ...]:
+    """Spec constraints without the name of what they are of."""
+    return tuple((constraint.kind.value, constraint.spec) for constraint in spec_constraints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,8 @@ Nodes, in this order:
 Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
 runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
 that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
-accumulator, weight. A strategy or stored spec that is not as the user wishes (`sharding/wish.py`) is forbidden.
+accumulator, weight. A strategy or stored spec that
+violates a spec constraint of the user (`sharding/spec_constraint.py`) is forbidden.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.sharding.spec import Spec
-from alpa_explore.sharding.spec_constraint import SpecWish, granted
+from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -280,19 +281,23 @@ class _Builder:
         """Positions of the legal specs of a tensor and the bytes of one device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def as_wished(self, seconds: Floats, wishes: Sequence[SpecWish], tensor: int, specs: Ints) -> Floats:
-        """`seconds` for each of these specs of a tensor, FORBIDDEN more for one that is not as wished."""
-        if not wishes:
+    def restricted(
+        self, seconds: Floats, spec_constraints: Sequence[SpecConstraint], tensor: int, specs: Ints
+    ) -> Floats:
+        """`seconds` for each of these specs of a tensor, FORBIDDEN more for one that violates a constraint."""
+        if not spec_constraints:
             return seconds
         table, rank = self.model.reshard(self.graph.tensors[tensor]), len(self.graph.tensors[tensor].shape)
-        return seconds + np.where(granted(wishes, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN)
+        return seconds + np.where(
+            satisfied(spec_constraints, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN
+        )
 
-    def strategies_as_wished(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
+    def satisfying_strategies(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
         """The same of the strategies of an operator, whose first output counts."""
-        wishes = self.stage.layered.wishes.get(operator.index)
-        if wishes is None or not operator.outputs:
+        spec_constraints = self.stage.layered.spec_constraints.get(operator.index)
+        if spec_constraints is None or not operator.outputs:
             return seconds
-        return self.as_wished(seconds, wishes, operator.outputs[0], priced.output_specs[0])
+        return self.restricted(seconds, spec_constraints, operator.outputs[0], priced.output_specs[0])
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
@@ -304,9 +309,9 @@ class _Builder:
     def add_weight(self, position: int) -> None:
         tensor = self.graph.parameters[position].tensor
         specs, local = self.specs_of(tensor, partial=False)
-        wishes = self.stage.layered.stored_wishes.get(position, ())
+        spec_constraints = self.stage.layered.stored_constraints.get(position, ())
         node = self.add_node(
-            NodeKind.WEIGHT, position, self.as_wished(zeros(len(specs)), wishes, tensor, specs), weight=local
+            NodeKind.WEIGHT, position, self.restricted(zeros(len(specs)), spec_constraints, tensor, specs), weight=local
         )
         self.maker[tensor] = (node, specs)
 
@@ -318,7 +323,7 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = self.strategies_as_wished(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        seconds = self.satisfying_strategies(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
         activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
@@ -351,7 +356,7 @@ class _Builder:
         node = self.add_node(
             NodeKind.UPDATE,
             position,
-            self.strategies_as_wished(zeros(len(share)), operator, priced),
+            self.satisfying_strategies(zeros(len(share)), operator, priced),
             iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element,
             priced=priced,

@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 from alpa_explore.plans.report.text import printable
-from alpa_explore.pricing.stage_costs import Found
-from alpa_explore.sharding.spec_constraint import SpecWish, fault_of, read_wishes
+from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
 
 SCHEMA_FILE = "plan.schema.json"
-_FOUND = frozenset(str(f) for f in Found)
+_PROVENANCES = frozenset(str(f) for f in Provenance)
 
 
 @cache
@@ -81,7 +81,7 @@ def _plainly_right(row: Any) -> bool:
     return (
         type(row) is list
         and 10 <= len(row) <= 12
-        and (len(row) == 10 or (type(row[10]) is str and row[10] in _FOUND))
+        and (len(row) == 10 or (type(row[10]) is str and row[10] in _PROVENANCES))
         and (len(row) < 12 or (type(row[11]) is int and 0 <= row[11] < 10**6))
         and all(type(v) is int and 0 <= v < 10**6 for v in row[:3])
         and type(row[3]) is list
@@ -98,7 +98,7 @@ def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
     yield from _layers(d["layers"], d["options"]["num_layers"])
     yield from _stages(d["stages"], d["cluster"], len(d["layers"]))
     yield from _interleaved(d.get("interleaved", []), d["stages"], len(d["layers"]))
-    yield from _wishes(d["options"].get("wishes", []), [*d["stages"], *d.get("interleaved", [])])
+    yield from _spec_constraints(d["options"].get("spec_constraints", []), [*d["stages"], *d.get("interleaved", [])])
     yield from _sweep(d["t_max_sweep"])
     yield from _costs(d["costs"], d["cluster"], len(d["layers"]))
 
@@ -178,20 +178,20 @@ def _runs(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
         yield f"{name}: they end with layer {expected - 1}, but there are {num_layers} layers"
 
 
-def _wishes(wishes: list[Any], stages: list[Any]) -> Iterator[str]:
-    asked = read_wishes(wishes)
+def _spec_constraints(spec_constraints: list[Any], stages: list[Any]) -> Iterator[str]:
+    asked = read_constraints(spec_constraints)
     if fault := fault_of(asked):
-        yield f"options.wishes: {fault}"
-    of: dict[str, list[SpecWish]] = {}
-    for wish in asked:
-        of.setdefault(wish.operator, []).append(wish)
+        yield f"options.spec constraints: {fault}"
+    of: dict[str, list[SpecConstraint]] = {}
+    for constraint in asked:
+        of.setdefault(constraint.operator, []).append(constraint)
     for stage in stages if of else ():
         specs = {t["name"]: t["spec"] for t in stage.get("tensors", ()) if t["role"] == "weight"}
         specs |= {o["name"]: o["output"] for o in stage["operators"]}
         for name in specs.keys() & of.keys():
-            for wish in of[name]:
-                if not wish.grants(specs[name]):
-                    yield f"options.wishes: {wish}, but the plan has it as {specs[name]}"
+            for constraint in of[name]:
+                if not constraint.allows(specs[name]):
+                    yield f"options.spec constraints: {constraint}, but the plan has it as {specs[name]}"
 
 
 def _sweep(sweep: list[Any]) -> Iterator[str]:

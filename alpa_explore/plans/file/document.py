@@ -21,8 +21,8 @@ from alpa_explore.plans.plan import (
     Statistics,
     TriedMicrobatches,
 )
-from alpa_explore.pricing.stage_costs import Found, RangeKey, StageCandidate, StageCosts
-from alpa_explore.sharding.spec_constraint import read_wishes
+from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCandidate, StageCosts
+from alpa_explore.sharding.spec_constraint import read_constraints
 
 FORMAT = "alpa_explore.plan"
 VERSION = 1
@@ -37,7 +37,7 @@ COLUMNS = (
     "activation_bytes",
     "workspace_bytes",
     "solution_key",
-    "found",
+    "provenance",
     "version",
 )
 """Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
@@ -120,6 +120,13 @@ def _shown(value: Any, **instead: Any) -> Document:
     return {name: instead[name] if name in instead else getattr(value, name) for name in names}
 
 
+def rename_older_keys(document: dict[str, Any]) -> None:
+    """Bring the keys of a file of 0.1.0 up to date, in place: `wishes` of the options are `spec_constraints` now."""
+    options = document.get("options")
+    if isinstance(options, dict) and "wishes" in options and "spec_constraints" not in options:
+        options["spec_constraints"] = options.pop("wishes")
+
+
 def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
     """A dataclass from its fields; JSON's lists are tuples. What an older file does not say takes its default."""
     given = {
@@ -137,8 +144,8 @@ def _frozen(value: Any) -> Any:
 
 
 def _options(body: Mapping[str, Any]) -> PlanOptions:
-    pipeline, wishes = _pipeline(body.get("pipeline", {})), read_wishes(body.get("wishes", ()))
-    made: PlanOptions = _made(PlanOptions, body, pipeline=pipeline, wishes=wishes)
+    pipeline, spec_constraints = _pipeline(body.get("pipeline", {})), read_constraints(body.get("spec_constraints", ()))
+    made: PlanOptions = _made(PlanOptions, body, pipeline=pipeline, spec_constraints=spec_constraints)
     return made
 
 
@@ -187,9 +194,9 @@ def _costs(
         seen = (submesh, tuple(shape))
         if seen not in meshes:
             meshes[seen] = logical_mesh(cluster, pieces[submesh], seen[1])
-        # A row of an earlier version ends before `found`, or before `version`.
+        # A row of an earlier version ends before `provenance`, or before `version`.
         named = dict(zip(COLUMNS[4:], figures, strict=False))
-        named["found"] = Found(named.get("found", Found.UNKNOWN))
+        named["provenance"] = Provenance(named.get("provenance", Provenance.UNKNOWN))
         candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
     return StageCosts(
         num_layers=len(layers),

@@ -12,7 +12,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.errors import PlanFileError
 from alpa_explore.plans.file.check import first_fault
-from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, to_document
+from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys, to_document
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import printable
 from alpa_explore.store.write import write_text
@@ -58,6 +58,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     """
     document = _parse(_read(path), path)
     _recognise(document, path)
+    rename_older_keys(document)
     fault = first_fault(document)
     if fault is not None:
         raise PlanFileError("The plan file is damaged", found=f"{path}, {fault}", remedy=_AGAIN)

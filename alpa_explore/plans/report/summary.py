@@ -28,7 +28,7 @@ def plan_report(plan: Plan) -> str:
         f"delta {options.delta:g}, {options.num_layers} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
-        + "".join(f"; wished: {printable(str(wish))}" for wish in options.wishes)
+        + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
         sentence(plan),
         *([rematerialized_sentence(plan)] if options.rematerialization else []),

@@ -136,7 +136,7 @@ def stage_costs_table(plan: Plan) -> list[Row]:
                 "activation_bytes": shown.activation_bytes,
                 "workspace_bytes": shown.workspace_bytes,
                 "microbatches_fit": most if best is not None else 0,
-                "found": str(shown.found),
+                "provenance": str(shown.provenance),
                 "stage": chosen.get((first, last, shape)),
             }
         )
@@ -210,7 +210,7 @@ def plan_summary(plan: Plan) -> Mapping[str, Any]:
             "boundaries": options.boundaries,
             "rematerialization": options.rematerialization,
             "pipeline": asdict(options.pipeline),
-            "wishes": [asdict(wish) for wish in options.wishes],
+            "spec_constraints": [asdict(constraint) for constraint in options.spec_constraints],
             "baseline": options.baseline,
         },
         "predicted": {

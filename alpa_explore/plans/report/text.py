@@ -25,7 +25,7 @@ _HEADINGS = {
 }
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 
-FOUND_PHRASES = {
+PROVENANCE_PHRASES = {
     "unknown": "",
     "near": "a choice within 0.25 % of the fastest",
     "convex": "a point of the convex part of the frontier of seconds and bytes",
@@ -33,7 +33,7 @@ FOUND_PHRASES = {
     "fastest": "the fastest there is, proven",
     "exact": "a point of the exact frontier of seconds and bytes",
 }
-"""What `Found` means, for people."""
+"""What `Provenance` means, for people."""
 
 
 def printable(text: str) -> str:

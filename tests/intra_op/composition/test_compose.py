@@ -24,7 +24,7 @@ from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.plan import resolve
-from alpa_explore.sharding.spec_constraint import wishes_of
+from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore.tracing.capture import capture
 
 MESHES = ((1, 2), (2, 2))
@@ -65,8 +65,12 @@ def catalogue(name: str, layers: int) -> Chain:
 def forbidding(name: str, layers: int) -> Chain:
     """Every product of the forward pass kept from cutting its rows by all axes."""
     graph: TrainingGraph = resolve(name, 4)
-    wishes = wishes_of(None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind})
-    return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward, None, wishes))
+    spec_constraints = constraints_of(
+        None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind}
+    )
+    return chain_of(
+        assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward, None, spec_constraints)
+    )
 
 
 @cache

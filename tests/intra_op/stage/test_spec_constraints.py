@@ -1,4 +1,4 @@
-"""What is wished of operators: the optimum of what is left by brute force, in a stage and composed, and keys apart."""
+"""Spec constraints: the constrained optimum equals brute force, in a stage and composed; structure keys differ."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.plan import resolve
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.sharding.spec import render
-from alpa_explore.sharding.spec_constraint import SpecWish, WishKind, wishes_of
+from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constraints_of
 from alpa_explore.tracing.capture import capture
 
 B = 0.25
@@ -54,10 +54,10 @@ def graph_of(count: int) -> TrainingGraph:
         return capture(Same(count), (torch.empty(4096, 64),))
 
 
-def layered(count: int, wishes: Sequence[SpecWish] = ()) -> LayeredGraph:
+def layered(count: int, spec_constraints: Sequence[SpecConstraint] = ()) -> LayeredGraph:
     graph = graph_of(count)
     places = manual_layers(graph, [f"blocks.{i}" for i in range(1, count)]).layer_of_forward
-    return assign_layers(graph, places, None, wishes)
+    return assign_layers(graph, places, None, spec_constraints)
 
 
 def model_on(shape: tuple[int, int]) -> CostModel:
@@ -94,37 +94,37 @@ def output_specs(problem: StageProblem, name: str) -> tuple[int, list[str]]:
     return v, [letters[s.outputs[0]] for s in priced.strategies]
 
 
-@pytest.mark.parametrize("kind", list(WishKind))
+@pytest.mark.parametrize("kind", list(ConstraintKind))
 @pytest.mark.parametrize("name", ["mm", "relu", "mm_4"])
-def test_the_optimum_is_that_of_the_strategies_that_are_left(kind: WishKind, name: str) -> None:
+def test_the_optimum_is_that_of_the_strategies_that_are_left(kind: ConstraintKind, name: str) -> None:
     model = model_on((1, 2))
     free = build_stage_problem(slice_stages(layered(2))(0, 0), model)
     v, specs = output_specs(free, name)
     assert len(set(specs)) == 3
-    unwished = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
+    unconstrained = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
     found = {}
     for spec in set(specs):
-        wish = SpecWish(operator=name, kind=kind, spec=spec)
-        stage = slice_stages(layered(2, [wish]))(0, 0)
-        wished = build_stage_problem(stage, model).at(inverse_b=B, memory_price=0.0, microbatches_held=1)
-        left = [(s == spec) is (kind is WishKind.PIN) for s in specs]
+        constraint = SpecConstraint(operator=name, kind=kind, spec=spec)
+        stage = slice_stages(layered(2, [constraint]))(0, 0)
+        constrained = build_stage_problem(stage, model).at(inverse_b=B, memory_price=0.0, microbatches_held=1)
+        left = [(s == spec) is (kind is ConstraintKind.PIN) for s in specs]
         expected = least(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1), {v: left})
-        answer = solve(wished)
+        answer = solve(constrained)
         found[spec] = answer.objective
         assert answer.objective == pytest.approx(expected, rel=1e-9)
         assert left[answer.choices[v]]
-        assert answer.objective >= unwished * (1 - 1e-9), "a wish makes nothing faster"
-    if kind is WishKind.PIN:
-        assert min(found.values()) == pytest.approx(unwished), "to pin what is best changes nothing"
-        assert max(found.values()) > unwished * (1 + 1e-6)
+        assert answer.objective >= unconstrained * (1 - 1e-9), "a spec constraint makes nothing faster"
+    if kind is ConstraintKind.PIN:
+        assert min(found.values()) == pytest.approx(unconstrained), "to pin what is best changes nothing"
+        assert max(found.values()) > unconstrained * (1 + 1e-6)
 
 
 def test_an_update_can_be_pinned_as_other_operators_can() -> None:
     graph, model = graph_of(2), model_on((1, 2))
     update = graph.operators[graph.parameters[0].update]
     for letter, placement in (("S0R", 0), ("RS0", 1), ("RR", -1)):
-        wish = SpecWish(operator=update.name, kind=WishKind.PIN, spec=letter)
-        problem = build_stage_problem(slice_stages(layered(2, [wish]))(0, 1), model)
+        constraint = SpecConstraint(operator=update.name, kind=ConstraintKind.PIN, spec=letter)
+        problem = build_stage_problem(slice_stages(layered(2, [constraint]))(0, 1), model)
         choices = solve(problem.at(**PRICE._asdict())).choices
         node, choice = next(
             (n, c)
@@ -135,41 +135,43 @@ def test_an_update_can_be_pinned_as_other_operators_can() -> None:
         assert node.priced.strategies[choice].outputs[0] == (placement,)
 
 
-@pytest.mark.parametrize("kind", list(WishKind))
-def test_the_optimum_is_that_of_the_specs_of_a_weight_that_are_left(kind: WishKind) -> None:
+@pytest.mark.parametrize("kind", list(ConstraintKind))
+def test_the_optimum_is_that_of_the_specs_of_a_weight_that_are_left(kind: ConstraintKind) -> None:
     model, weight = model_on((1, 2)), "blocks.0.weight"
     free = build_stage_problem(slice_stages(layered(2))(0, 0), model)
     (v,) = [i for i, n in enumerate(free.nodes) if n.kind is NodeKind.WEIGHT]
     specs = [render(spec, 2) for spec in node_specs(free, free.nodes[v])]
     assert set(specs) == {"RR", "S0R", "RS0"}
-    unwished = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
+    unconstrained = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
     found = []
     for spec in specs:
-        wish = SpecWish(operator=weight, kind=kind, spec=spec)
-        stage = slice_stages(layered(2, [wish]))(0, 0)
+        constraint = SpecConstraint(operator=weight, kind=kind, spec=spec)
+        stage = slice_stages(layered(2, [constraint]))(0, 0)
         answer = solve(build_stage_problem(stage, model).at(inverse_b=B, memory_price=0.0, microbatches_held=1))
-        left = [(s == spec) is (kind is WishKind.PIN) for s in specs]
+        left = [(s == spec) is (kind is ConstraintKind.PIN) for s in specs]
         expected = least(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1), {v: left})
         assert answer.objective == pytest.approx(expected, rel=1e-9)
         assert left[answer.choices[v]]
         found.append(answer.objective)
-    assert min(found) == pytest.approx(unwished), "to pin what is best, or to forbid what is not, changes nothing"
-    assert max(found) > unwished * (1 + 1e-6)
+    assert min(found) == pytest.approx(unconstrained), "to pin what is best, or to forbid what is not, changes nothing"
+    assert max(found) > unconstrained * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("mesh", [(1, 2), (2, 2)])
-@pytest.mark.parametrize("wished", ["pin", "forbid", "out of reach", "stored"])
-def test_composed_ranges_grant_wishes_of_one_of_several_equal_blocks(mesh: tuple[int, int], wished: str) -> None:
+@pytest.mark.parametrize("constrained", ["pin", "forbid", "out of reach", "stored"])
+def test_composed_ranges_satisfy_spec_constraints_of_one_of_several_equal_blocks(
+    mesh: tuple[int, int], constrained: str
+) -> None:
     count, name = 5, products(graph_of(5))[2]
-    wishes = {
-        "pin": wishes_of({name: "RS0" if mesh == (1, 2) else "RS01"}),
-        "forbid": wishes_of(None, {name: ["S0R", "S01R"]}),
-        "out of reach": wishes_of({name: "RS7"}),
-        "stored": wishes_of({"blocks.2.weight": "RS0"}),
-    }[wished]
+    spec_constraints = {
+        "pin": constraints_of({name: "RS0" if mesh == (1, 2) else "RS01"}),
+        "forbid": constraints_of(None, {name: ["S0R", "S01R"]}),
+        "out of reach": constraints_of({name: "RS7"}),
+        "stored": constraints_of({"blocks.2.weight": "RS0"}),
+    }[constrained]
     model = model_on(mesh)
     ranges = list(combinations_with_replacement(range(count), 2))
-    graphs = layered(count), layered(count, wishes)
+    graphs = layered(count), layered(count, spec_constraints)
     costs = []
     for graph in graphs:
         chain, stage_of = chain_of(graph), slice_stages(graph)
@@ -190,22 +192,22 @@ def test_composed_ranges_grant_wishes_of_one_of_several_equal_blocks(mesh: tuple
     with_it = [r for r in ranges if r[0] <= 2 <= r[1]]
     for r in ranges:
         if r not in with_it:
-            assert held[r] == free[r], "nothing is wished of these layers"
-        elif wished == "out of reach":
+            assert held[r] == free[r], "there is no spec constraint on these layers"
+        elif constrained == "out of reach":
             assert r not in held
         else:
             assert held[r] >= free[r] * (1 - 1e-9)
-    assert wished == "out of reach" or any(held[r] > free[r] * (1 + 1e-6) for r in with_it)
+    assert constrained == "out of reach" or any(held[r] > free[r] * (1 + 1e-6) for r in with_it)
 
 
-def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_wished() -> None:
+def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_constrained() -> None:
     graph, model = resolve("gpt-tiny", 8), model_on((1, 2))
     places = cluster_operators(graph, 3, delta=1.0).layer_of_forward
     costs = []
     for spec in ("RR", "RS0"):
-        wished = assign_layers(graph, places, None, wishes_of({"embedding.tokens.weight": spec}))
-        stage_of = slice_stages(wished)
-        (found,) = Composer(chain_of(wished), stage_of, model).solve([(0, 2)], [PRICE])
+        constrained = assign_layers(graph, places, None, constraints_of({"embedding.tokens.weight": spec}))
+        stage_of = slice_stages(constrained)
+        (found,) = Composer(chain_of(constrained), stage_of, model).solve([(0, 2)], [PRICE])
         best, problem = found[0, 2], build_stage_problem(stage_of(0, 2), model)
         assert best is not None
         assert best.cost == pytest.approx(solve(problem.at(**PRICE._asdict())).objective, rel=1e-9)
@@ -213,26 +215,31 @@ def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_wished() ->
     assert costs[1] > costs[0] * (1 + 1e-6)
 
 
-def test_stages_have_another_key_where_something_is_wished_of_them_and_only_there() -> None:
+def test_stages_have_another_key_where_something_is_constrained_of_them_and_only_there() -> None:
     name = products(graph_of(4))[1]
     plain = slice_stages(layered(4))
     keys = set()
-    of_weight = wishes_of({"blocks.1.weight": "S0R"})
-    for wishes in (wishes_of({name: "S0R"}), wishes_of({name: "RS0"}), wishes_of(None, {name: "S0R"}), of_weight):
-        wished = slice_stages(layered(4, wishes))
+    of_weight = constraints_of({"blocks.1.weight": "S0R"})
+    for spec_constraints in (
+        constraints_of({name: "S0R"}),
+        constraints_of({name: "RS0"}),
+        constraints_of(None, {name: "S0R"}),
+        of_weight,
+    ):
+        constrained = slice_stages(layered(4, spec_constraints))
         for r in combinations_with_replacement(range(4), 2):
-            same = plain(*r).structure_key == wished(*r).structure_key
+            same = plain(*r).structure_key == constrained(*r).structure_key
             assert same is not (r[0] <= 1 <= r[1])
-        keys.add(wished(1, 1).structure_key)
-        assert wished(1, 2).structure_key != wished(2, 3).structure_key
+        keys.add(constrained(1, 1).structure_key)
+        assert constrained(1, 2).structure_key != constrained(2, 3).structure_key
     assert len(keys) == 4
 
 
-def test_formulations_are_compared_with_nothing_wished() -> None:
+def test_formulations_are_compared_with_nothing_constrained() -> None:
     name, model = products(graph_of(2))[0], model_on((2, 2))
     rows = []
-    for wishes in ((), wishes_of({name: "RR+P01"}), wishes_of({"blocks.0.weight": "RS7"})):
-        stage = slice_stages(layered(2, wishes))(0, 0)
+    for spec_constraints in ((), constraints_of({name: "RR+P01"}), constraints_of({"blocks.0.weight": "RS7"})):
+        stage = slice_stages(layered(2, spec_constraints))(0, 0)
         asked = Question(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
         rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(asked, ["auto", "independent"]).rows])
     assert rows[0] == rows[1] == rows[2]

@@ -16,7 +16,7 @@ from alpa_explore_widgets.session.state import Settings, settings_of
 import alpa_explore as ax
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.plan import Plan, PlanOperator
-from alpa_explore.sharding.spec_constraint import SpecWish, WishKind, wished, wishes_of
+from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constrained, constraints_of
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def product(plan: Plan) -> PlanOperator:
 
 
 def controls(explorer: Explorer) -> Any:
-    return explorer.panels[explorer.tabs.selected].wishes  # type: ignore[attr-defined]
+    return explorer.panels[explorer.tabs.selected].spec_constraints  # type: ignore[attr-defined]
 
 
 def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned: Plan) -> None:
@@ -56,11 +56,11 @@ def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned
     here.spec.value = other
     here.pin.click()
     state = shown.session.store.state
-    assert state.settings.wishes == wishes_of({operator.name: other})
+    assert state.settings.spec_constraints == constraints_of({operator.name: other})
     assert state.plan is planned, "it waits for Plan"
     assert state.out_of_date
-    assert f"wished: {operator.name} is {other}" in shown.run.progress.value
-    assert [b.description for b in shown.wishes.widget.children[1:]] == [f"✕ {operator.name} is {other}"]
+    assert f"spec constraint: {operator.name} is {other}" in shown.run.progress.value
+    assert [b.description for b in shown.spec_constraints.widget.children[1:]] == [f"✕ {operator.name} is {other}"]
     assert (here.pin.disabled, here.forbid.disabled, here.clear.disabled) == (True, False, False)
     shown.session.pin()
     shown.run.plan.click()
@@ -71,63 +71,69 @@ def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned
     assert plan.predicted.iteration_seconds > planned.predicted.iteration_seconds
     assert "alpa-worse" in shown.summary.widget.value
     shown.session.undo()
-    assert (shown.plan, shown.settings.wishes) == (planned, ())
-    assert not shown.wishes.widget.children
+    assert (shown.plan, shown.settings.spec_constraints) == (planned, ())
+    assert not shown.spec_constraints.widget.children
     shown.session.redo()
-    (cross,) = shown.wishes.widget.children[1:]
+    (cross,) = shown.spec_constraints.widget.children[1:]
     cross.click()
-    assert shown.settings.wishes == ()
+    assert shown.settings.spec_constraints == ()
     assert shown.session.store.state.out_of_date
 
 
-def test_clear_takes_back_the_wishes_of_the_selected_operator_alone(shown: Explorer, planned: Plan) -> None:
+def test_clear_takes_back_the_spec_constraints_of_the_selected_operator_alone(shown: Explorer, planned: Plan) -> None:
     operator, here = product(planned), controls(shown)
-    other = SpecWish(operator="mm", kind=WishKind.FORBID, spec="RR")
+    other = SpecConstraint(operator="mm", kind=ConstraintKind.FORBID, spec="RR")
     shown.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
     assert here.clear.disabled
     here.forbid.click()
-    shown.session.wish(other)
-    assert shown.settings.wishes == tuple(sorted((other, *wishes_of(None, {operator.name: operator.output}))))
+    shown.session.constraint(other)
+    assert shown.settings.spec_constraints == tuple(
+        sorted((other, *constraints_of(None, {operator.name: operator.output})))
+    )
     here.clear.click()
-    assert shown.settings.wishes == (other,)
+    assert shown.settings.spec_constraints == (other,)
 
 
-def test_a_new_wish_takes_the_place_of_what_it_contradicts() -> None:
-    def of(name: str, kind: str, spec: str) -> SpecWish:
-        return SpecWish(operator=name, kind=WishKind(kind), spec=spec)
+def test_a_new_constraint_takes_the_place_of_what_it_contradicts() -> None:
+    def of(name: str, kind: str, spec: str) -> SpecConstraint:
+        return SpecConstraint(operator=name, kind=ConstraintKind(kind), spec=spec)
 
     held = (of("a", "forbid", "RS0"), of("a", "pin", "S0R"), of("b", "pin", "S0R"))
-    assert wished(held, of("a", "pin", "RR")) == (of("a", "forbid", "RS0"), of("a", "pin", "RR"), of("b", "pin", "S0R"))
-    assert wished(held, of("a", "pin", "RS0")) == (of("a", "pin", "RS0"), of("b", "pin", "S0R"))
-    assert wished(held, of("a", "forbid", "S0R")) == (
+    assert constrained(held, of("a", "pin", "RR")) == (
+        of("a", "forbid", "RS0"),
+        of("a", "pin", "RR"),
+        of("b", "pin", "S0R"),
+    )
+    assert constrained(held, of("a", "pin", "RS0")) == (of("a", "pin", "RS0"), of("b", "pin", "S0R"))
+    assert constrained(held, of("a", "forbid", "S0R")) == (
         of("a", "forbid", "RS0"),
         of("a", "forbid", "S0R"),
         of("b", "pin", "S0R"),
     )
-    assert wished(held, of("c", "forbid", "RR")) == (*held, of("c", "forbid", "RR"))
-    assert wished(held, held[0]) == held
+    assert constrained(held, of("c", "forbid", "RR")) == (*held, of("c", "forbid", "RR"))
+    assert constrained(held, held[0]) == held
 
 
-def test_wishes_are_in_the_code_and_the_plan_and_reset_and_another_model_forget_them(
+def test_spec_constraints_are_in_the_code_and_the_plan_and_reset_and_another_model_forget_them(
     session: Session, planner: Any, drawn: list[Any], with_settings: Callable[..., Settings]
 ) -> None:
-    wishes = wishes_of({"mm": "S0R"}, {"mm": "RS0", "addmm": ["RR", "R+P0"]})
-    settings = with_settings(wishes=wishes)
+    spec_constraints = constraints_of({"mm": "S0R"}, {"mm": "RS0", "addmm": ["RR", "R+P0"]})
+    settings = with_settings(spec_constraints=spec_constraints)
     given = "pin={'mm': 'S0R'}, forbid={'addmm': ['R+P0', 'RR'], 'mm': ['RS0']}"
     assert plan_code(settings).rstrip().endswith(f", {given})")
     assert explore_code(settings).endswith(f", {given})")
     again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, planner=planner.functions(), **k)})
     assert again.session.wait(5)
-    assert again.settings.wishes == wishes
+    assert again.settings.spec_constraints == spec_constraints
     assert planner.plans[-1]["pin"] == {"mm": "S0R"}
-    again.session.set(wishes=())
+    again.session.set(spec_constraints=())
     again._pressed("reset", {}, [])
-    assert again.settings.wishes == wishes
+    assert again.settings.spec_constraints == spec_constraints
     again.session.set(model="mlp-tiny")
-    assert again.settings.wishes == ()
+    assert again.settings.spec_constraints == ()
 
 
-def test_a_plan_that_is_opened_brings_its_wishes(planned: Plan) -> None:
+def test_a_plan_that_is_opened_brings_its_spec_constraints(planned: Plan) -> None:
     held = ax.plan(
         "mlp-tiny",
         "1x4:v100",
@@ -136,7 +142,7 @@ def test_a_plan_that_is_opened_brings_its_wishes(planned: Plan) -> None:
         scheduler="serial",
         pin={product(planned).name: product(planned).output},
     )
-    assert settings_of(held).wishes == held.options.wishes
-    (wish,) = held.options.wishes
-    assert differences(settings_of(planned), settings_of(held)) == [f"wished: {wish}"]
-    assert differences(settings_of(held), settings_of(planned)) == [f"no longer wished: {wish}"]
+    assert settings_of(held).spec_constraints == held.options.spec_constraints
+    (constraint,) = held.options.spec_constraints
+    assert differences(settings_of(planned), settings_of(held)) == [f"spec constraint: {constraint}"]
+    assert differences(settings_of(held), settings_of(planned)) == [f"no longer constrained: {constraint}"]

@@ -46,7 +46,7 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
         options.append(f"pipeline=ax.PipelineOptions({fields})")
-    options += [f"{name}={value!r}" for name, value in mappings(s.wishes).items()]
+    options += [f"{name}={value!r}" for name, value in mappings(s.spec_constraints).items()]
     return "\n".join([*lines, f"plan = ax.plan({model}, cluster, {', '.join(options)})", ""])
 
 
@@ -59,7 +59,7 @@ def explore_code(settings: Settings) -> str:
     options += "" if s.solver == "auto" else f", solver={s.solver!r}"
     options += "".join(f", {name}={value!r}" for name, value in s.pipeline.items())
     options += "".join(f", {name}={getattr(s, name)!r}" for name in _DEVICE if getattr(s, name) is not None)
-    options += "".join(f", {name}={value!r}" for name, value in mappings(s.wishes).items())
+    options += "".join(f", {name}={value!r}" for name, value in mappings(s.spec_constraints).items())
     return (
         f'explore("{s.model}", cluster="{_cluster(s)}", num_microbatches={s.num_microbatches}, '
         f"delta={s.delta!r}{options})"

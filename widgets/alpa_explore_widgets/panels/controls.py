@@ -105,7 +105,9 @@ class ControlsPanel:
             self._showing = False
 
     def _changed(self, change: dict[str, Any]) -> None:
-        with self._session.store.lock:  # a planner thread may be in `show`: what it assigns is no wish of the user
+        with (
+            self._session.store.lock
+        ):  # a planner thread may be in `show`: what it assigns is no spec constraint of the user
             if self._showing:
                 return
             name = next(n for n, control in self.fields.items() if control.widget is change["owner"])

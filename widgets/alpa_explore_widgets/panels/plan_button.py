@@ -98,9 +98,11 @@ def differences(planned: Settings, wanted: Settings) -> list[str]:
         for name, old, new in pairs
         if old != new
     ]
-    before, after = planned.wishes, wanted.wishes
-    apart += [f"wished: {escape(str(wish))}" for wish in after if wish not in before]
-    return apart + [f"no longer wished: {escape(str(wish))}" for wish in before if wish not in after]
+    before, after = planned.spec_constraints, wanted.spec_constraints
+    apart += [f"spec constraint: {escape(str(constraint))}" for constraint in after if constraint not in before]
+    return apart + [
+        f"no longer constrained: {escape(str(constraint))}" for constraint in before if constraint not in after
+    ]
 
 
 def _spell(name: str, value: object) -> str:

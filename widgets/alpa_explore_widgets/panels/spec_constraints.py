@@ -1,4 +1,4 @@
-"""Specs that are pinned or forbidden: the controls of the selected operator, and the list of all wishes."""
+"""Specs that are pinned or forbidden: the controls of the selected operator, and the list of all spec constraints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.report.text import printable
-from alpa_explore.sharding.spec_constraint import SpecWish, WishKind
+from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore_widgets.elements.fields import Button, ChoiceField
 from alpa_explore_widgets.session.session import Session
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _THEN = "Press Plan then."
 
 
-class WishControls:
-    """The specs of the selected operator, with what each would cost once that is known, and what can be wished of them.
+class ConstraintControls:
+    """The specs of the selected operator, with the cost of each once it is known, and buttons to pin or forbid one.
 
     Nothing is to be seen while no operator with an output is selected.
     """
@@ -39,18 +39,22 @@ class WishControls:
             value="",
         )
         self.pin = _button(
-            "Pin spec", f"Plan so that the output has this spec. {_THEN}", lambda: self._wish(WishKind.PIN)
+            "Pin spec", f"Plan so that the output has this spec. {_THEN}", lambda: self._constraint(ConstraintKind.PIN)
         )
         self.forbid = _button(
-            "Forbid spec", f"Plan so that it does not have this spec. {_THEN}", lambda: self._wish(WishKind.FORBID)
+            "Forbid spec",
+            f"Plan so that it does not have this spec. {_THEN}",
+            lambda: self._constraint(ConstraintKind.FORBID),
         )
         self.clear = _button(
-            "Clear", f"Wish nothing of this operator any more. {_THEN}", lambda: session.take_back(*self._own())
+            "Clear",
+            f"Spec constraint nothing of this operator any more. {_THEN}",
+            lambda: session.take_back(*self._own()),
         )
         self.more = _button("Other specs", "Find the others, and what each would cost the stage", session.ask_regrets)
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
-        self.widget.add_class("alpa-wish-controls")
+        self.widget.add_class("alpa-spec constraint-controls")
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
@@ -79,47 +83,47 @@ class WishControls:
         self.more.layout.display = "none" if known or plan.details is None else None
         self._enable()
 
-    def _own(self) -> tuple[SpecWish, ...]:
-        """The wishes of the selected operator."""
+    def _own(self) -> tuple[SpecConstraint, ...]:
+        """The spec constraints of the selected operator."""
         name = self._operator.name if self._operator is not None else None
-        return tuple(w for w in self._session.store.state.settings.wishes if w.operator == name)
+        return tuple(w for w in self._session.store.state.settings.spec_constraints if w.operator == name)
 
-    def _wish(self, kind: WishKind) -> None:
+    def _constraint(self, kind: ConstraintKind) -> None:
         if self._operator is not None:
-            self._session.wish(SpecWish(operator=self._operator.name, kind=kind, spec=self.spec.value))
+            self._session.constraint(SpecConstraint(operator=self._operator.name, kind=kind, spec=self.spec.value))
 
     def _enable(self) -> None:
         own = self._own()
-        there = {wish.kind for wish in own if wish.spec == self.spec.value}
-        self.pin.disabled, self.forbid.disabled = WishKind.PIN in there, WishKind.FORBID in there
+        there = {constraint.kind for constraint in own if constraint.spec == self.spec.value}
+        self.pin.disabled, self.forbid.disabled = ConstraintKind.PIN in there, ConstraintKind.FORBID in there
         self.clear.disabled = not own
 
 
-class WishList:
-    """All wishes, each a button that takes it back; nothing where there are none."""
+class ConstraintList:
+    """All spec constraints, each a button that takes it back; nothing where there are none."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._shown: tuple[SpecWish, ...] = ()
-        self.heading = W.HTML('<p class="alpa-question">Wished of operators</p>')
+        self._shown: tuple[SpecConstraint, ...] = ()
+        self.heading = W.HTML('<p class="alpa-question">Spec constraints</p>')
         self.widget = W.VBox([])
-        self.widget.add_class("alpa-wishes")
+        self.widget.add_class("alpa-spec constraints")
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
         """Bring the list to the settings."""
-        wishes = state.settings.wishes
-        if wishes == self._shown:
+        spec_constraints = state.settings.spec_constraints
+        if spec_constraints == self._shown:
             return
-        self._shown, before = wishes, self.widget.children[1:]
-        self.widget.children = [self.heading, *map(self._button, wishes)] if wishes else []
-        self.widget.layout.display = None if wishes else "none"
+        self._shown, before = spec_constraints, self.widget.children[1:]
+        self.widget.children = [self.heading, *map(self._button, spec_constraints)] if spec_constraints else []
+        self.widget.layout.display = None if spec_constraints else "none"
         for button in before:
             button.close()
 
-    def _button(self, wish: SpecWish) -> Button:
-        words = printable(str(wish))
-        return _button(f"✕ {words}", f"Take back: {words}. {_THEN}", lambda: self._session.take_back(wish))
+    def _button(self, constraint: SpecConstraint) -> Button:
+        words = printable(str(constraint))
+        return _button(f"✕ {words}", f"Take back: {words}. {_THEN}", lambda: self._session.take_back(constraint))
 
 
 def _button(text: str, hint: str, press: Callable[[], None]) -> Button:

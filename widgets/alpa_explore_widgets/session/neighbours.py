@@ -14,7 +14,7 @@ DELTAS = (0.1, 0.25, 0.5, 1.0)
 
 def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
     """Another δ (the next smaller and larger), half and twice the layers, recomputation the other way, and nothing
-    wished of operators.
+    with spec constraints.
 
     `settings` are those that `plan` answers.
     """
@@ -29,5 +29,5 @@ def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
         *(replace(fixed, delta=value) for value in (lower, higher) if value is not None),
         *(replace(fixed, num_layers=count) for count in counts),
         replace(fixed, rematerialization=not plan.model.rematerialization),
-        *([replace(fixed, wishes=())] if fixed.wishes else []),
+        *([replace(fixed, spec_constraints=())] if fixed.spec_constraints else []),
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore.figures.keys import read_key, valid_key
-from alpa_explore.sharding.spec_constraint import SpecWish, mappings, wished
+from alpa_explore.sharding.spec_constraint import SpecConstraint, constrained, mappings
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session.backend import Planner
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
@@ -72,15 +72,19 @@ class Session:
             if answered:
                 self._replans.submit(settings)
 
-    def wish(self, new: SpecWish) -> None:
+    def constraint(self, new: SpecConstraint) -> None:
         """Pin an operator to a spec, or keep it from one, in place of what contradicts that."""
         with self.store.lock:
-            self.set(wishes=wished(self.store.state.settings.wishes, new))
+            self.set(spec_constraints=constrained(self.store.state.settings.spec_constraints, new))
 
-    def take_back(self, *gone: SpecWish) -> None:
-        """Without these wishes."""
+    def take_back(self, *gone: SpecConstraint) -> None:
+        """Without these spec constraints."""
         with self.store.lock:
-            self.set(wishes=tuple(wish for wish in self.store.state.settings.wishes if wish not in gone))
+            self.set(
+                spec_constraints=tuple(
+                    constraint for constraint in self.store.state.settings.spec_constraints if constraint not in gone
+                )
+            )
 
     def bring(self, plan: Plan) -> None:
         """Show a plan that was opened, with its own settings. OptionError for a model that cannot be chosen here."""
@@ -220,7 +224,7 @@ class Session:
             "num_layers": None,
             "rematerialization": None,
             "precision": None,
-            "wishes": (),
+            "spec_constraints": (),
         }
 
     def _run_plans(self, job: _Job, cancel: threading.Event) -> None:
@@ -282,7 +286,7 @@ class Session:
             "solver": settings.solver if settings.solver != "auto" else None,
             "rematerialization": settings.rematerialization,
             "pipeline": settings.pipeline or None,
-            **mappings(settings.wishes),
+            **mappings(settings.spec_constraints),
         }
         plan = self._planner.plan(
             graph,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.models import catalog
-from alpa_explore.sharding.spec_constraint import SpecWish
+from alpa_explore.sharding.spec_constraint import SpecConstraint
 from alpa_explore_widgets.session.history import History
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Settings:
     schedule: str = "1f1b"
     communication: bool = False
     submesh_space: str = "all"
-    wishes: tuple[SpecWish, ...] = ()
+    spec_constraints: tuple[SpecConstraint, ...] = ()
     """Specs that operators are pinned to, or kept from."""
 
     def needs_only_replan(self, other: Settings) -> bool:
@@ -91,7 +91,7 @@ def settings_of(plan: Plan) -> Settings:
         schedule=plan.options.pipeline.schedule,
         communication=plan.options.pipeline.communication,
         submesh_space=plan.options.pipeline.submesh_space,
-        wishes=plan.options.wishes,
+        spec_constraints=plan.options.spec_constraints,
     )
 
 

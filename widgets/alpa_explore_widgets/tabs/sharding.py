@@ -1,4 +1,4 @@
-"""The Sharding tab, with its choice of a stage and what can be wished of the selected operator."""
+"""The Sharding tab, with its choice of a stage and the spec constraints for the selected operator."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore.figures.keys import read_key
-from alpa_explore_widgets.panels.spec_constraints import WishControls
+from alpa_explore_widgets.panels.spec_constraints import ConstraintControls
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.tab_kinds.stage_panel import StagePanel
 
@@ -28,17 +28,17 @@ class ShardingPanel(StagePanel):
     question = "How is each operator of a stage divided over the mesh, and what does it cost to bring its inputs there?"
 
     def __init__(self, session: Session) -> None:
-        self.wishes = WishControls(session)
+        self.spec_constraints = ConstraintControls(session)
         super().__init__(session.select)
 
     def below(self) -> list[W.Widget]:
-        """What can be wished of the selected operator."""
-        return [self.wishes.widget]
+        """Spec constraints for the selected operator."""
+        return [self.spec_constraints.widget]
 
     def follow(self, state: State) -> None:
         """See the module."""
         super().follow(state)
-        self.wishes.show(state)
+        self.spec_constraints.show(state)
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the selected operator where a figure of the whole stage would not show it."""
