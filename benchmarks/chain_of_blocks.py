@@ -12,7 +12,8 @@ from itertools import product
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.numerics.arrays import Floats
 
 R, S0, S1, S2, P = range(5)
 AXES = (8, 8)

@@ -15,11 +15,11 @@ import enum
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.numerics.arrays import Flags
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 
 
@@ -46,7 +46,7 @@ def strategies_left(problem: StageProblem, roles: Sequence[Role]) -> dict[int, t
     return left
 
 
-def _keeps(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option]) -> NDArray[np.bool_]:
+def _keeps(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option]) -> Flags:
     """For each option of the node whether it keeps to the role."""
     return np.array([_keeps_option(node, option, role, batch) for option in options.options], dtype=bool)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from alpa_explore.numerics.arrays import Floats
 
 
 def non_negative(rows: Floats, targets: Floats) -> Floats:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
-def peak_bytes(starts: NDArray[np.int64], ends: NDArray[np.int64], sizes: NDArray[np.float64]) -> float:
+def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> float:
     """Largest sum of `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], both included."""
     if len(sizes) == 0:
         return 0.0

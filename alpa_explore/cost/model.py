@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import Kernel, compute_seconds
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import Step, StepKind, steps_between
 from alpa_explore.sharding.spec import PARTIAL, Spec, legal_specs, local_share
-
-Floats = NDArray[np.float64]
 
 UNREACHABLE = 1e18
 """Seconds of a resharding that does not exist (nothing becomes Partial): forbidden, not merely slow."""
@@ -56,7 +54,7 @@ class ReshardTable:
         return {(self.index[s.source], self.index[s.target]): s for s in steps_between(self.specs, self.rank)}
 
     @cached_property
-    def _first_step(self) -> NDArray[np.int64]:
+    def _first_step(self) -> Ints:
         """[from, to] -> position of the spec after the first step; -1 where nothing is to do or nothing leads there."""
         seconds = self.step_seconds.copy()
         np.fill_diagonal(seconds, 0.0)
@@ -90,9 +88,7 @@ def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -
 
 
 @lru_cache(maxsize=256)
-def _steps_as_arrays(
-    specs: tuple[Spec, ...], rank: int
-) -> tuple[tuple[StepKind, ...], tuple[int, ...], NDArray[np.int64], NDArray[np.int64]]:
+def _steps_as_arrays(specs: tuple[Spec, ...], rank: int) -> tuple[tuple[StepKind, ...], tuple[int, ...], Ints, Ints]:
     """Of every single step its kind, its axis, the positions of its ends [2, steps], and that of the end which is
     larger on a device."""
     index = {spec: i for i, spec in enumerate(specs)}

@@ -7,12 +7,9 @@ latencies above t_max are passed over before anything is added. What is added, a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.numerics.compiled import compiled
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @compiled()

@@ -17,24 +17,25 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.recurrence import Recurrence
 from alpa_explore.inter_op.result import PipelineResult, SweepPoint
 from alpa_explore.inter_op.t_max_sweep import Sweep
+from alpa_explore.numerics.arrays import Floats
 
 __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
 
 def pipeline_dp(
-    latency: NDArray[np.float64],
+    latency: Floats,
     devices_of: ArrayLike,
     total_devices: int,
     num_microbatches: int,
     *,
     bubble_divisor: int = 1,
-    once_seconds: NDArray[np.float64] | None = None,
+    once_seconds: Floats | None = None,
 ) -> PipelineResult:
     """Stages with the least iteration time.
 
@@ -98,7 +99,7 @@ def pipeline_dp(
     )
 
 
-def _candidates(latency: NDArray[np.float64]) -> NDArray[np.float64]:
+def _candidates(latency: Floats) -> Floats:
     """Every distinct finite latency of layers k..i-1, i > k, ascending."""
     layers = latency.shape[0]
     start, last = np.triu_indices(layers)

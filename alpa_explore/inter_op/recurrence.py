@@ -19,12 +19,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.inter_op.kernels import exact_tables, relaxed_table
 from alpa_explore.inter_op.result import Stage
-
-Floats = NDArray[np.float64]
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +43,7 @@ NO_PARTITION = Partition(sum_latency_seconds=math.inf, bottleneck_seconds=math.i
 class Recurrence:
     """A latency table made ready for evaluation at many t_max."""
 
-    def __init__(self, latency: Floats, devices_of: NDArray[np.int64], total_devices: int, once: Floats) -> None:
+    def __init__(self, latency: Floats, devices_of: Ints, total_devices: int, once: Floats) -> None:
         """`latency` [L, L + 1, M, S] and `once` [L, L + 1] in seconds, `devices_of` [M]; see `pipeline_dp`."""
         self.num_layers, _, self.num_shapes, self.deepest = latency.shape
         self.devices = np.ascontiguousarray(devices_of, dtype=np.int64)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.inter_op.result import Stage
+from alpa_explore.numerics.arrays import Floats
 
 Lookup = Callable[[int, int, int, int], float | None]
 """(k, i, shape, s) -> latency of layers k..i-1 on the shape at place s from the end; None when it cannot be there."""
@@ -50,7 +50,7 @@ def reference_with_memory(
 
 
 def reference_dp(
-    latency: NDArray[np.float64], devices_of: Sequence[int], total_devices: int, num_microbatches: int
+    latency: Floats, devices_of: Sequence[int], total_devices: int, num_microbatches: int
 ) -> ReferenceResult:
     """The same on a table [L, L + 1, shapes, S] of seconds; inf where a stage cannot be (see `pipeline_dp`)."""
     num_layers, deepest = latency.shape[0], latency.shape[3]

@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
+from alpa_explore.numerics.arrays import Floats
 
 Stage = tuple[int, int, int]
 """(first layer, end layer exclusive, index of the submesh shape)."""
@@ -54,7 +53,7 @@ class PipelineResult:
     """From the first stage to the last."""
     evaluations: int
     """DP evaluations that were needed (the pseudocode needs one for each candidate that it does not break off)."""
-    candidates: NDArray[np.float64] = field(repr=False)
+    candidates: Floats = field(repr=False)
     """Every distinct finite latency, ascending, read-only: the values that t_max can take."""
     runs: tuple[SweepRun, ...] = field(repr=False)
     """The sweep in runs of candidates with the same outcome; together they cover `candidates`."""

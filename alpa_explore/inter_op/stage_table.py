@@ -29,7 +29,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.cost.collectives import collective_seconds
@@ -38,10 +37,9 @@ from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.reshard import StepKind
-
-Floats = NDArray[np.float64]
 
 
 def best_pipeline(

@@ -20,11 +20,11 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore import units
 from alpa_explore.inter_op.recurrence import Partition, Recurrence
 from alpa_explore.inter_op.result import SweepRun
+from alpa_explore.numerics.arrays import Floats
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Sweep:
     """A running search; `runs` are its findings, in any order until `finished_runs`."""
 
     recurrence: Recurrence
-    candidates: NDArray[np.float64]
+    candidates: Floats
     num_microbatches: int
     bubble_divisor: int = 1
     """q."""

@@ -18,10 +18,11 @@ import numpy as np
 
 from alpa_explore.intra_op.elimination.eliminate import Limits, order_of
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.solve import solve
+from alpa_explore.numerics.arrays import Floats
 
 LIMITS = Limits(joined_entries=2e9, largest_table=5e6, table_entries=5e7)
 

@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from alpa_explore.errors import LayeringError, OptionError
-from alpa_explore.layering.limbs import Ints
+from alpa_explore.numerics.arrays import Ints
 
 _DIGITS = 6
 """Decimals of a delta in an error message; rounded up, so that the printed number works."""

@@ -26,7 +26,7 @@ from alpa_explore.layering import limbs
 from alpa_explore.layering.balance import check_num_layers, flops_limit, too_tight
 from alpa_explore.layering.crossing import Crossing, crossings_of, produced_changes, received_changes
 from alpa_explore.layering.layers import Layering, make_layers
-from alpa_explore.layering.limbs import Ints
+from alpa_explore.numerics.arrays import Ints
 
 _NEVER = np.iinfo(np.int64).max
 """G of a suffix that has no clustering into so many layers."""

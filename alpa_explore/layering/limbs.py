@@ -6,12 +6,9 @@ compares sums of such squares, so near-ties have to be exact.
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
-import numpy.typing as npt
 
-Ints: TypeAlias = npt.NDArray[np.int64]
+from alpa_explore.numerics.arrays import Ints
 
 LIMB = 62
 """Bits of the low limb: the sum of two low limbs still fits in int64."""

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.layouts.iteration import iteration_time
 from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import FITTED, Machine, Software
+from alpa_explore.numerics.arrays import Floats
 
 START = Software(
     matmul_efficiency=0.8,
@@ -37,7 +37,6 @@ START = Software(
 SEVERAL_NODES_WEIGHT = 1.8
 """Rows on several nodes are one in fourteen; without a weight nothing that only they show would be seen."""
 _SCALE, _TIE, _STEP = 0.02, 0.2, 1e-5
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

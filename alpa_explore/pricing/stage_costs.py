@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import LogicalMesh, Submesh
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class Provenance(enum.StrEnum):
@@ -97,7 +97,7 @@ class StageCosts:
         fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
-    def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
+    def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
         """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf = cannot be.
 
         `held` are the microbatches that each place holds, the last stage first; min(place, B) unless told. This is
@@ -118,7 +118,7 @@ class StageCosts:
         table[first, last + 1, submesh] = np.stack([of_count[count] for count in places.tolist()], axis=1)
         return table
 
-    def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], NDArray[np.float64]]:
+    def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
         """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], whatever they hold; inf
         where nothing is known to be near them."""
         cells, begins, (microbatch, iteration, *_) = self._columns
@@ -154,7 +154,7 @@ class StageCosts:
             if len(slopes := (more / np.where(useful, spared, 1.0))[useful & (mesh_of == number)])
         }
 
-    def _fits(self, held: int) -> NDArray[np.bool_]:
+    def _fits(self, held: int) -> Flags:
         """Of each candidate whether it fits beside so many microbatches, whatever B: plans ask again and again."""
         if held not in self._fitting:
             _, _, (_, _, weight, activation, workspace) = self._columns
@@ -162,11 +162,11 @@ class StageCosts:
         return self._fitting[held]
 
     @cached_property
-    def _fitting(self) -> dict[int, NDArray[np.bool_]]:
+    def _fitting(self) -> dict[int, Flags]:
         return {}
 
     @cached_property
-    def _columns(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def _columns(self) -> tuple[Ints, Ints, Floats]:
         """Keys of the cells that have candidates [cells, 3], the place of the first candidate of each, and the figures
         of all candidates [5, candidates]: what every number of microbatches has in common."""
         keys = [key for key, found in self.candidates.items() if found]
@@ -183,7 +183,7 @@ class StageCosts:
         )
 
     @cached_property
-    def _labels(self) -> tuple[list[LogicalMesh], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    def _labels(self) -> tuple[list[LogicalMesh], Ints, Flags, Flags]:
         """The logical meshes, and of each candidate, in the order of `_columns`, which it is on, and whether it was
         sought because it fits, or because it is fast."""
         every = [c for found in self.candidates.values() for c in found]
@@ -199,7 +199,7 @@ class StageCosts:
             np.isin(found, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
         )
 
-    def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> NDArray[np.float64]:
+    def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
         """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
         than the best by this table."""
         table = self.latency_table(num_microbatches, held)

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from alpa_explore.numerics.arrays import Ints
 
 
 class Action(enum.IntEnum):

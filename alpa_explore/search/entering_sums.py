@@ -19,18 +19,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.spec import PARTIAL
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Split
-
-Floats = NDArray[np.float64]
 
 
 class EnteringSums:

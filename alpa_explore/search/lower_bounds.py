@@ -26,21 +26,18 @@ from functools import cached_property
 from itertools import combinations_with_replacement, permutations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.cost.compute import Kernel, least_seconds
 from alpa_explore.graph import Operator, Phase, Tensor, TrainingGraph
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.pricing.frontier import TOLERANCE
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.entering_sums import EnteringSums
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.splits import splits_for
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 ENVELOPE = 2 * TOLERANCE
 """How far above the least seconds at any B the known candidates of a problem may be (`frontier.corner_between`)."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, dress, empty, faint, ground, ink, lines, stage_color
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES, layers_phrase
@@ -89,7 +90,7 @@ class _Wall:
         return row * self.down + self.heading + layers[0], column * self.right + layers[1]
 
     @property
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """A number for every cell, none yet."""
         return np.full(self.size, np.nan)
 

@@ -18,6 +18,7 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, OKABE_ITO, dress, empty, faint, hatching, ink, lines, stage_color
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.timeline_tables import ACTION_NAMES, comparison_table, submeshes_table
@@ -25,7 +26,6 @@ from alpa_explore.plans.report.timeline_tables import timeline_sentence as one_s
 from alpa_explore.plans.timeline import plan_timeline
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Floats
 from alpa_explore.schedules.task import Action
 
 Window: TypeAlias = "tuple[float, float] | Literal['whole', 'start', 'middle', 'end']"

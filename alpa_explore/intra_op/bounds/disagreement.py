@@ -22,8 +22,9 @@ from alpa_explore.intra_op.bounds.descend import descend, is_legal
 from alpa_explore.intra_op.bounds.message_bound import CLOSED, Pruned, prune_by_bound, pruned_at, restricted
 from alpa_explore.intra_op.bounds.messages import flatten
 from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
-from alpa_explore.intra_op.problem.sharding_problem import Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.reduction.simplify import components, simplify
+from alpa_explore.numerics.arrays import Floats
 
 LIMITS = Limits(joined_entries=3e8, largest_table=2e7, table_entries=5e7)
 """About 0.3 s on one core: a part that is wider than this is not worth it."""

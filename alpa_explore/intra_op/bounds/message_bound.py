@@ -14,7 +14,7 @@ import numpy as np
 from alpa_explore.intra_op.bounds.descend import descend, is_legal
 from alpa_explore.intra_op.bounds.messages import Messages, flatten
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Ints
 
 ROUNDS = 400
 LOOK = 4

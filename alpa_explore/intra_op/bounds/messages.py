@@ -16,8 +16,8 @@ import numpy as np
 
 from alpa_explore.intra_op.bounds import message_kernels
 from alpa_explore.intra_op.bounds.message_kernels import Flat
-from alpa_explore.intra_op.problem.sharding_problem import Floats, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
 class Messages:

@@ -9,15 +9,12 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.intra_op.composition.contract import Priced
 from alpa_explore.intra_op.composition.contract_program import OWN, SAME, Form, Given
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints, without_forbidden
+from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
-
-Flags = NDArray[np.bool_]
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class Price(NamedTuple):

@@ -11,8 +11,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Piece, Price
 from alpa_explore.intra_op.composition.chain import Run
 from alpa_explore.intra_op.composition.contract import LIMITS, Contraction, contract
 from alpa_explore.intra_op.composition.cut_blocks import Pieces
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 Filled = tuple[tuple[int, ...], Floats, Floats]
 """Choices of the piece's own nodes; seconds and bytes as Piece.totals; bytes of every output."""

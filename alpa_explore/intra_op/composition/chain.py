@@ -24,11 +24,11 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore.graph import Operator, Phase, TensorKind
-from alpa_explore.intra_op.reduction.factor_graph import Ints
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.intra_op.stage.liveness import workspace_intervals
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, StageSlicer, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem
+from alpa_explore.numerics.arrays import Ints
 
 CONSTANT = -1
 """In place of the block of a constant."""

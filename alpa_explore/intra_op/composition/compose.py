@@ -28,9 +28,9 @@ from alpa_explore.intra_op.composition.block_tables import Filled, PieceTable, P
 from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, Run
 from alpa_explore.intra_op.composition.cut_blocks import Pieces, Range, replicated_strategy
 from alpa_explore.intra_op.composition.min_plus_products import Paths, Way, tied_paths
-from alpa_explore.intra_op.problem.sharding_problem import Floats
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.spec import legal_specs, local_share
 
 JOINS_A_RANGE = 1.5e8

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
 

@@ -19,8 +19,7 @@ from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.block_tables import Filled, PieceTable, PieceTables
 from alpa_explore.intra_op.composition.compose import Composed, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 AROUND = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Prices at which blocks are asked, in times of the best."""

@@ -18,8 +18,7 @@ import numpy as np
 
 from alpa_explore.intra_op.composition import contract_kernels
 from alpa_explore.intra_op.composition.block_tables import PieceTable
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

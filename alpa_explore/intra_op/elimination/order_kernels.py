@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
-Flags = NDArray[np.bool_]
 NOISE = 0.3
 """Scores are multiplied by anything between 1 − NOISE and 1 + NOISE."""
 

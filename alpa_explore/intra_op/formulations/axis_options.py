@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
-from alpa_explore.intra_op.stage.stage_problem import Edge, Ints, Node, NodeKind, StageProblem
+from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
+from alpa_explore.numerics.arrays import Ints
 from alpa_explore.sharding.spec import PARTIAL, Spec
 
 Option = tuple[int, ...]

@@ -60,8 +60,9 @@ import pulp
 
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, nearest_strategies, node_options, placements
 from alpa_explore.intra_op.ilp.ilp_answer import cost_scale
-from alpa_explore.intra_op.problem.sharding_problem import Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.stage.stage_problem import Edge, StageProblem
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.spec import PARTIAL
 
 Expression: TypeAlias = pulp.LpAffineExpression

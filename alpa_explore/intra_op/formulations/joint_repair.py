@@ -22,7 +22,7 @@ from alpa_explore.intra_op.formulations.axis_options import NodeOptions, nearest
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.stage_problem import Ints
+from alpa_explore.numerics.arrays import Ints
 
 ROUNDS = 10
 """Sweeps over the axes at most; two or three are what it takes."""

@@ -17,9 +17,9 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 PROVEN = 1e-9
 """Relative gap below which HiGHS has proven its answer: the rest is rounding."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Ints
 
 SCALED_ROOM = 1e3
 """The largest room, in the units of the rows: the tolerances of the solvers are absolute."""

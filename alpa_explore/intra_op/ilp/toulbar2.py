@@ -18,8 +18,9 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
+from alpa_explore.numerics.arrays import Floats
 
 DIGITS = 1e6
 """Costs that are not whole numbers are multiplied so that the optimum is near 1e3 × this."""

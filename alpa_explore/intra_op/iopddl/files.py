@@ -19,7 +19,8 @@ import numpy as np
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.numerics.arrays import Floats
 
 MAX_BYTES = 256 * 2**20
 """Of the JSON text after decompression."""

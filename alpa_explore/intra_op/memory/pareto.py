@@ -23,9 +23,10 @@ import numpy as np
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
 from alpa_explore.intra_op.memory.pareto_bounds import SLACK, Bounds, pareto_bounds
 from alpa_explore.intra_op.memory.pareto_kernels import Sets, minimal_sums
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Ints, Scope
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Scope
 from alpa_explore.intra_op.reduction.simplify import simplify
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

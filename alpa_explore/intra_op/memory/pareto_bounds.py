@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.reduction.factor_graph import Scope
+from alpa_explore.numerics.arrays import Floats
 
 PRICES = 16
 """Prices tried at most: each is an elimination."""

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
 Sets = tuple[Ints, Floats, Floats, Ints]

@@ -23,8 +23,8 @@ from alpa_explore.intra_op.bounds.messages import Messages, flatten
 from alpa_explore.intra_op.ilp.memory_rows import fullest_times
 from alpa_explore.intra_op.memory.price_kernels import descend_within
 from alpa_explore.intra_op.problem.memory_limit import FITS, MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.numerics.arrays import Floats, Ints
 
 FIRST_SWEEPS, SWEEPS = 40, 6
 """Rounds of messages before the first step, and between two."""

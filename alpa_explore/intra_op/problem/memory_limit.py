@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 FITS = 1e-9
 """Share of the limit by which a sum of floats may exceed it and still be called equal."""

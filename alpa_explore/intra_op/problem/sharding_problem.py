@@ -12,12 +12,11 @@ from functools import cached_property
 from hashlib import sha256
 
 import numpy as np
-from numpy.typing import NDArray
+
+from alpa_explore.numerics.arrays import Floats
 
 FORBIDDEN = 1e18
 """A cost of this size or more can never be chosen (the IOPDDL convention)."""
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

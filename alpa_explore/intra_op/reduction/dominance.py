@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import Floats
-from alpa_explore.intra_op.reduction.factor_graph import Ints
+from alpa_explore.numerics.arrays import Floats, Ints
 
 BROADCAST_ENTRIES = 1 << 16
 

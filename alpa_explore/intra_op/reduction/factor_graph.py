@@ -17,11 +17,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Floats, ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.numerics.arrays import Floats, Ints
 
-Ints = NDArray[np.int64]
 Scope = tuple[int, ...]
 """The nodes that a table reads, ascending: one axis each."""
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.reduction.dominance import undominated
-from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Ints, Trail, back_substitute
+from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, back_substitute
+from alpa_explore.numerics.arrays import Ints
 
 MAX_TABLE_ENTRIES = 1 << 22
 """A node of degree two stays when the edge that would take its place had more entries than this."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.numerics.arrays import Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,8 +21,8 @@ class Intervals:
     """Entry i: `tensors[i]` is alive at steps starts[i] … ends[i]; a tensor that is made twice has two entries."""
 
     tensors: tuple[int, ...]
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    starts: Ints
+    ends: Ints
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:

@@ -21,12 +21,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cost.model import CostModel
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-
-Floats = NDArray[np.float64]
+from alpa_explore.numerics.arrays import Floats
 
 
 class Overlap:

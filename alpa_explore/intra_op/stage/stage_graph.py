@@ -9,13 +9,11 @@ from hashlib import sha256
 from itertools import combinations_with_replacement
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
+from alpa_explore.numerics.arrays import Flags, Ints
 from alpa_explore.sharding.spec_constraint import SpecConstraint
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -257,7 +255,7 @@ class _Rows:
         return found
 
 
-def _numbers(met: Ints, count: int) -> tuple[Ints, NDArray[np.bool_]]:
+def _numbers(met: Ints, count: int) -> tuple[Ints, Flags]:
     """Of each of these numbers below `count` how many others are first met before it, and where it is first met."""
     places = np.arange(len(met))
     first_place = np.empty(count, dtype=np.int64)

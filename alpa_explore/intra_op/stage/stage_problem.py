@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel, PricedOperator
@@ -32,11 +31,9 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingPr
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 class NodeKind(enum.Enum):

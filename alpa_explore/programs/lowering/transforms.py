@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from alpa_explore.errors import OptionError, ProgramError
 from alpa_explore.graph import TensorKind
@@ -24,6 +23,7 @@ from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingPr
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
+from alpa_explore.numerics.arrays import Flags
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.sharding.spec import REPLICATE
 from alpa_explore.sharding.strategy import Strategy
@@ -65,9 +65,7 @@ def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
     return found.choices
 
 
-def _fitting(
-    problem: StageProblem, node: Node, batch: frozenset[Option] | None, axis: int, kind: Kind
-) -> NDArray[np.bool_]:
+def _fitting(problem: StageProblem, node: Node, batch: frozenset[Option] | None, axis: int, kind: Kind) -> Flags:
     """Which strategies of a node divide it along an axis as its kind says."""
     graph = problem.stage.layered.graph
     if node.kind is NodeKind.SOURCE:

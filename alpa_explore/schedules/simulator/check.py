@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from alpa_explore.errors import ScheduleError
+from alpa_explore.numerics.arrays import Ints
 from alpa_explore.schedules.simulator.kernel import run_events
-from alpa_explore.schedules.task import Action, Ints, Schedule, Task
+from alpa_explore.schedules.task import Action, Schedule, Task
 
 _SHOWN = 6
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.numerics.compiled import compiled
-from alpa_explore.schedules.simulator.times import Floats
-from alpa_explore.schedules.task import Ints
 
 FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, UPDATE = range(5)
 NOTHING = -1

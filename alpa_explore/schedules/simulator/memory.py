@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Floats
 from alpa_explore.schedules.task import Action
 
 

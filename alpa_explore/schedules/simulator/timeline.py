@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.schedules.simulator.kernel import NOTHING, OWN
-from alpa_explore.schedules.simulator.times import Floats, Links, StageTimes
-from alpa_explore.schedules.task import Action, Ints, Schedule
+from alpa_explore.schedules.simulator.times import Links, StageTimes
+from alpa_explore.schedules.task import Action, Schedule
 
 
 class Step(NamedTuple):
