@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from alpa_explore.errors import AlpaExploreError as AlpaExploreError
     from alpa_explore.graph import TrainingGraph as TrainingGraph
     from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
-    from alpa_explore.planner.plan import plan as plan
-    from alpa_explore.planner.plan import replan as replan
+    from alpa_explore.planner.interface import plan as plan
+    from alpa_explore.planner.replan import replan as replan
     from alpa_explore.plans.file.plan_file import load_plan as load_plan
     from alpa_explore.plans.plan import Plan as Plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
@@ -53,11 +53,11 @@ _HOME = {
     "launch": "alpa_explore.runtime.launch",
     "load_plan": "alpa_explore.plans.file.plan_file",
     "lower": "alpa_explore.programs.lowering.lower",
-    "plan": "alpa_explore.planner.plan",
+    "plan": "alpa_explore.planner.interface",
     "regrets": "alpa_explore.questions.what_if",
     "rebuild": "alpa_explore.plans.rebuild",
     "recalibrate": "alpa_explore.calibration.from_run",
-    "replan": "alpa_explore.planner.plan",
+    "replan": "alpa_explore.planner.replan",
     "reprice": "alpa_explore.questions.reprice",
     "verify": "alpa_explore.runtime.verify",
     "what_if": "alpa_explore.questions.what_if",

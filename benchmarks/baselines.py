@@ -26,7 +26,7 @@ from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.models.catalog import entry
-from alpa_explore.planner import plan as planner
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan
 
 
@@ -69,7 +69,7 @@ def attempts(kind: str, name: str, row: dict[str, Any]) -> Iterator[tuple[str, d
     """What to ask for, one after the other until something has a price, and what is said of it."""
     known = entry(name)
     b, layers = row["num_microbatches"], row["num_layers"]
-    asked = {"model": planner.resolve(name, b), "kind": kind, "num_microbatches": b, "num_layers": layers}
+    asked = {"model": microbatch_graph(name, b), "kind": kind, "num_microbatches": b, "num_layers": layers}
     yield "", asked
     if kind == "inter-only" and layers < known.gpus:
         # On one device there is one way to divide an operator: this is megatron's pipeline, which is priced sooner.
@@ -79,7 +79,7 @@ def attempts(kind: str, name: str, row: dict[str, Any]) -> Iterator[tuple[str, d
     divides_batch = kind in ("data-parallel", "zero-3")
     other = known.global_batch // known.gpus if divides_batch else 2 * b
     while other != b and known.global_batch % other == 0:
-        yield f", B {other} {OWN}", asked | {"model": planner.resolve(name, other), "num_microbatches": other}
+        yield f", B {other} {OWN}", asked | {"model": microbatch_graph(name, other), "num_microbatches": other}
         if divides_batch:
             return
         other *= 2

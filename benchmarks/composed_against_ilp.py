@@ -39,8 +39,9 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.layering import cluster_operators
-from alpa_explore.planner import plan as planner
-from alpa_explore.search.feasible_stages import usable_stages
+from alpa_explore.planner import interface
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.search.stages.feasible_stages import feasible_stages
 
 RUNS = {"gpt-1.3b": ("1x4:v100", 128, 6), "moe-2.4b": ("1x8:v100", 128, 8), "wide-resnet-1b": ("1x4:v100", 24, 8)}
 """Model -> cluster, B and layers."""
@@ -91,16 +92,16 @@ def content(problem: ShardingProblem) -> str:
 def compare(name: str, ilps: Ilps) -> bool:
     text, b, layers = RUNS[name]
     cluster = Cluster.parse(text)
-    graph = planner.resolve(name, b)
+    graph = microbatch_graph(name, b)
     started = time.process_time()
-    plan = planner.plan(graph, cluster, num_microbatches=b, num_layers=layers, scheduler="serial", cache=False)
+    plan = interface.plan(graph, cluster, num_microbatches=b, num_layers=layers, scheduler="serial", cache=False)
     took = time.process_time() - started
     layered = assign_layers(graph, cluster_operators(graph, layers).layer_of_forward)
     stage_of, chain = slice_stages(layered), chain_of(layered)
     pieces = submeshes(cluster)
     cells: dict[tuple[int, int, int], list[tuple[str, LogicalMesh]]] = {}
     distinct: dict[LogicalMesh, dict[str, tuple[int, int]]] = {}
-    for first, last, piece in usable_stages(layers, pieces, cluster.devices):
+    for first, last, piece in feasible_stages(layers, pieces, cluster.devices):
         for mesh in logical_meshes(cluster, pieces[piece]):
             squeezed, key = mesh.squeezed(), stage_of(first, last).structure_key
             cells.setdefault((first, last, piece), []).append((key, squeezed))

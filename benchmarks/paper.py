@@ -33,7 +33,8 @@ from alpa_explore.errors import AlpaExploreError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import CatalogEntry, entry, microbatch_size
-from alpa_explore.planner import plan as planner
+from alpa_explore.planner import interface
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.catalogue import catalogue_graph
 
@@ -75,7 +76,7 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
     start = time.perf_counter()
     pipeline = PipelineOptions(submesh_space=submeshes)
     model = trained_by(OPTIMIZER[name], known) if name in OPTIMIZER else name
-    plan = planner.plan(model, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
+    plan = interface.plan(model, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
     total = plan.predicted.iteration_seconds
     found: dict[str, Any] = {
         "cluster": cluster,
@@ -98,7 +99,7 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
             pipeline, num_stages=len(asked), stage_submeshes=tuple((i, n, m) for i, (n, m) in enumerate(asked))
         )
         try:
-            theirs = planner.replan(plan, pipeline=pipeline)
+            theirs = replan(plan, pipeline=pipeline)
         except AlpaExploreError as error:
             found["paper_plan"] = f"{error.what}: {error.found}"
         else:

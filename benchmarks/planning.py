@@ -20,7 +20,7 @@ from pathlib import Path
 
 import alpa_explore as ax
 from alpa_explore.execution.progress import Progress
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 
 
 def main() -> None:
@@ -71,7 +71,7 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None) -
 
 def in_python(options: argparse.Namespace, cold: float) -> None:
     """A new B and a new delta, with the graph and the first plan there."""
-    graph = resolve(options.model, options.num_microbatches)
+    graph = microbatch_graph(options.model, options.num_microbatches)
     common = {"num_microbatches": options.num_microbatches, "num_layers": options.layers}
     plan = ax.plan(graph, options.cluster, delta=options.deltas[0], **common)
     ax.replan(plan, num_microbatches=options.num_microbatches // 2)

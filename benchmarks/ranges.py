@@ -22,7 +22,7 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
 from alpa_explore.layering import cluster_operators
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3)
     options = parser.parse_args()
     start = time.perf_counter()
-    graph = resolve(options.model, options.microbatches)
+    graph = microbatch_graph(options.model, options.microbatches)
     print(f"capture {time.perf_counter() - start:.2f} s, {len(graph.operators):,} operators")
     start = time.perf_counter()
     layered = assign_layers(graph, cluster_operators(graph, options.layers).layer_of_forward)

@@ -32,13 +32,15 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layer
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering, cluster_operators
-from alpa_explore.planner import plan as planner
+from alpa_explore.planner import interface
+from alpa_explore.planner.default_layering import default_layering
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
 from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
-from alpa_explore.search.profile_stages import StageProfile
-from alpa_explore.search.versions import tied_weights
+from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.search.stages.tied_weights import tied_weights
 from alpa_explore.tracing.cancelling import cancelled_by
 
 
@@ -68,17 +70,15 @@ def baseline(
     check_kind(kind, degrees)
     started = time.perf_counter()
     with cancelled_by(cancel):
-        graph = planner.resolve(model, num_microbatches, rematerialization=rematerialization, precision=precision)
+        graph = microbatch_graph(model, num_microbatches, rematerialization=rematerialization, precision=precision)
     layering = (
-        cluster_operators(graph, num_layers, delta=delta)
-        if num_layers is not None
-        else planner.default_layering(graph, delta)
+        cluster_operators(graph, num_layers, delta=delta) if num_layers is not None else default_layering(graph, delta)
     )
     count = len(layering.layers)
     if kind == "equal-operators":
         operators = len(graph.forward_operators)
         cuts = tuple(str(round(i * operators / count)) for i in range(1, count))
-        found = planner.plan(
+        found = interface.plan(
             graph,
             cluster,
             num_microbatches=num_microbatches,
@@ -147,7 +147,7 @@ def _planned(
     for text, pipeline in asked:
         _stop_if(cancel, f"{len(plans) + len(refused)} of its pipelines were planned")
         try:
-            found = planner.plan(graph, cluster, cancel=cancel, pipeline=pipeline, **options)
+            found = interface.plan(graph, cluster, cancel=cancel, pipeline=pipeline, **options)
         except InfeasiblePlanError as error:
             refused.append((text, error))
         else:

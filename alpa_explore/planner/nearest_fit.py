@@ -15,31 +15,27 @@ from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
-from alpa_explore.inter_op.stage_table import best_pipeline, chosen_candidate
+from alpa_explore.inter_op.stage_table import chosen_candidate
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.lower_bounds import least_weight_bytes
+from alpa_explore.search.bounds.lower_bounds import least_weight_bytes
+from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 
 def nothing_fits(
-    costs: StageCosts,
-    cluster: Cluster,
-    num_microbatches: int,
-    *,
-    options: PipelineOptions | None = None,
-    spec_constraints: Sequence[SpecConstraint] = (),
-    samples: int,
+    costs: StageCosts, query: PipelineQuery, *, spec_constraints: Sequence[SpecConstraint] = (), samples: int
 ) -> InfeasiblePlanError:
     """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit.
 
     `samples` are those of a microbatch.
     """
-    options = options or PipelineOptions()
-    free = replace(options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
-    if options.constrained and best_pipeline(costs, cluster, free, num_microbatches).feasible:
-        return _too_constrained(costs, cluster, num_microbatches, options)
-    asked, options = options, free
-    needed = _needed(costs, cluster, num_microbatches, options)
+    cluster = query.cluster
+    free = replace(
+        query, options=replace(query.options, cuts=(), num_stages=None, stage_submeshes=(), imbalance_tolerance=None)
+    )
+    if query.options.constrained and free.best(costs).feasible:
+        return _too_constrained(costs, query)
+    needed = _needed(costs, free)
     if needed is None and spec_constraints:
         return InfeasiblePlanError(
             "No plan satisfies all spec constraints",
@@ -52,24 +48,24 @@ def nothing_fits(
             found=f"no choice of strategies for some layer on {cluster}",
             remedy="Use fewer layers, or check the warnings for operators that cannot be sharded.",
         )
-    worst, where = needed
-    advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node} devices with {units.bytes_(worst)} each"]
+    memory, where = needed
+    advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node} devices with {units.bytes_(memory)} each"]
     named = sorted((load_preset(n)[0].memory_bytes, n) for n in preset_names())
-    enough = next((name for size, name in named if size >= worst and name != "cpu"), None)
+    enough = next((name for size, name in named if size >= memory and name != "cpu"), None)
     if enough is not None:
         advice[0] += f" (for example {cluster.nodes}x{cluster.devices_per_node}:{enough})"
     if not any(costs.versions):
         advice.append("rematerialization=True holds fewer activations")
-    if options.schedule != "1f1b":
+    if query.options.schedule != "1f1b":
         advice.append("the schedule 1f1b holds fewer microbatches")
-    fewer = _largest_b_that_fits(costs, cluster, num_microbatches, options)
+    fewer = _largest_b_that_fits(costs, free)
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     if spec_constraints:
         advice.append("specs that are pinned or forbidden may rule out what holds less")
     smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"
     advice.append(f"{smaller} less memory on each device")
-    least, _ = (_needed(costs, cluster, num_microbatches, asked) if asked.constrained else None) or needed
+    least, _ = (_needed(costs, query) if query.options.constrained else None) or needed
     return InfeasiblePlanError(
         "No plan fits in memory",
         found=where,
@@ -78,9 +74,9 @@ def nothing_fits(
     )
 
 
-def too_small(graph: TrainingGraph, cluster: Cluster) -> str:
-    """Why no B can have a plan, in words, where that is known with no solve: what devices hold at any B is more than
-    there is. Else ''."""
+def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
+    """In words why no B can have a plan, where that is known without a solve: what devices hold at any B is more than
+    their memory. Else ''."""
     needed, memory = least_weight_bytes(graph), cluster.device.memory_bytes
     if needed <= memory * cluster.devices:
         return ""
@@ -92,9 +88,9 @@ def too_small(graph: TrainingGraph, cluster: Cluster) -> str:
 
 
 def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = "") -> InfeasiblePlanError:
-    """The error where no B has a plan: the B that is closest, with its stage and bytes.
+    """The error where no B has a plan: the B that comes closest, with its stage and bytes.
 
-    With `why` (`too_small`) only the B that holds least was tried.
+    With `why` (`weights_too_large`) only the B that holds least was tried.
     """
     b, error = min(failed.items(), key=lambda item: math.inf if item[1].over_bytes is None else item[1].over_bytes)
     return InfeasiblePlanError(
@@ -109,43 +105,43 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = ""
     )
 
 
-def _needed(costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions) -> tuple[float, str] | None:
+def _needed(costs: StageCosts, query: PipelineQuery) -> tuple[float, str] | None:
     """The least memory of a device with which a plan exists, and in words the stage that needs it; None where none
     exists with any."""
-    least = _least_memory(costs, cluster, b, options)
+    least = _least_memory(costs, query)
     if least is None:
         return None
     memory, pipeline = least
     larger = replace(costs, device_memory_bytes=memory)
+    depth = len(pipeline.stages)
     worst, where = 0.0, ""
     for index, (first, end, shape) in enumerate(pipeline.stages):
-        from_end = len(pipeline.stages) - index
-        candidate, held = chosen_candidate(larger, options, (first, end - 1, shape), from_end, len(pipeline.stages), b)
+        key = (first, end - 1, shape)
+        candidate, held = chosen_candidate(larger, query.options, key, depth - index, depth, query.num_microbatches)
         peak = candidate.peak_bytes(held)
         if peak > worst:
             worst, over = peak, peak - costs.device_memory_bytes
             where = (
-                f"stage {index} of {len(pipeline.stages)} (layers {first}–{end - 1} on {costs.submeshes[shape]}) needs "
+                f"stage {index} of {depth} (layers {first}–{end - 1} on {costs.submeshes[shape]}) needs "
                 f"{units.bytes_(peak)} on each device of {units.bytes_(costs.device_memory_bytes)}, "
                 f"{units.bytes_(over)} ({round(over)} bytes) over"
             )
     return worst, where
 
 
-def _too_constrained(
-    costs: StageCosts, cluster: Cluster, num_microbatches: int, options: PipelineOptions
-) -> InfeasiblePlanError:
+def _too_constrained(costs: StageCosts, query: PipelineQuery) -> InfeasiblePlanError:
     """Plans exist, but none that keeps all constraints: which of them would have to go."""
-    given = {field: words for field, words in phrases(options).items() if field in CONSTRAINTS}
+    options = query.options
+    given = {name: words for name, words in phrases(options).items() if name in CONSTRAINTS}
     helps = []
-    for field in given:
-        if field == "num_stages" and any(s > 0 for s, _, _ in options.stage_submeshes):
+    for name in given:
+        if name == "num_stages" and any(s > 0 for s, _, _ in options.stage_submeshes):
             continue  # which stage is meant is not known without it
-        without = replace(options, **{field: getattr(PipelineOptions(), field)})
-        if best_pipeline(costs, cluster, without, num_microbatches).feasible:
-            helps.append(f"without {field} there is a plan")
+        without = replace(options, **{name: getattr(PipelineOptions(), name)})
+        if replace(query, options=without).best(costs).feasible:
+            helps.append(f"without {name} there is a plan")
     # With more memory there may be one.
-    needed = _needed(costs, cluster, num_microbatches, options)
+    needed = _needed(costs, query)
     return InfeasiblePlanError(
         "No plan keeps all constraints",
         found=", ".join(given.values()) + (f": {needed[1]}" if needed else ""),
@@ -154,18 +150,15 @@ def _too_constrained(
     )
 
 
-def _least_memory(
-    costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions
-) -> tuple[int, PipelineResult] | None:
-    """The smallest memory a device with which a plan exists (bisection over the peaks that occur), and that plan."""
-    terms = options.terms(b)
-    counts = {terms.held(s, p) for p in range(1, costs.num_layers + 1) for s in range(1, p + 1)}
-    peaks = {int(np.ceil(c.peak_bytes(held))) for found in costs.candidates.values() for c in found for held in counts}
+def _least_memory(costs: StageCosts, query: PipelineQuery) -> tuple[int, PipelineResult] | None:
+    """The smallest memory of a device with which a plan exists (bisection over the peaks that occur), and that plan."""
+    counts = query.held_counts(costs.num_layers)
+    peaks = {int(np.ceil(c.peak_bytes(held))) for cell in costs.candidates.values() for c in cell for held in counts}
     steps = sorted(p for p in peaks if p > costs.device_memory_bytes)
     low, high, best = 0, len(steps) - 1, None
     while low <= high:
         middle = (low + high) // 2
-        result = best_pipeline(replace(costs, device_memory_bytes=steps[middle]), cluster, options, b)
+        result = query.best(replace(costs, device_memory_bytes=steps[middle]))
         if result.feasible:
             best, high = (steps[middle], result), middle - 1
         else:
@@ -173,9 +166,9 @@ def _least_memory(
     return best
 
 
-def _largest_b_that_fits(costs: StageCosts, cluster: Cluster, b: int, options: PipelineOptions) -> int | None:
+def _largest_b_that_fits(costs: StageCosts, query: PipelineQuery) -> int | None:
     """Fewer microbatches hold fewer activations, but (but for GPipe) only below about twice the pipeline's depth."""
-    for fewer in range(min(b - 1, 2 * costs.num_layers), 0, -1):
-        if best_pipeline(costs, cluster, options, fewer).feasible:
+    for fewer in range(min(query.num_microbatches - 1, 2 * costs.num_layers), 0, -1):
+        if replace(query, num_microbatches=fewer).best(costs).feasible:
             return fewer
     return None

@@ -23,7 +23,7 @@ from alpa_explore.plans.plan import (
 from alpa_explore.plans.planned_stage import known_words, planned_stage
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
-from alpa_explore.search.profile_stages import StageProfile
+from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.sharding.coverage import replicated_warnings
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, fields, replace
 from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.differences import differences
 from alpa_explore.plans.plan import Plan, PlanStage
 

@@ -13,7 +13,7 @@ from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError, CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
-from alpa_explore.planner import plan as planner
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan, PlanOperator
 
 B, LAYERS = 8, 4
@@ -23,7 +23,7 @@ SAME_CUTS = tuple(kind for kind in KINDS if kind != "equal-operators")
 
 @cache
 def graph(model: str = "gpt-tiny", microbatches: int = B) -> TrainingGraph:
-    return planner.resolve(model, microbatches)
+    return microbatch_graph(model, microbatches)
 
 
 @cache

@@ -20,7 +20,7 @@ from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import names
-from alpa_explore.planner import plan as planner
+from alpa_explore.planner import interface
 from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.rules import RULES
@@ -47,7 +47,7 @@ def asked(example: Plan, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         progress(Progress(pass_name="sharding", done=2, total=2, elapsed_seconds=3.0))
         return example
 
-    monkeypatch.setattr(planner, "plan", plan)
+    monkeypatch.setattr(interface, "plan", plan)
     return found
 
 
@@ -61,7 +61,7 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def plan(*_: object, **__: object) -> Plan:
         raise error
 
-    monkeypatch.setattr(planner, "plan", plan)
+    monkeypatch.setattr(interface, "plan", plan)
 
 
 class TestPlan:
@@ -162,7 +162,7 @@ class TestPlan:
             assert cancel.wait(10)
             raise CancelledError("The work was cancelled", found="1 of 2 tasks", remedy="Start again.")
 
-        monkeypatch.setattr(planner, "plan", plan)
+        monkeypatch.setattr(interface, "plan", plan)
         before = signal.getsignal(signal.SIGINT)
         assert cli.main(PLAN) == 130
         assert signal.getsignal(signal.SIGINT) is before
@@ -178,7 +178,7 @@ class TestPlan:
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("not stopped")
 
-        monkeypatch.setattr(planner, "plan", plan)
+        monkeypatch.setattr(interface, "plan", plan)
         assert cli.main(PLAN) == 130
         assert capsys.readouterr().err.splitlines()[-1] == "alpa-explore: stopped"
 
@@ -189,7 +189,7 @@ class TestPlan:
             os.kill(os.getpid(), signal.SIGINT)
             raise AssertionError("not stopped")
 
-        monkeypatch.setattr(planner, "plan", plan)
+        monkeypatch.setattr(interface, "plan", plan)
         before = signal.getsignal(signal.SIGINT)
         assert cli.main(PLAN) == 130
         assert signal.getsignal(signal.SIGINT) is before

@@ -8,14 +8,14 @@ import pytest
 
 from alpa_explore.graph.document import dump_graph, load_graph
 from alpa_explore.models.catalog import entry
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.store.cache import SolveCache
 from alpa_explore.tracing import catalogue
 
 
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
 def test_a_graph_is_the_same_after_the_way_to_a_file_and_back(name: str) -> None:
-    graph = resolve(name, 4)
+    graph = microbatch_graph(name, 4)
     again = load_graph(json.loads(json.dumps(dump_graph(graph))))
     assert again == graph
     for field in ("name", "recipe", "warnings", "operators", "tensors", "parameters"):

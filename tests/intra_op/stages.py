@@ -17,7 +17,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
 from alpa_explore.layering import manual_layers
 from alpa_explore.layering.repeated import repeated_modules
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.tracing.capture import capture
 
 
@@ -46,7 +46,7 @@ def chain(seed: int) -> TrainingGraph:
 
 def block_of(model: str, num_microbatches: int) -> StageGraph:
     """The middle repeated module of a catalogue model."""
-    graph = resolve(model, num_microbatches)
+    graph = microbatch_graph(model, num_microbatches)
     blocks = repeated_modules(graph)
     layered = assign_layers(graph, manual_layers(graph, blocks[1:]).layer_of_forward)
     return slice_stages(layered)(len(blocks) // 2, len(blocks) // 2)

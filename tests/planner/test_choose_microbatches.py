@@ -8,9 +8,11 @@ from torch import nn
 
 import alpa_explore as ax
 from alpa_explore.errors import InfeasiblePlanError, OptionError
-from alpa_explore.planner.choose_microbatches import COUNTS, ENOUGH, known_microbatches, microbatches_table
-from alpa_explore.planner.plan import resolve
-from alpa_explore.search.lower_bounds import least_weight_bytes
+from alpa_explore.planner import choose_microbatches
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.planner.tried_microbatches import COUNTS, ENOUGH, microbatches_from_costs
+from alpa_explore.questions.microbatches import microbatches_table
+from alpa_explore.search.bounds.lower_bounds import least_weight_bytes
 from tests.planner.test_plan import own_cache, tiny_cluster  # noqa: F401
 
 
@@ -89,7 +91,7 @@ def test_where_weights_alone_do_not_fit_only_the_b_that_holds_least_is_planned(g
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
 def test_no_plan_stores_less_than_is_said_of_all_plans(name):
     plan = planned(name, 8, tiny_cluster(devices=4))
-    least = least_weight_bytes(resolve(name, 8))
+    least = least_weight_bytes(microbatch_graph(name, 8))
     devices = [len(s.devices) for s in plan.stages]
     assert least > 0
     whole, shared = [], plan.costs.candidates
@@ -130,7 +132,7 @@ def test_a_schedule_that_holds_all_microbatches_bounds_the_b_of_auto():
 def test_numbers_at_which_the_schedule_does_not_exist_are_left_out():
     graph = ax.capture(module(), torch.empty(8, 64), loss=square)
     zero_bubble = {"pipeline": ax.PipelineOptions(schedule="zb-h1", num_stages=2)}
-    assert [t.num_microbatches for t in known_microbatches(planned(graph, 8, **zero_bubble))] == list(COUNTS[1:])
+    assert [t.num_microbatches for t in microbatches_from_costs(planned(graph, 8, **zero_bubble))] == list(COUNTS[1:])
     auto = planned("mlp-tiny", "auto", global_batch=4, **zero_bubble)
     assert [t.num_microbatches for t in auto.microbatches] == [2, 4]
 
@@ -146,7 +148,7 @@ def test_more_microbatches_of_one_size_hold_more_up_to_the_depth_of_the_pipeline
     rows = microbatches_table(plan)
     assert [row["num_microbatches"] for row in rows] == list(COUNTS)
     assert [row["chosen"] for row in rows] == [b == 8 for b in COUNTS]
-    for row, tried in zip(rows, known_microbatches(plan), strict=True):
+    for row, tried in zip(rows, microbatches_from_costs(plan), strict=True):
         again = ax.replan(plan, num_microbatches=row["num_microbatches"])
         stage = again.stages[row["fullest_stage"]]
         assert row["held_bytes"] == stage.microbatches_held * stage.activation_bytes
@@ -181,3 +183,12 @@ def test_sizes_that_do_not_fit_each_other_are_explained(model, options, advice):
     }
     with pytest.raises(OptionError, match=advice):
         planned(given[model]() if model in given else model, **options)
+
+
+def test_a_plan_that_exists_against_the_bound_on_weights_is_returned_all_the_same(monkeypatch):
+    """Fault of 0.1.0: AssertionError for the user where the bound said that no plan could exist, and one did."""
+    monkeypatch.setattr(choose_microbatches, "weights_too_large", lambda _graph, _cluster: "too large, wrongly")
+    for model, options in ((ax.capture(module(), torch.empty(8, 64), loss=square), {}), ("mlp-tiny", {})):
+        plan = planned(model, "auto", tiny_cluster(devices=4), **options)
+        assert plan.predicted.iteration_seconds > 0
+        assert len(plan.microbatches) > 1

@@ -140,9 +140,9 @@ def test_what_hides_is_the_clusters_and_makes_a_plan_no_slower(plan, tmp_path):
 
 
 def test_a_stage_receives_each_storage_that_crosses_its_ends_once():
-    from alpa_explore.planner.plan import resolve
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    graph = resolve("gpt-tiny", 8)
+    graph = microbatch_graph("gpt-tiny", 8)
     layered = assign_layers(graph, cluster_operators(graph, 4, delta=0.5).layer_of_forward)
     received = received_bytes(layered)
     checked = 0

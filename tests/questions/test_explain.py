@@ -8,7 +8,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.questions.explain import SYNC, WAIT, changes, collective_seconds, limits, time_parts
 from tests.plans.example import example_plan

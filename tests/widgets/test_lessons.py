@@ -9,7 +9,7 @@ from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.lessons import LESSONS, lesson_html
 from alpa_explore_widgets.panels.lesson import next_tab
 
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 

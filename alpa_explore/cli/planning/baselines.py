@@ -70,12 +70,13 @@ def run(options: argparse.Namespace) -> int:
 
     from alpa_explore.baselines.baseline import baseline
     from alpa_explore.errors import AlpaExploreError
-    from alpa_explore.planner import plan as planner
+    from alpa_explore.planner import interface
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    graph = planner.resolve(known.name, b, precision=options.precision)
+    graph = microbatch_graph(known.name, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
         line.say(f"planning {known.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
-        automatic = planner.plan(
+        automatic = interface.plan(
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )
         plans, refused = [automatic], []

@@ -161,10 +161,10 @@ def run(options: argparse.Namespace) -> int:
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {known.name} on {cluster}, {sizes}")
-        from alpa_explore.planner import plan as planner
+        from alpa_explore.planner import interface
 
         try:
-            plan = planner.plan(
+            plan = interface.plan(
                 known.name,
                 cluster,
                 num_microbatches=microbatches,
@@ -186,7 +186,7 @@ def run(options: argparse.Namespace) -> int:
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
-    from alpa_explore.planner.choose_microbatches import microbatches_report, microbatches_table
+    from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
     write(plan, output=options.output, html=options.html)
     if options.json:

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
         else:
             print(render_table(rows, _COLUMNS))
     elif options.microbatches:
-        from alpa_explore.planner.choose_microbatches import microbatches_report, microbatches_table
+        from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
         if options.json:
             print_json(microbatches_table(plan))

@@ -103,11 +103,11 @@ def run(options: argparse.Namespace) -> int:
         check_target(options.html, "The page")
 
     from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
-    from alpa_explore.planner.plan import resolve
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     with ProgressLine(sys.stderr) as line:
         line.say(f"capturing {known.name}, B = {b:,}")
-        stage, count = _stage(resolve(known.name, b), options.num_layers, asked)
+        stage, count = _stage(microbatch_graph(known.name, b), options.num_layers, asked)
         question = Question(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
         comparison = compare_solvers(
             question, solvers, time_limit_seconds=options.time_limit, say=lambda name: line.say(f"solving: {name}")
@@ -175,7 +175,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, asked: tuple[int, int] 
     from alpa_explore.intra_op.stage.stage_graph import slice_stages
     from alpa_explore.layering import cluster_operators, manual_layers
     from alpa_explore.layering.repeated import repeated_modules
-    from alpa_explore.planner.plan import default_layering
+    from alpa_explore.planner.default_layering import default_layering
 
     blocks = repeated_modules(graph)
     if num_layers is None and blocks:

@@ -33,10 +33,10 @@ def run(options: argparse.Namespace) -> int:
 
     known = entry(options.model)  # an unknown name is told before torch is imported
 
-    from alpa_explore.planner.plan import resolve
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
     from alpa_explore.sharding.coverage import coverage
 
-    graph = resolve(known.name, known.num_microbatches)
+    graph = microbatch_graph(known.name, known.num_microbatches)
     found = coverage(graph)
     if options.json:
         print_json([asdict(record) for record in found])

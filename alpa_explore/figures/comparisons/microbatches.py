@@ -9,13 +9,9 @@ from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
-from alpa_explore.planner.choose_microbatches import (
-    microbatches_of,
-    microbatches_sentence,
-    microbatches_table,
-    same_global_batch,
-)
+from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.questions.microbatches import microbatches_sentence, microbatches_table
 
 __all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from alpa_explore.figures.comparisons.compare import compare_figure, compare_sentence, compare_table
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 

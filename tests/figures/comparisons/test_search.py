@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alpa_explore.figures.comparisons.search import pareto_front, search_figure, search_sentence, search_table
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 

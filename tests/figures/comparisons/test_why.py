@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.figures.comparisons.why import why_figure, why_sentence, why_table
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.questions.explain import COMPUTING, limits
 

@@ -23,7 +23,7 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore.tracing.capture import capture
 
@@ -57,14 +57,14 @@ def skips(*, far: bool = False, table: bool = False) -> Chain:
 
 @cache
 def catalogue(name: str, layers: int) -> Chain:
-    graph: TrainingGraph = resolve(name, 4)
+    graph: TrainingGraph = microbatch_graph(name, 4)
     return chain_of(assign_layers(graph, cluster_operators(graph, layers, delta=2.0).layer_of_forward))
 
 
 @cache
 def forbidding(name: str, layers: int) -> Chain:
     """Every product of the forward pass kept from cutting its rows by all axes."""
-    graph: TrainingGraph = resolve(name, 4)
+    graph: TrainingGraph = microbatch_graph(name, 4)
     spec_constraints = constraints_of(
         None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind}
     )
@@ -76,7 +76,7 @@ def forbidding(name: str, layers: int) -> Chain:
 @cache
 def cut_anywhere(name: str, seed: int) -> Chain:
     """Four layers that end wherever chance has it: inside a product of two layers, between the branches of a skip."""
-    graph: TrainingGraph = resolve(name, 4)
+    graph: TrainingGraph = microbatch_graph(name, 4)
     places = sorted(random.Random(seed).sample(range(1, len(graph.forward_operators)), 3))
     return chain_of(assign_layers(graph, manual_layers(graph, places).layer_of_forward))
 
@@ -84,7 +84,7 @@ def cut_anywhere(name: str, seed: int) -> Chain:
 @cache
 def inside_a_residual_block() -> Chain:
     """Layer 1 makes what the shortcut of a block reads in layer 3; layer 2 is the middle of that block."""
-    graph: TrainingGraph = resolve("wide-resnet-tiny", 4)
+    graph: TrainingGraph = microbatch_graph("wide-resnet-tiny", 4)
     return chain_of(assign_layers(graph, manual_layers(graph, [15, 19, 24]).layer_of_forward))
 
 
@@ -142,7 +142,7 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
 
 
 def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_goes_on() -> None:
-    graph: TrainingGraph = resolve("gpt-tiny", 4)
+    graph: TrainingGraph = microbatch_graph("gpt-tiny", 4)
     inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
     assert len(inside) == 4, "one a block of the model"
     chain = chain_of(assign_layers(graph, manual_layers(graph, inside).layer_of_forward))

@@ -21,7 +21,7 @@ from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.tracing.capture import capture
 
 PAPER = {"collective_overlap": 0.0, "gradient_overlap": 0.0}
@@ -37,7 +37,7 @@ def priced(shares, mesh=(2, 2)):
 
 @pytest.fixture(scope="module")
 def layered():
-    graph = resolve("gpt-tiny", 4)
+    graph = microbatch_graph("gpt-tiny", 4)
     return assign_layers(graph, cluster_operators(graph, 3, delta=2.0).layer_of_forward)
 
 

@@ -25,7 +25,7 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layer
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.describe import node_specs
 from alpa_explore.sharding.spec import render
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constraints_of
@@ -201,7 +201,7 @@ def test_composed_ranges_satisfy_spec_constraints_of_one_of_several_equal_blocks
 
 
 def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_constrained() -> None:
-    graph, model = resolve("gpt-tiny", 8), model_on((1, 2))
+    graph, model = microbatch_graph("gpt-tiny", 8), model_on((1, 2))
     places = cluster_operators(graph, 3, delta=1.0).layer_of_forward
     costs = []
     for spec in ("RR", "RS0"):

@@ -15,7 +15,7 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.file.check import plan_schema
 from alpa_explore.plans.file.plan_file import MAX_BYTES, load_plan, plan_text, save_plan
 from alpa_explore.plans.plan import Plan

@@ -8,7 +8,7 @@ from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tabs.compare import ComparePanel
 
-from alpa_explore.planner.plan import replan
+from alpa_explore.planner.replan import replan
 from tests.plans.example import example_plan
 from tests.widgets.conftest import SETTINGS
 

@@ -23,15 +23,15 @@ COMPARE_SECONDS = 20.0
 
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
     from alpa_explore.models.catalog import entry
-    from alpa_explore.planner.plan import resolve
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    return resolve(name, entry(name).global_batch // microbatch, precision=precision)
+    return microbatch_graph(name, entry(name).global_batch // microbatch, precision=precision)
 
 
 def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
     """`pipeline`: the fields of PipelineOptions that are not the paper's."""
     from alpa_explore.inter_op.options import PipelineOptions
-    from alpa_explore.planner.plan import plan
+    from alpa_explore.planner.interface import plan
 
     return plan(*arguments, pipeline=PipelineOptions(**(pipeline or {})), **options)
 
@@ -48,7 +48,7 @@ def _replan(
 ) -> Plan:
     """`pipeline`: fields of the plan's PipelineOptions to change. `graph` is asked for where another delta wants the
     model of a plan that was read from a file."""
-    from alpa_explore.planner.plan import replan
+    from alpa_explore.planner.replan import replan
     from alpa_explore.plans.rebuild import rebuild
     from alpa_explore.tracing.cancelling import cancelled_by
 

@@ -35,7 +35,7 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layer
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.pricing.frontier import TOLERANCE
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.entering_sums import EnteringSums
+from alpa_explore.search.bounds.entering_sums import EnteringSums
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.splits import splits_for
 
@@ -43,7 +43,7 @@ ENVELOPE = 2 * TOLERANCE
 """How far above the least seconds at any B the known candidates of a problem may be (`frontier.corner_between`)."""
 
 
-class Least:
+class LowerBounds:
     """Bounds for the stages of `layered` on the submeshes of `known`, which has the costs of the stages of `other`."""
 
     def __init__(

@@ -14,10 +14,10 @@ import alpa_explore as ax
 from alpa_explore.cluster import logical_meshes, submeshes
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import manual_layers
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.rebuild import layered_graphs
-from alpa_explore.search.entering_sums import EnteringSums
-from alpa_explore.search.lower_bounds import Least
+from alpa_explore.search.bounds.entering_sums import EnteringSums
+from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.sharding.spec_constraint import constraints_of
 
 B = 8
@@ -59,7 +59,7 @@ def planned(graph, where, boundaries):
 def least_of(plan, other, graph):
     layered, known = (layered_graphs(p, graph)[0] for p in (plan, other))
     meshes = [logical_meshes(plan.cluster, piece) for piece in plan.costs.submeshes]
-    return Least(layered, plan.cluster.device, meshes, other=known, known=other.costs, num_microbatches=B)
+    return LowerBounds(layered, plan.cluster.device, meshes, other=known, known=other.costs, num_microbatches=B)
 
 
 def check_bounds(plan, other, graph):
@@ -97,7 +97,7 @@ def test_sums_may_be_pending_across_layers_only_where_all_that_is_added_may_be()
     assert [place > 0 for place in seconds.diagonal()] == [False, True, True]  # nothing comes into the first layer
     assert seconds[0, 2] == pytest.approx(seconds.diagonal().sum())
     # The stream of a GPT begins with the weight of the positions, which no device holds a part of a sum of.
-    assert not counted(resolve("gpt-tiny", B)).any()
+    assert not counted(microbatch_graph("gpt-tiny", B)).any()
 
 
 def test_nothing_is_said_of_stages_in_which_something_is_constrained_of_what_a_pending_sum_passes():
@@ -125,7 +125,7 @@ def test_no_choice_is_faster_than_its_bound_whatever_the_layers_of_a_residual_st
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny"])
 def test_no_choice_is_faster_than_its_bound_whatever_the_layers(name):
-    graph = resolve(name, B)
+    graph = microbatch_graph(name, B)
     rng = random.Random(name)
     plans = [planned(graph, "1x2:v100", random_layers(graph, rng, layers)) for layers in (2, 3)]
     check_bounds(*plans, graph)

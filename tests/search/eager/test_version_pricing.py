@@ -16,9 +16,10 @@ from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import cluster_operators
-from alpa_explore.planner.plan import resolve
+from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.search.versions import tied_weights, versions_of
+from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.search.stages.tied_weights import tied_weights
 
 B, STAGES = 8, 2
 MEMORIES = (1_900_000, 2_150_000, 2_400_000, 2**34)
@@ -50,7 +51,7 @@ def plans():
 
 
 def test_only_layers_that_are_asked_for_compute_again_and_all_of_them_is_what_the_flag_says():
-    graph = resolve("gpt-tiny", 4)
+    graph = microbatch_graph("gpt-tiny", 4)
     layers = cluster_operators(graph, 3, delta=2.0).layer_of_forward
     everything, nothing = (assign_layers(replace(graph, rematerialization=r), layers) for r in (True, False))
     for some in itertools.chain.from_iterable(itertools.combinations(range(3), n) for n in range(4)):
@@ -147,7 +148,7 @@ def test_a_file_written_before_versions_says_that_all_layers_compute_again_where
     for stage in document["stages"]:
         del stage["rematerialized"]
     del document["costs"]["versions"]
-    document["costs"]["columns"] = document["costs"]["columns"][:-1]
+    document["costs"]["columns"] = [*document["costs"]["columns"][:-2], "found"]  # as it was called then
     document["costs"]["candidates"] = [row[:-1] for row in document["costs"]["candidates"]]
     (tmp_path / "old").write_text(json.dumps(document))
     old = ax.load_plan(tmp_path / "old")
@@ -156,7 +157,7 @@ def test_a_file_written_before_versions_says_that_all_layers_compute_again_where
 
 
 def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
-    graph = resolve("gpt-tiny", 4)
+    graph = microbatch_graph("gpt-tiny", 4)
     layered = assign_layers(graph, cluster_operators(graph, 4, delta=1.0).layer_of_forward)
     embedding = next(p for p in graph.parameters if graph.tensors[p.tensor].name == "embedding.tokens.weight")
     assert tied_weights(layered) == (((0, 3), graph.tensors[embedding.gradient].bytes),)
@@ -165,10 +166,10 @@ def test_tied_weights_are_those_whose_gradient_is_made_in_several_layers():
 
 
 def test_words_for_rematerialisation_are_known_or_refused(capsys):
-    assert versions_of(None, 4) == versions_of(True, 4) == (None,)
-    assert versions_of("auto", 1) == ((), (0,))
+    assert rematerialized_layers(None, 4) == rematerialized_layers(True, 4) == (None,)
+    assert rematerialized_layers("auto", 1) == ((), (0,))
     with pytest.raises(OptionError, match="'auto'"):
-        versions_of("some", 4)
+        rematerialized_layers("some", 4)
     words = "plan gpt-tiny --cluster 1x4:v100 -B 8 --layers 4 --scheduler serial --stages 2 --json --remat"
     assert main([*words.split(), "auto"]) == 0
     shown = json.loads(capsys.readouterr().out)

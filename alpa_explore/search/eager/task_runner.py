@@ -1,4 +1,4 @@
-"""Runs the tasks of `profile_stages`: those that the cache does not know, on the executor."""
+"""Tasks through the cache and the executor: what the cache holds is read, the rest runs on the workers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from alpa_explore.store.cache import Store
 
 
 @dataclass(kw_only=True, eq=False)
-class Run:
-    """Runs tasks, those that are not in the cache; counts the others in `cached`."""
+class TaskRunner:
+    """Runs the tasks that are not in the cache; counts the others in `cached`."""
 
     layered: LayeredGraph
     executor: Executor
@@ -29,7 +29,7 @@ class Run:
     cancel: threading.Event | None
     cached: int = 0
 
-    def __call__(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
+    def solve(self, tasks: Mapping[str, StageTask]) -> dict[str, Frontier]:
         """The frontier of every task."""
         if not tasks:
             return {}

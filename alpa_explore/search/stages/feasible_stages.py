@@ -12,7 +12,7 @@ from itertools import combinations_with_replacement
 from alpa_explore.cluster import Submesh
 
 
-def usable_stages(layers: int, pieces: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
+def feasible_stages(layers: int, pieces: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
     """(first layer, last layer, index into `pieces`) of every stage beside which the layers before and after it can
     share out the other devices, or all the other layers in turns.
 

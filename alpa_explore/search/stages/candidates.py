@@ -1,4 +1,4 @@
-"""From what was found of problems to the candidates of stages, and back from a candidate to the choice behind it."""
+"""From the frontiers of problems to the candidates of stages, and back from a candidate to the choice behind it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ class Wanted(NamedTuple):
 class Candidates:
     """Candidates of every cell, and behind each solution key the point and a stage that has it."""
 
-    def __init__(self, wanted: Sequence[Wanted], found: Mapping[str, Sequence[Frontier]]) -> None:
-        self.wanted, self.found = wanted, found
+    def __init__(self, wanted: Sequence[Wanted], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
+        self.wanted, self.frontiers = wanted, frontiers
         self.points: dict[str, tuple[Point, Wanted]] = {}
-        self._known: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
+        self._made: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
+        """(number of frontiers that it was made from, candidates) of every problem on a mesh."""
 
     def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
-        """By all that was found until now."""
+        """From all frontiers so far."""
         candidates: dict[RangeKey, list[StageCandidate]] = {}
         for stage in self.wanted:
-            frontiers = self.found[stage.key]
-            known = self._known.get((stage.key, stage.mesh))
-            if known is None or known[0] < len(frontiers):
-                known = self._known[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
-            candidates.setdefault(stage.cell, []).extend(known[1])
-        return {cell: tuple(here) for cell, here in candidates.items()}
+            frontiers = self.frontiers[stage.key]
+            made = self._made.get((stage.key, stage.mesh))
+            if made is None or made[0] < len(frontiers):
+                made = self._made[stage.key, stage.mesh] = len(frontiers), self._of(stage, frontiers)
+            candidates.setdefault(stage.cell, []).extend(made[1])
+        return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
     def _of(self, stage: Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, Point] = {}
@@ -47,12 +48,12 @@ class Candidates:
             # The points of one frontier are distinct choices, and those are long.
             choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
             points[choice] = stronger(points.get(choice, point), point)
-        found = []
+        candidates = []
         for number, point in enumerate(points.values()):
             name = f"{stage.key[:24]}-{number}"
             self.points[name] = point, stage
             totals = point.totals
-            found.append(
+            candidates.append(
                 StageCandidate(
                     logical_mesh=stage.mesh,
                     solution_key=name,
@@ -64,11 +65,11 @@ class Candidates:
                     workspace_bytes=totals.workspace_bytes,
                 )
             )
-        return found
+        return candidates
 
 
 class Choices(Mapping[str, tuple[int, ...]]):
-    """Solution key -> choice of every node; those of composed ranges are put together when they are asked for."""
+    """Solution key -> choice of every node; that of a composed range is put together when it is read."""
 
     def __init__(
         self,

@@ -1,0 +1,79 @@
+"""`ax.plan`: the public verb of the planner."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.planner.choose_microbatches import best_count_plan
+from alpa_explore.planner.plan import plan_request
+from alpa_explore.planner.request import Count, PlanRequest, pipeline_options
+from alpa_explore.planner.resources import open_resources
+from alpa_explore.plans.plan import Plan
+from alpa_explore.sharding.spec_constraint import constraints_of
+
+if TYPE_CHECKING:
+    from alpa_explore.tracing.batches import Batches
+
+
+def plan(
+    model: TrainingGraph | Batches | str,
+    cluster: Cluster | str,
+    *,
+    num_microbatches: Count,
+    global_batch: int | None = None,
+    delta: float = 0.5,
+    num_layers: int | None = None,
+    solver: str = "auto",
+    boundaries: Sequence[str] = (),
+    rematerialization: bool | str | None = None,
+    precision: str | None = None,
+    scheduler: Any = None,
+    cache: bool = True,
+    progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
+    pipeline: PipelineOptions | None = None,
+    pin: Mapping[str, str] | None = None,
+    forbid: Mapping[str, str | Sequence[str]] | None = None,
+) -> Plan:
+    """Run the whole planner.
+
+    `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a catalogue name
+    (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
+    the B of the most samples a second: with a global batch, of all its divisors, which is the least T; else of
+    microbatches of the size that `model` has. `scheduler` says where solves run: None decides by the amount of work;
+    'serial', 'tcp://…' or a dask Client. `rematerialization` holds less and computes again: True or False for all
+    layers, 'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
+    `pipeline`: constraints, schedule and more; the paper's unless given. `pin` maps operators to the spec that the
+    output of each must have ({"addmm": "S0R"}), or parameters to the spec in which each is stored ({"fc.weight":
+    "S0R"}); `forbid` maps them to specs that they must not have (`sharding/spec_constraint.py`).
+
+    Raises InfeasiblePlanError when nothing fits in memory or satisfies all spec constraints; OptionError,
+    UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
+    set.
+    """
+    request = PlanRequest(
+        model=model,
+        cluster=cluster if isinstance(cluster, Cluster) else Cluster.parse(cluster),
+        num_microbatches=num_microbatches,
+        global_batch=global_batch,
+        delta=delta,
+        num_layers=num_layers,
+        solver=solver,
+        boundaries=boundaries,
+        rematerialization=rematerialization,
+        precision=precision,
+        pipeline=pipeline_options(pipeline),
+        spec_constraints=constraints_of(pin, forbid),
+    )
+    if not request.auto:
+        check_options(request.pipeline, request.cluster, num_microbatches=request.count)
+    with open_resources(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel) as resources:
+        planned = best_count_plan(request, resources) if request.auto else plan_request(request, resources)
+        return replace(planned, warnings=(*planned.warnings, *resources.warnings))

@@ -1,0 +1,62 @@
+"""The graph of one microbatch, from what the user gave as the model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.models.catalog import divided_batch, entry, microbatch_size
+from alpa_explore.store.cache import Store
+from alpa_explore.tracing.catalogue import catalogue_graph
+
+if TYPE_CHECKING:
+    from alpa_explore.tracing.batches import Batches
+
+
+def microbatch_graph(
+    model: TrainingGraph | Batches | str,
+    num_microbatches: int,
+    *,
+    rematerialization: bool | None = None,
+    precision: str | None = None,
+    global_batch: int | None = None,
+    store: Store | None = None,
+) -> TrainingGraph:
+    """The graph of one microbatch: `model` itself, or the model captured with global batch / B samples.
+
+    Graphs of catalogue models are kept in `store`. OptionError where the microbatch or the precision of a captured
+    graph would have to change; UnknownNameError for a name that is not in the catalogue.
+    """
+    if isinstance(model, str):
+        named = entry(model)
+        samples = microbatch_size(named, num_microbatches, global_batch)
+        return catalogue_graph(named, samples, rematerialization=rematerialization, precision=precision, store=store)
+    if isinstance(model, TrainingGraph):
+        graph = model
+        if global_batch is not None and graph.samples * num_microbatches != global_batch:
+            raise OptionError(
+                "The microbatch of a captured graph is fixed",
+                found=f"{graph.samples} samples × B = {num_microbatches} for a global batch of {global_batch}",
+                remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or another B.",
+            )
+    elif not hasattr(model, "at_batch"):
+        raise OptionError(
+            "A model is planned once it is captured",
+            found=type(model).__name__,
+            remedy="Give `ax.capture(module, inputs)`, `ax.capture_batches(module, inputs)`, or a name that "
+            "`alpa-explore models` lists.",
+        )
+    else:
+        samples = model.samples
+        if global_batch is not None:
+            samples = divided_batch(global_batch, num_microbatches, "the model")
+        graph = model.at_batch(samples)
+    if precision is not None and precision != graph.precision:
+        raise OptionError(
+            "The precision of a captured graph is fixed",
+            found=f"precision={precision!r} for a graph in {graph.precision}",
+            remedy="Give precision= to capture() instead.",
+        )
+    return graph if rematerialization is None else replace(graph, rematerialization=rematerialization)

@@ -1,0 +1,148 @@
+"""Another B, other pipeline options, or another delta, from the stage costs that a plan keeps."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import Any
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.layering import cluster_operators
+from alpa_explore.numerics.collection import no_collection
+from alpa_explore.planner.clock import Clock
+from alpa_explore.planner.interface import plan as plan_anew
+from alpa_explore.planner.nearest_fit import nothing_fits
+from alpa_explore.planner.request import Count, flop_tolerance, microbatch_count, pipeline_options
+from alpa_explore.planner.tried_microbatches import best_count, microbatches_from_costs
+from alpa_explore.plans.assemble import assemble, choose_stages
+from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.rebuild import layered_graphs, rebuild
+from alpa_explore.search.lazy_pricing import profile_lazily
+from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
+from alpa_explore.sharding.spec_constraint import mappings
+from alpa_explore.tracing.cancelling import cancelled_by
+
+
+def replan(
+    plan: Plan,
+    *,
+    num_microbatches: Count | None = None,
+    pipeline: PipelineOptions | None = None,
+    delta: float | None = None,
+    scheduler: Any = None,
+    cache: bool = True,
+    progress: ProgressCallback | None = None,
+    cancel: threading.Event | None = None,
+    known_alone: bool = False,
+) -> Plan:
+    """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
+    delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
+    within 1 %).
+
+    Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
+    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Another B with the
+    same global batch has microbatches of another size, and so other problems: call `ax.plan`.
+
+    Another delta makes other layers. Only the stages that the best pipeline needs are priced, within bounds from the
+    stage costs of `plan`: less than a second where stages can be composed, else as long as `ax.plan`. The costs of that
+    plan are not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of
+    that fits, others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that; where
+    it takes as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
+    """
+    anew = _PlanAnew(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
+    options = replace(plan.options, pipeline=plan.options.pipeline if pipeline is None else pipeline_options(pipeline))
+    b = microbatch_count(options.num_microbatches if num_microbatches is None else num_microbatches)
+    delta = options.delta if delta is None else flop_tolerance(delta)
+    if delta != options.delta:
+        if b == "auto":
+            raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
+        return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
+    plan = replace(plan, options=options, microbatches=())
+    if b == "auto":
+        lines = microbatches_from_costs(plan)
+        b = best_count(lines) or options.num_microbatches
+        plan = replace(plan, microbatches=lines)
+    check_options(options.pipeline, plan.cluster, len(plan.layers), b)
+    query = PipelineQuery(cluster=plan.cluster, options=options.pipeline, num_microbatches=b)
+    best = query.best(plan.costs)
+    if not best.feasible:
+        if not plan.costs.complete and not known_alone:  # stages that were not priced may fit
+            return _with_other_layers(plan, replace(options, num_microbatches=b), anew)
+        raise nothing_fits(plan.costs, query, spec_constraints=options.spec_constraints, samples=plan.model.samples)
+    return choose_stages(replace(plan, options=replace(options, num_microbatches=b)), best)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanAnew:
+    """How the whole planner runs where the costs at hand do not suffice."""
+
+    scheduler: Any
+    cache: bool
+    progress: ProgressCallback | None
+    cancel: threading.Event | None
+
+    def __call__(self, graph: TrainingGraph, cluster: Cluster, options: PlanOptions) -> Plan:
+        return plan_anew(
+            graph,
+            cluster,
+            num_microbatches=options.num_microbatches,
+            delta=options.delta,
+            num_layers=options.num_layers,
+            solver=options.solver,
+            rematerialization=options.rematerialization or None,
+            pipeline=options.pipeline,
+            scheduler=self.scheduler,
+            cache=self.cache,
+            progress=self.progress,
+            cancel=self.cancel,
+            **mappings(options.spec_constraints),
+        )
+
+
+def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> Plan:
+    """The best plan with the delta of `options`, where `before` has another."""
+    if options.boundaries or options.baseline:
+        raise OptionError(
+            "delta says nothing of these layers",
+            remedy="Plan without boundaries, and no baseline, to move delta.",
+            found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
+        )
+    with cancelled_by(anew.cancel):
+        details = rebuild(before).details
+    assert details is not None, "a rebuilt plan has its problems"
+    basis = details.basis or before
+    clock = Clock()
+    with clock("layering"):
+        layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
+        layered = assign_layers(details.graph, layering.layer_of_forward, spec_constraints=options.spec_constraints)
+        known_layers = layered_graphs(basis, details.graph)
+    if layered.layer_of == known_layers[0].layer_of and basis.costs.complete:
+        return replan(replace(basis, options=options, microbatches=()))
+    proven = basis.costs.complete and TIME_LIMIT_REACHED not in basis.warnings
+    same_space = options.pipeline.submesh_space == basis.options.pipeline.submesh_space
+    if not (proven and same_space and len(known_layers) == 1 and options.solver == "auto"):
+        return anew(details.graph, basis.cluster, options)
+    check_options(options.pipeline, basis.cluster, options.num_layers, options.num_microbatches)
+    query = PipelineQuery(cluster=basis.cluster, options=options.pipeline, num_microbatches=options.num_microbatches)
+    with clock("sharding"), no_collection():
+        profile = profile_lazily(
+            layered,
+            query,
+            other=known_layers[0],
+            known=basis.costs,
+            cancel=anew.cancel,
+            layer_flops=tuple(layer.flops for layer in layering.layers),
+        )
+    if profile is None:
+        return anew(details.graph, basis.cluster, options)
+    with clock("pipeline"):
+        best = query.best(profile.costs)
+    if not best.feasible:
+        return anew(details.graph, basis.cluster, options)
+    return assemble(details.graph, basis.cluster, options, layering, profile, best, clock.seconds, basis)

@@ -1,0 +1,163 @@
+"""What is asked of the planner, as one checked value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Literal
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.inter_op.options import PipelineOptions, check_options
+from alpa_explore.intra_op.solve import check_solver
+from alpa_explore.models.catalog import entry
+from alpa_explore.plans.plan import PlanOptions
+from alpa_explore.search.eager.version_pricing import rematerialized_layers
+from alpa_explore.sharding.spec_constraint import SpecConstraint
+
+if TYPE_CHECKING:
+    from alpa_explore.tracing.batches import Batches
+
+Count = int | Literal["auto"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """The arguments of `ax.plan`, checked. Numbers of numpy become Python's, which files and keys are made of.
+
+    OptionError for values that cannot be; ClusterError and UnknownNameError as `Cluster.parse` and the catalogue.
+    """
+
+    model: TrainingGraph | Batches | str
+    """A captured graph (one microbatch), a model at any batch size, or a catalogue name."""
+    cluster: Cluster
+    num_microbatches: Count
+    """B; 'auto' takes the B of the most samples a second."""
+    global_batch: int | None = None
+    """Samples of an iteration; None: what `model` has, or the paper's for a catalogue name."""
+    delta: float = 0.5
+    """By how much the FLOPs of a layer may exceed the mean, as a share."""
+    num_layers: int | None = None
+    """None: the catalogue's number, or 8; fewer where so many cannot be balanced."""
+    solver: str = "auto"
+    boundaries: Sequence[str] = ()
+    """Operators or modules with which a layer begins; empty: layers are clustered."""
+    rematerialization: bool | str | None = None
+    """Of all layers (True, False), chosen for each stage ('auto'), or as the model says (None)."""
+    precision: str | None = None
+    """Of a catalogue model; None: its own."""
+    pipeline: PipelineOptions = field(default_factory=PipelineOptions)
+    spec_constraints: tuple[SpecConstraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("num_microbatches", microbatch_count(self.num_microbatches)),
+            ("delta", flop_tolerance(self.delta)),
+            ("num_layers", _layer_count(self.num_layers)),
+            ("pipeline", pipeline_options(self.pipeline)),
+            ("boundaries", _boundaries(self.boundaries)),
+        ):
+            object.__setattr__(self, name, value)
+        check_solver(self.solver)
+        check_options(self.pipeline, self.cluster)
+        rematerialized_layers(self.rematerialization, 1)
+        if self.auto and self.global_batch is None and isinstance(self.model, str):
+            object.__setattr__(self, "global_batch", entry(self.model).global_batch)
+        if self.auto and self.global_batch is not None and isinstance(self.model, TrainingGraph):
+            raise OptionError(
+                "The microbatch of a captured graph is fixed",
+                found=f"global_batch={self.global_batch} with a graph and B auto",
+                remedy="Give `ax.capture_batches(module, inputs)` instead of the graph, or leave out global_batch.",
+            )
+
+    @property
+    def auto(self) -> bool:
+        """Whether the planner chooses B."""
+        return self.num_microbatches == "auto"
+
+    @property
+    def count(self) -> int:
+        """B of a request that names it."""
+        assert self.num_microbatches != "auto", "B is chosen before a plan is made"
+        return self.num_microbatches
+
+    @property
+    def whole_rematerialization(self) -> bool | None:
+        """Of all layers alike; None where the stages choose, or the model says."""
+        return self.rematerialization if isinstance(self.rematerialization, bool) else None
+
+    def at(self, num_microbatches: int) -> PlanRequest:
+        """The same request for one B."""
+        return replace(self, num_microbatches=num_microbatches)
+
+    def options(self, num_layers: int) -> PlanOptions:
+        """The options as the plan keeps them."""
+        return PlanOptions(
+            num_microbatches=self.count,
+            delta=self.delta,
+            num_layers=num_layers,
+            solver=self.solver,
+            boundaries=tuple(self.boundaries),
+            pipeline=self.pipeline,
+            rematerialization=self.rematerialization if isinstance(self.rematerialization, str) else "",
+            spec_constraints=self.spec_constraints,
+        )
+
+
+def microbatch_count(given: Count) -> Count:
+    """B, checked."""
+    if given == "auto":
+        return given
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise OptionError("B is a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
+    if given < 1:
+        raise OptionError(
+            "The number of microbatches must be at least 1", found=f"B = {given}", remedy="Give 1 or more."
+        )
+    return int(given)
+
+
+def flop_tolerance(delta: float) -> float:
+    """delta, checked."""
+    if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 <= delta < float("inf"):
+        raise OptionError(
+            "delta is the share by which a layer may exceed the mean FLOPs",
+            found=f"delta = {delta!r}",
+            remedy="Give 0 or more; 0.5 is common.",
+        )
+    return float(delta)
+
+
+def pipeline_options(given: PipelineOptions | None) -> PipelineOptions:
+    """Pipeline options, checked; those of the paper where none are given."""
+    if given is not None and not isinstance(given, PipelineOptions):
+        raise OptionError(
+            "Pipeline options are a PipelineOptions",
+            found=repr(given),
+            remedy="Give pipeline=ax.PipelineOptions(schedule='gpipe', cuts=(4, 8)), say.",
+        )
+    return given or PipelineOptions()
+
+
+def _layer_count(given: int | None) -> int | None:
+    if given is None:
+        return None
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise OptionError(
+            "The number of layers is a whole number",
+            found=repr(given),
+            remedy="Give 1 or more, or leave it out for as many as can be balanced.",
+        )
+    return int(given)
+
+
+def _boundaries(given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise OptionError(
+            "Layer boundaries are a list of names",
+            found=repr(given),
+            remedy='Give boundaries=["blocks.1", "blocks.2"], say: operators or modules with which a layer begins.',
+        )
+    return tuple(given)

@@ -1,0 +1,63 @@
+"""What planning works with beside the request: where solves run, what is kept of them, progress and cancellation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from alpa_explore.execution.executors import Executor
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.pricing.mesh_tasks import warm_up
+from alpa_explore.search.eager.eager_pricing import Solving
+from alpa_explore.search.profile_stages import SOLVED_BY, SOLVED_WITH
+from alpa_explore.store.cache import SolveCache
+from alpa_explore.store.code_version import code_version
+from alpa_explore.tracing.cancelling import cancelled_by
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """Open for as long as one call of the planner takes."""
+
+    executor: Executor
+    store: SolveCache | None
+    progress: ProgressCallback | None
+    cancel: threading.Event | None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What went wrong without stopping the work."""
+        return (*(self.store.warnings if self.store is not None else ()), *self.executor.warnings)
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """A capture in this block can be cancelled; workers start beside it where it takes long."""
+        with self.executor.soon(), cancelled_by(self.cancel):
+            yield
+
+    def solving(self, solver: str) -> Solving:
+        """How `profile_stages` solves."""
+        return Solving(
+            solver=solver, executor=self.executor, store=self.store, progress=self.progress, cancel=self.cancel
+        )
+
+    def named(self, prefix: str) -> Resources:
+        """The same, with `prefix` before the name of every pass in the progress."""
+        progress = self.progress
+        if progress is None:
+            return self
+        return replace(self, progress=lambda seen: progress(replace(seen, pass_name=f"{prefix}: {seen.pass_name}")))
+
+
+@contextmanager
+def open_resources(
+    *, scheduler: Any, cache: bool, progress: ProgressCallback | None, cancel: threading.Event | None
+) -> Iterator[Resources]:
+    """Resources that are closed at the end of the block; arguments as of `ax.plan`."""
+    with ExitStack() as stack:
+        executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
+        store = stack.enter_context(SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))) if cache else None
+        yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)

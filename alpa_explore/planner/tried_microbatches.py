@@ -1,0 +1,88 @@
+"""What another number of microbatches would do: T, samples a second and the memory of the fullest device for each B.
+
+Two cases. With microbatches of the same size, more of them are more work in an iteration: samples a second rise (the
+pipeline fills once for all of them), and so does what a stage holds, up to the depth of the pipeline; the stage costs
+of a plan answer this (`microbatches_from_costs`). With the same global batch, more microbatches are smaller ones: the
+planner runs for each (`choose_microbatches`), and the plan keeps the results. In both cases the best B has the most
+samples a second; with the same global batch that is the least T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from alpa_explore.errors import InfeasiblePlanError
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.planner.nearest_fit import nothing_fits
+from alpa_explore.plans.assemble import choose_stages
+from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.search.pipeline_query import PipelineQuery
+
+COUNTS = tuple(2**i for i in range(11))
+"""The B that are tried where the size of a microbatch is fixed: 1 to 1024."""
+ENOUGH = 0.01
+"""Where the size is fixed, more microbatches are always a little faster: the least B this near to the fastest wins."""
+
+
+def tried(plan: Plan) -> TriedMicrobatches:
+    """`plan` as one line; its bytes are those of the fullest device."""
+    full = max(plan.stages, key=lambda s: s.peak_bytes)
+    return TriedMicrobatches(
+        num_microbatches=plan.options.num_microbatches,
+        samples=plan.model.samples,
+        iteration_seconds=plan.predicted.iteration_seconds,
+        stages=len(plan.stages),
+        fullest_stage=full.index,
+        weight_bytes=full.weight_bytes,
+        held_bytes=full.microbatches_held * full.activation_bytes,
+        workspace_bytes=full.workspace_bytes,
+    )
+
+
+def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> TriedMicrobatches:
+    """The line of a B at which nothing fits."""
+    return TriedMicrobatches(
+        num_microbatches=num_microbatches, samples=samples, iteration_seconds=None, over_bytes=error.over_bytes
+    )
+
+
+def possible_counts(counts: Sequence[int], pipeline: PipelineOptions) -> tuple[int, ...]:
+    """Those B at which the schedule exists for the requested number of stages; all where it exists at none, so that
+    planning says why."""
+    stages = pipeline.num_stages
+    possible = tuple(b for b in counts if stages is None or stages in pipeline.terms(b).depths(stages))
+    return possible or tuple(counts)
+
+
+def microbatches_from_costs(plan: Plan) -> tuple[TriedMicrobatches, ...]:
+    """For each B of microbatches of the plan's size, the best plan by the plan's stage costs; nothing is solved."""
+    lines = []
+    planned = plan.options.num_microbatches
+    for b in sorted({*possible_counts(COUNTS, plan.options.pipeline), planned}):
+        query = PipelineQuery(cluster=plan.cluster, options=plan.options.pipeline, num_microbatches=b)
+        pipeline = query.best(plan.costs)
+        if pipeline.feasible:
+            at_b = replace(plan, options=replace(plan.options, num_microbatches=b))
+            lines.append(tried(plan if b == planned else choose_stages(at_b, pipeline)))
+        else:
+            lines.append(no_plan(b, plan.model.samples, nothing_fits(plan.costs, query, samples=plan.model.samples)))
+    return tuple(lines)
+
+
+def microbatches_of(plan: Plan) -> tuple[TriedMicrobatches, ...]:
+    """The B that were tried with the plan's global batch, else microbatches of its size."""
+    return plan.microbatches or microbatches_from_costs(plan)
+
+
+def same_global_batch(lines: Sequence[TriedMicrobatches]) -> bool:
+    """Whether all of them share the global batch rather than the size of a microbatch."""
+    return len({line.samples for line in lines}) > 1
+
+
+def best_count(lines: Sequence[TriedMicrobatches]) -> int | None:
+    """The least B, of microbatches of one size, whose samples a second are within `ENOUGH` of the most; None where
+    nothing fits at any."""
+    most = max((line.samples_per_second for line in lines), default=0.0)
+    near = [line.num_microbatches for line in lines if line.samples_per_second >= most * (1 - ENOUGH)]
+    return min(near) if most > 0.0 else None

@@ -1,0 +1,55 @@
+"""What would another number of microbatches do? The answer as rows, as a sentence, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alpa_explore import units
+from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
+from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.report.tables import Row
+from alpa_explore.plans.report.text import render_table
+
+
+def microbatches_table(plan: Plan) -> list[Row]:
+    """One row a B: a microbatch, T, samples a second, and what fills the fullest device. `over_bytes`: nothing fits,
+    and by how much the nearest thing would not."""
+    return [
+        {
+            "num_microbatches": t.num_microbatches,
+            "microbatch_samples": t.samples,
+            "iteration_seconds": t.iteration_seconds,
+            "samples_per_second": t.samples_per_second if t.iteration_seconds is not None else None,
+            "stages": t.stages,
+            "fullest_stage": t.fullest_stage,
+            "weight_bytes": t.weight_bytes,
+            "held_bytes": t.held_bytes,
+            "workspace_bytes": t.workspace_bytes,
+            "peak_bytes": t.peak_bytes,
+            "over_bytes": t.over_bytes,
+            "chosen": t.num_microbatches == plan.options.num_microbatches,
+        }
+        for t in microbatches_of(plan)
+    ]
+
+
+def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None = None) -> str:
+    """What the rows say of the plan's own B; `lines` is `microbatches_of(plan)`."""
+    lines, b = lines or microbatches_of(plan), plan.options.num_microbatches
+    planned = next(t for t in lines if t.num_microbatches == b)
+    fitting = [t for t in lines if t.iteration_seconds is not None]
+    words = f"B = {b:,} microbatches of {planned.samples:,} samples: {planned.samples_per_second:,.4g} samples/s"
+    if same_global_batch(lines):
+        words += f", the most of the {len(lines)} B that divide a global batch of {plan.global_batch:,}"
+    else:
+        best = max(fitting, key=lambda t: t.samples_per_second)
+        share = planned.samples_per_second / best.samples_per_second
+        words += f", {units.percent(share)} of what B = {best.num_microbatches:,} of them would reach"
+    if short := len(lines) - len(fitting):
+        words += f"; {short} B {'does' if short == 1 else 'do'} not fit in memory"
+    return words + "."
+
+
+def microbatches_report(plan: Plan) -> str:
+    """The sentence and the table."""
+    return f"{microbatches_sentence(plan)}\n\n{render_table(microbatches_table(plan))}"

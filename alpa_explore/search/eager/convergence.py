@@ -1,0 +1,149 @@
+"""For every distinct problem: its candidates, its lower bound, whether the gap between them is closed, and the task
+that would close it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from alpa_explore.intra_op.solve_limited import EASY_ILP
+from alpa_explore.pricing.frontier import TOLERANCE, Frontier, Point, line, peak
+from alpa_explore.pricing.stage_tasks import Search, StageTask
+from alpa_explore.search.tuning import MOST_FITTING
+
+
+class OpenQuestion(NamedTuple):
+    """A problem whose optimum is not proven."""
+
+    key: str
+    bound_seconds: float
+    """No choice is faster."""
+    search: Search
+    """The kind of task that would close the gap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """Of one problem, summed up over its first `frontiers` frontiers."""
+
+    frontiers: int
+    points: tuple[Point, ...]
+    least_peaks: tuple[float, ...]
+    proven: bool
+    fastest: Point | None
+    bounds: Mapping[int, float]
+    seconds_within: dict[int, float] = field(default_factory=dict)
+    """Microbatches held -> seconds of the fastest point that fits beside them; filled when first needed."""
+
+
+class Convergence:
+    """Frontiers by the key of their problem; tasks add more of them."""
+
+    def __init__(
+        self, tasks: Mapping[str, StageTask], frontiers: Mapping[str, list[Frontier]], *, composed: Collection[str]
+    ) -> None:
+        self.tasks, self.frontiers, self.composed = tasks, frontiers, composed
+        first = next(iter(tasks.values()))
+        self.memory, self.inverse_b = first.device.memory_bytes, first.inverse_b
+        self._states: dict[str, _State] = {}
+        self._closed: set[tuple[str, int]] = set()
+        """(problem, microbatches held) for which FITTING has run; (problem, 0) for the other searches."""
+
+    def add(self, key: str, frontier: Frontier) -> None:
+        """Record the result of a task."""
+        self.frontiers[key].append(frontier)
+
+    def close(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        """Record that a search has run for these (problem, microbatches held), so that it is not run again."""
+        self._closed |= {(key, held if search is Search.FITTING else 0) for key, held in keys}
+
+    @property
+    def budget_spent(self) -> bool:
+        """True when no further problems are solved within memory."""
+        return sum(1 for _, held in self._closed if held) > MOST_FITTING
+
+    def bound(self, key: str) -> float:
+        """Seconds that no choice is below, however much it holds."""
+        return max(f.bound_seconds for f in self.frontiers[key])
+
+    def overflows(self, key: str) -> bool:
+        """True when some point does not fit beside the most microbatches."""
+        return any(peak(p, self.tasks[key].held) > self.memory for p in self.frontiers[key][0].points)
+
+    def short_of_memory(self, key: str, held: int) -> bool:
+        """True when the fastest point does not fit beside so many microbatches, and another choice may."""
+        state = self._state(key)
+        return (
+            state.fastest is not None
+            and peak(state.fastest, held) > self.memory
+            and self._least_peak(key, state, held) <= self.memory
+        )
+
+    def open_questions(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[OpenQuestion]]:
+        """Of problems that may serve the same stage, by the microbatches that it holds: those whose bound is below the
+        best candidate of all of them."""
+        most = max(counts)
+        open_keys = [key for key in keys if not self._proven_up_to(key, most)]
+        questions = {}
+        for held in counts if open_keys else ():
+            candidates = [q for key in open_keys if (q := self._question(key, held)) is not None]
+            if candidates:
+                best = min(self._seconds_within(self._state(key), held) for key in keys)
+                if better := [question for question in candidates if question.bound_seconds < best]:
+                    questions[held] = better
+        return questions
+
+    def _proven_up_to(self, key: str, held: int) -> bool:
+        """True when the optimum is proven beside any number of microbatches up to `held`: the fastest choice fits, or
+        no choice does."""
+        state = self._state(key)
+        fits = state.fastest is None or peak(state.fastest, held) <= self.memory
+        return state.proven and (fits or min(state.least_peaks) > self.memory)
+
+    def _question(self, key: str, held: int) -> OpenQuestion | None:
+        """None where the optimum is proven, near enough, or no search is left that could help."""
+        state = self._state(key)
+        searched = (key, 0) in self._closed
+        if not state.proven and not searched:
+            possible = self._least_peak(key, state, held) <= self.memory
+            return OpenQuestion(key, self.frontiers[key][0].bound_seconds, Search.FASTEST) if possible else None
+        if not self.short_of_memory(key, held):
+            return None
+        assert state.fastest is not None
+        # A fastest point that a time limit left unproven is no bound.
+        unlimited = line(state.fastest, self.inverse_b) if state.proven else self.bound(key)
+        bound = max(unlimited, state.bounds.get(held, 0.0))
+        variables = self.frontiers[key][0].variables
+        if variables > EASY_ILP and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
+            return None
+        if key in self.composed and held not in state.bounds and not searched:
+            return OpenQuestion(key, bound, Search.FIT)
+        closed = (key, held) in self._closed or self.budget_spent
+        return None if closed else OpenQuestion(key, bound, Search.FITTING)
+
+    def _least_peak(self, key: str, state: _State, held: int) -> float:
+        """Bytes that no choice is below beside so many microbatches."""
+        return state.least_peaks[min(held - self.tasks[key].least_held, len(state.least_peaks) - 1)]
+
+    def _seconds_within(self, state: _State, held: int) -> float:
+        """Seconds of the fastest point that fits; inf where none does."""
+        if held not in state.seconds_within:
+            fitting = (line(p, self.inverse_b) for p in state.points if peak(p, held) <= self.memory)
+            state.seconds_within[held] = min(fitting, default=math.inf)
+        return state.seconds_within[held]
+
+    def _state(self, key: str) -> _State:
+        frontiers = self.frontiers[key]
+        if key not in self._states or self._states[key].frontiers < len(frontiers):
+            points = tuple(p for f in frontiers for p in f.points)
+            self._states[key] = _State(
+                frontiers=len(frontiers),
+                points=points,
+                proven=any(f.proven for f in frontiers),
+                least_peaks=next((f.least_peaks for f in frontiers if f.least_peaks), (0.0,)),
+                fastest=min(points, key=lambda p: line(p, self.inverse_b), default=None),
+                bounds={held: bound for f in frontiers for held, bound in f.bounds_within},
+            )
+        return self._states[key]

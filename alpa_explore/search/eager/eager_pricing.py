@@ -1,0 +1,225 @@
+"""Stage costs that start with candidates of every feasible stage: each (layer range × submesh × logical mesh), equal
+problems once.
+
+Rounds, each through the cache and the executor. First all layer ranges that are chains of blocks are composed, one task
+for each mesh. Every other distinct problem gets near-optimal choices with a proof of how near, and leaner ones where
+those overflow the device at some place in the pipeline. Then `resolve` asks for the stages of the best pipeline by the
+lower bounds: where memory is short, choices that fit are composed or solved for; the others are solved to the end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from alpa_explore.cluster import LogicalMesh, logical_meshes
+from alpa_explore.execution.executors import Executor
+from alpa_explore.execution.progress import ProgressCallback
+from alpa_explore.intra_op.composition.cut_blocks import Range
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.mesh_tasks import FitTask, MeshTask, compose_mesh, fit_range
+from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+from alpa_explore.pricing.stage_tasks import Search, StageTask
+from alpa_explore.search import tuning
+from alpa_explore.search.eager.convergence import Convergence, OpenQuestion
+from alpa_explore.search.eager.task_runner import TaskRunner
+from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
+from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED, StageProfile
+from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
+from alpa_explore.search.stages.feasible_stages import feasible_stages
+from alpa_explore.search.stages.problem_keys import price_key, problem_key
+from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
+from alpa_explore.sharding.splits import discoveries
+from alpa_explore.store.cache import Store
+
+_BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solving:
+    """How problems are solved: by which solver, where, and what is kept."""
+
+    solver: str
+    executor: Executor
+    store: Store | None
+    progress: ProgressCallback | None = None
+    cancel: threading.Event | None = None
+
+
+class EagerPricing:
+    """Candidates of all feasible stages of `layered`; CancelledError when cancelled (finished tasks stay in the
+    cache)."""
+
+    def __init__(
+        self, layered: LayeredGraph, query: PipelineQuery, solving: Solving, layer_flops: tuple[int, ...]
+    ) -> None:
+        self.layered, self.query = layered, query
+        self.counts = query.held_counts(layered.num_layers)
+        self._problems = StageProblems(layered, query.cluster.device)
+        self._unpriced = unpriced_costs(layered, query, layer_flops)
+        self._tasks: dict[str, StageTask] = {}
+        self._wanted: list[Wanted] = []
+        self._collect(solving.solver)
+        self._keys_of: dict[RangeKey, list[str]] = {}
+        for stage in self._wanted:
+            self._keys_of.setdefault(stage.cell, []).append(stage.key)
+        self._runner = TaskRunner(
+            layered=layered,
+            executor=solving.executor,
+            store=solving.store,
+            progress=solving.progress,
+            cancel=solving.cancel,
+        )
+        composed = self._compose() if solving.solver == "auto" else {}
+        solved = self._runner.solve({key: task for key, task in self._tasks.items() if key not in composed})
+        self._frontiers = {key: [frontier] for key, frontier in (composed | solved).items()}
+        self._convergence = Convergence(self._tasks, self._frontiers, composed=frozenset(composed))
+        self._candidates = Candidates(self._wanted, self._frontiers)
+        self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
+        # A composed range has the convex part of its frontier already; the exact one is computed where it is small.
+        inexact = [
+            key
+            for key in self._tasks
+            if not self._frontiers[key][0].proven
+            or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
+        ]
+        overflowing = [(key, self._tasks[key].held) for key in inexact if self._convergence.overflows(key)]
+        self._search(Search.LEAN, overflowing)
+
+    def _collect(self, solver: str) -> None:
+        """The distinct problems of all feasible stages, as tasks."""
+        cluster, b = self.query.cluster, self.query.num_microbatches
+        found_splits = discoveries(self.layered.graph)
+        meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
+        prices = {
+            mesh: price_key(mesh, cluster.device, solver, b, found_splits)
+            for of_submesh in meshes
+            for mesh in of_submesh
+        }
+        layers = self.layered.num_layers
+        for first, last, submesh in feasible_stages(layers, self.query.submeshes, cluster.devices):
+            # No less than its place: another B of the same plan may hold that many.
+            held = max(layers - last, self.query.held_at(layers - last, first + layers - last))
+            for mesh in meshes[submesh]:
+                key = problem_key(self._problems.stage(first, last), prices[mesh])
+                self._wanted.append(Wanted((first, last, submesh), mesh, key))
+                if key not in self._tasks or self._tasks[key].held < held:
+                    self._tasks[key] = StageTask(
+                        first=first,
+                        last=last,
+                        mesh=mesh,
+                        held=held,
+                        least_held=self.counts[0],
+                        device=cluster.device,
+                        solver=solver,
+                        inverse_b=1.0 / b,
+                        search=Search.NEAR,
+                        discoveries=found_splits,
+                    )
+
+    def costs(self) -> StageCosts:
+        """All candidates, and a bound for every stage that may have a better choice."""
+        convergence = self._convergence
+        self._questions = {
+            cell: questions
+            for cell, keys in self._keys_of.items()
+            if (questions := convergence.open_questions(keys, self.counts))
+        }
+        bounds = {
+            cell: {held: min(q.bound_seconds for q in questions) for held, questions in by_held.items()}
+            for cell, by_held in self._questions.items()
+        }
+        return replace(self._unpriced, candidates=self._candidates(), bounds=bounds)
+
+    def price(self, open_stages: Sequence[HeldStage]) -> None:
+        """Run the searches that would close the gap of these stages."""
+        todo: dict[Search, dict[tuple[str, int], None]] = {}
+        for cell, held in open_stages:
+            for question in self._questions.get(cell, {}).get(held, ()):
+                most = held if question.search is Search.FITTING else self._tasks[question.key].held
+                todo.setdefault(question.search, {})[question.key, most] = None
+        for search, keys in todo.items():
+            self._search(search, keys)
+            self._convergence.close(search, keys)
+
+    def profile(self, costs: StageCosts) -> StageProfile:
+        """What is returned to the planner."""
+        frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
+        return StageProfile(
+            costs=costs,
+            choices=Choices(self._candidates.points, self.layered, self._problems.problem),
+            problem_of=self._problems.problem,
+            solves=sum(f.solves for f in frontiers),
+            distinct_solves=len(frontiers),
+            cached_solves=self._runner.cached,
+            variables=sum(of_problem[0].variables for of_problem in self._frontiers.values()),
+            constraints=sum(of_problem[0].constraints for of_problem in self._frontiers.values()),
+            warnings=(
+                *((TIME_LIMIT_REACHED,) if not all(f.optimal for f in frontiers) else ()),
+                *((_BUDGET_SPENT,) if self._convergence.budget_spent else ()),
+            ),
+        )
+
+    def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
+        """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
+        if search is Search.FIT:
+            for key, frontier in self._fit([key for key, _ in keys]).items():
+                self._convergence.add(key, frontier)
+            return
+        tasks = {
+            f"{key}|{held}": replace(
+                self._tasks[key], search=search, held=held, bound_seconds=self._convergence.bound(key)
+            )
+            for key, held in keys
+        }
+        for name, frontier in self._runner.solve(tasks).items():
+            self._convergence.add(name.split("|")[0], frontier)
+
+    def _compose(self) -> dict[str, Frontier]:
+        """The frontiers of all problems that can be composed, one task for each mesh."""
+        by_mesh: dict[LogicalMesh, dict[Range, str]] = {}
+        for key, task in self._tasks.items():
+            by_mesh.setdefault(task.mesh.squeezed(), {})[task.first, task.last] = key
+        todo = {}
+        for mesh, keys in by_mesh.items():
+            first = self._tasks[next(iter(keys.values()))]
+            held = tuple((layers, self._tasks[key].held) for layers, key in keys.items())
+            todo[_digest((held, first.least_held, *keys.values()))] = MeshTask(
+                ranges=held,
+                least_held=first.least_held,
+                mesh=mesh,
+                device=first.device,
+                inverse_b=first.inverse_b,
+                discoveries=first.discoveries,
+            )
+        return {
+            by_mesh[todo[name].mesh][layers]: frontier
+            for name, frontiers in self._runner.on_meshes(compose_mesh, todo, "composition").items()
+            for layers, frontier in frontiers.items()
+        }
+
+    def _fit(self, keys: Sequence[str]) -> dict[str, Frontier]:
+        """Choices of composed problems that fit, beside each number of microbatches at which memory is short."""
+        todo: dict[str, FitTask] = {}
+        for key in keys:
+            task = self._tasks[key]
+            counts = tuple(
+                held for held in range(task.least_held, task.held + 1) if self._convergence.short_of_memory(key, held)
+            )
+            todo[f"{key}-{_digest(counts)[:16]}"] = FitTask(
+                range=(task.first, task.last),
+                counts=counts,
+                mesh=task.mesh,
+                device=task.device,
+                inverse_b=task.inverse_b,
+                discoveries=task.discoveries,
+            )
+        results = self._runner.on_meshes(fit_range, todo, Search.FIT.value)
+        return {name.split("-")[0]: frontier for name, result in results.items() for frontier in result.values()}
+
+
+def _digest(body: tuple[object, ...]) -> str:
+    return sha256(repr(body).encode()).hexdigest()

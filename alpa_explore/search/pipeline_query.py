@@ -1,0 +1,51 @@
+"""The question that the search puts to the pipeline DP: which stages has the best pipeline by the lower bounds?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpa_explore.cluster import Cluster, Submesh, submeshes
+from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.inter_op.result import PipelineResult
+from alpa_explore.inter_op.stage_table import best_pipeline
+from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
+
+HeldStage = tuple[RangeKey, int]
+"""((first layer, last layer, submesh), microbatches that the stage holds)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineQuery:
+    """The pipeline that is sought: its cluster, its options, its number of microbatches B."""
+
+    cluster: Cluster
+    options: PipelineOptions
+    num_microbatches: int
+
+    @property
+    def submeshes(self) -> tuple[Submesh, ...]:
+        """The submeshes that a stage may have."""
+        return submeshes(self.cluster, self.options.submesh_space)
+
+    def held_at(self, place: int, depth: int) -> int:
+        """Microbatches that the stage at `place` from the end holds in a pipeline of `depth` stages."""
+        return self.options.terms(self.num_microbatches).held(place, depth)
+
+    def held_counts(self, layers: int) -> list[int]:
+        """The numbers of microbatches that some stage of some pipeline of up to `layers` stages holds, ascending."""
+        terms = self.options.terms(self.num_microbatches)
+        depths = range(1, layers + 1)
+        return sorted({terms.held(place, depth) for depth in depths for place in range(1, depth + 1)})
+
+    def best(self, costs: StageCosts) -> PipelineResult:
+        """The best pipeline by the candidates."""
+        return best_pipeline(costs, self.cluster, self.options, self.num_microbatches)
+
+    def best_stages(self, costs: StageCosts) -> list[HeldStage]:
+        """The stages of the best pipeline by `StageCosts.bound_table`; none where no pipeline is feasible."""
+        stages = best_pipeline(costs, self.cluster, self.options, self.num_microbatches, bound=True).stages
+        places = range(len(stages), 0, -1)
+        return [
+            ((first, end - 1, submesh), self.held_at(place, len(stages)))
+            for place, (first, end, submesh) in zip(places, stages, strict=True)
+        ]

@@ -1,0 +1,29 @@
+"""What the search returns: the stage costs, the choices behind them, and what the solves took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.pricing.stage_costs import StageCosts
+
+TIME_LIMIT_REACHED = "A solve stopped at its time limit: its stage may have a better choice."
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StageProfile:
+    """The candidates, the choices behind them, and what the solves took."""
+
+    costs: StageCosts
+    choices: Mapping[str, tuple[int, ...]]
+    """`StageCandidate.solution_key` -> choice of every node of its stage problem."""
+    problem_of: Callable[..., StageProblem]
+    """Rebuilds the problem of (first, last, logical mesh), and of a version where there are several, to read a choice.
+    """
+    solves: int
+    distinct_solves: int
+    cached_solves: int
+    variables: int
+    constraints: int
+    warnings: tuple[str, ...]

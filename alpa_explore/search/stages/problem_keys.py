@@ -1,0 +1,22 @@
+"""Keys of stage problems: stages with equal keys have equal problems and are solved once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+
+from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.intra_op.stage.stage_graph import StageGraph
+from alpa_explore.sharding.discovery.discoveries import Discoveries
+
+
+def problem_key(stage: StageGraph, prices: str) -> str:
+    """Equal for stages whose problems are equal, at equal `price_key`."""
+    return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
+
+
+def price_key(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, discoveries: Discoveries) -> str:
+    """A digest of all that a solve depends on beside its stage. Names and sources of figures are no part of it."""
+    figures = replace(device, name="", source="", peak_flops=dict(sorted(device.peak_flops.items())))
+    body = (mesh.squeezed(), figures, solver, num_microbatches, discoveries)
+    return sha256(repr(body).encode()).hexdigest()

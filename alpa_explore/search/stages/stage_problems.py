@@ -1,0 +1,41 @@
+"""The stages of one layering on one cluster: their problems, and the stage costs before anything is priced."""
+
+from __future__ import annotations
+
+from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes
+from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
+from alpa_explore.pricing.stage_costs import StageCosts
+from alpa_explore.pricing.stage_tasks import cost_model, slicer
+from alpa_explore.search.pipeline_query import PipelineQuery
+from alpa_explore.search.stages.tied_weights import tied_weights
+
+
+class StageProblems:
+    """Stages by (first, last) layer, and their problems on a mesh."""
+
+    def __init__(self, layered: LayeredGraph, device: Device) -> None:
+        self._stage_of, self._device = slicer(layered), device
+
+    def stage(self, first: int, last: int) -> StageGraph:
+        """The stage of layers first..last."""
+        return self._stage_of(first, last)
+
+    def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
+        """Its problem on a logical mesh."""
+        return build_stage_problem(self.stage(first, last), cost_model(self._device, mesh.squeezed()))
+
+
+def unpriced_costs(layered: LayeredGraph, query: PipelineQuery, layer_flops: tuple[int, ...]) -> StageCosts:
+    """Stage costs without candidates."""
+    return StageCosts(
+        num_layers=layered.num_layers,
+        submeshes=query.submeshes,
+        device_memory_bytes=query.cluster.device.memory_bytes,
+        candidates={},
+        layer_flops=layer_flops,
+        received_bytes=received_bytes(layered),
+        versions=(layered.rematerialized,),
+        tied_weights=tied_weights(layered),
+    )
