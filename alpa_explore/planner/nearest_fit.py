@@ -17,7 +17,7 @@ from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate
 from alpa_explore.pricing.stage_costs import StageCosts
-from alpa_explore.search.bounds.lower_bounds import least_weight_bytes
+from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 

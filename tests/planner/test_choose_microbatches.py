@@ -12,7 +12,7 @@ from alpa_explore.planner import choose_microbatches
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.planner.tried_microbatches import COUNTS, ENOUGH, microbatches_from_costs
 from alpa_explore.questions.microbatches import microbatches_table
-from alpa_explore.search.bounds.lower_bounds import least_weight_bytes
+from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from tests.planner.test_plan import own_cache, tiny_cluster  # noqa: F401
 
 

@@ -1,1 +1,2 @@
-"""Lower bounds of stage costs without a solve: `lower_bounds`, corrected for pending sums by `entering_sums`."""
+"""Lower bounds without a solve: seconds of stages (`lower_bounds`, corrected for pending sums by `entering_sums`), and
+bytes (`least_bytes`)."""

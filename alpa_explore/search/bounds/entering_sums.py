@@ -1,15 +1,15 @@
-"""What a stage takes more where no pending sum may enter it: nothing that comes from outside a stage is pending there
-(`stage_problem`), while inside a larger stage it may be.
+"""How much more a stage may cost because no pending sum may enter it.
 
-Let R hold the stage r, and let a tensor enter r pending on some axes. A choice of r is made of R's by writing
-"replicated" for "pending" on these axes, in the tensor and in all that takes its sum on as it is. It is legal, computes
-as long (what is pending is as large as what is replicated), and every resharding out of it is as fast or faster: the
-step that removed the pending sum is gone, or is a free slice. Only where other operands were pending beside it, as in
-an addition, these must be complete as well: each by all-reduces on these axes, at most.
+What enters a stage from outside carries no pending sum (`stage_problem`); inside a larger stage the same tensor may
+carry one. Let R contain the stage r, and let a tensor enter r pending on some axes. From a choice for R make one for r:
+write "replicated" in place of "pending" on these axes, in the tensor and in all operators that pass its sum on. This
+choice is legal, computes as long (a pending tensor is as large as a replicated one), and every resharding out of it is
+as fast or faster: the step that completed the sum disappears or becomes a free slice. Only where another operand was
+pending beside it, as in an addition, that operand must be completed as well: by all-reduces on these axes at most.
 
-So an operator that may meet a pending sum from another layer counts all-reduces of its operands, all but the smallest,
-on all axes, as often as it runs. Most models have none: the residual stream of a GPT begins with an addition of the
-positions' weight, which is never pending, and so no later sum of it is.
+So every operator that may read a pending sum from another layer counts all-reduces of its operands, of all but the
+smallest, on all axes, as often as it runs. Most models have no such operator: the residual stream of a GPT begins with
+the addition of the position weight, which is never pending, and so no later sum of the stream is.
 """
 
 from __future__ import annotations
@@ -32,51 +32,51 @@ from alpa_explore.sharding.strategy import Split
 
 
 class EnteringSums:
-    """Where sums of a layered graph may meet such as come from another layer."""
+    """Where pending sums of a layered graph may meet sums from another layer."""
 
     def __init__(self, layered: LayeredGraph) -> None:
         self._layers = layered.num_layers
-        self._reduced: dict[int, Floats] = defaultdict(self._nowhere)
-        """Bytes -> how often an all-reduce of so much counts, [first layer, last layer]."""
-        self._unknown = self._nowhere() > 0
-        """Where the choice could not be made: work is never repeated, or a spec constraint is violated."""
+        self._reduced: dict[int, Floats] = defaultdict(self._zeros)
+        """Bytes -> number of all-reduces of this size, [first layer, last layer]."""
+        self._unbounded = self._zeros() > 0
+        """Where the choice for r may not exist: work is never repeated, or a spec constraint forbids it."""
         for operator, fixed in _meetings(layered):
             at = layered.layer_of[operator.index]
-            here = slice(None, at + 1), slice(at, None)
+            containing = slice(None, at + 1), slice(at, None)
             if fixed:
-                self._unknown[here] = True
+                self._unbounded[containing] = True
             for size in sorted(layered.graph.tensors[t].bytes for t in operator.inputs)[1:]:
-                self._reduced[size][here] += 2 if operator.index in layered.recomputed else 1
+                self._reduced[size][containing] += 2 if operator.index in layered.recomputed else 1
 
     def seconds(self, mesh: LogicalMesh) -> Floats:
-        """At most so much more, [first layer, last layer]."""
-        total = self._nowhere()
+        """Upper bounds of the additional seconds, [first layer, last layer]."""
+        total = self._zeros()
         for size, times in self._reduced.items():
             for axis in zip(mesh.shape, mesh.bandwidth, mesh.latency_seconds, strict=True):
                 total += times * collective_seconds(StepKind.ALL_REDUCE, size, *axis)
         if mesh.devices > 1:
-            total[self._unknown] = math.inf
+            total[self._unbounded] = math.inf
         return total
 
-    def _nowhere(self) -> Floats:
+    def _zeros(self) -> Floats:
         return np.zeros((self._layers, self._layers))
 
 
 def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
-    """Operators that may read a pending sum from another layer beside others; those that may not do without it (True):
-    heavy ones, and those with a spec constraint."""
+    """Operators that may read a pending sum from another layer beside other operands, and whether the strategy for
+    replicated operands may be missing (heavy operators, and those with a spec constraint)."""
     graph, layer_of = layered.graph, layered.layer_of
     pending: set[int] = set()
-    came: set[int] = set()
-    """Of these such as may hold a sum that was pending when it came from another layer."""
-    known: dict[int, tuple[list[Split], bool]] = {}
+    entered: set[int] = set()
+    """The pending tensors whose sum may have entered from another layer."""
+    splits_of: dict[int, tuple[list[Split], bool]] = {}
     for operator, signature in zip(graph.operators, graph.signatures, strict=True):
         if operator.phase is Phase.UPDATE:
             continue
-        if id(signature) not in known:
+        if id(signature) not in splits_of:
             how = splits_for(operator, graph.tensors)
-            known[id(signature)] = [s for s in how.splits if PARTIAL in (*s.inputs, *s.outputs)], how.heavy
-        splits, heavy = known[id(signature)]
+            splits_of[id(signature)] = [s for s in how.splits if PARTIAL in (*s.inputs, *s.outputs)], how.heavy
+        splits, heavy = splits_of[id(signature)]
         fixed = heavy or operator.index in layered.spec_constraints
         meets = False
         for split in splits:
@@ -85,11 +85,11 @@ def _meetings(layered: LayeredGraph) -> Iterator[tuple[Operator, bool]]:
                 continue
             made = {t for t, p in zip(operator.outputs, split.outputs, strict=True) if p == PARTIAL}
             pending |= made
-            if not sums.isdisjoint(came):
-                came |= made
+            if not sums.isdisjoint(entered):
+                entered |= made
                 meets = meets or len(sums) > 1 or fixed
         if meets:
             yield operator, fixed
         for tensor in pending.intersection(operator.outputs):
             if any(layer_of[r] not in (layer_of[operator.index], UPDATE_LAYER) for r in graph.readers.get(tensor, ())):
-                came.add(tensor)
+                entered.add(tensor)

@@ -1,4 +1,5 @@
-"""Which stages there are: the feasible ones, keys of equal problems, their candidates, the weights they share.
+"""Which stages there are: the feasible ones (`feasible_stages`), their problems and empty costs (`stage_problems`), keys of
+equal problems (`problem_keys`), weights they share (`tied_weights`), candidates from frontiers (`candidates`).
 
-Read `feasible_stages`, then `problem_keys`, `candidates`, `tied_weights`. Nothing here solves or asks the pipeline DP.
+Nothing here solves or asks the pipeline DP.
 """

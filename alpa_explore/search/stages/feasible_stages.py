@@ -1,7 +1,7 @@
-"""Which stages can be in a pipeline at all: all devices of the cluster are used (paper, Eq. 3), none is used twice.
+"""Which stages a pipeline can contain at all: it uses all devices of the cluster (paper, Eq. 3), and none twice.
 
-Of P submeshes that take turns, stage k runs on submesh k mod P: beside one of 2P such stages there must be layers for
-the other 2P − 1, and it does not matter on which side.
+In an interleaved pipeline P submeshes take turns and stage k runs on submesh k mod P: beside one of 2P such stages there
+must be layers for the other 2P − 1, on either side.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from itertools import combinations_with_replacement
 from alpa_explore.cluster import Submesh
 
 
-def feasible_stages(layers: int, pieces: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
-    """(first layer, last layer, index into `pieces`) of every stage beside which the layers before and after it can
-    share out the other devices, or all the other layers in turns.
+def feasible_stages(layers: int, submeshes: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
+    """(first layer, last layer, index into `submeshes`) of every stage for which the layers before and after it can
+    use the other devices, or all other layers can take turns.
 
-    k layers can take any number of devices that k submeshes or fewer add up to; no layers take none.
+    k layers can use any number of devices that is the sum of at most k submeshes; no layers use none.
     """
-    least = _least_stages({piece.devices for piece in pieces}, devices)
+    least = _least_stages({submesh.devices for submesh in submeshes}, devices)
     for first, last in combinations_with_replacement(range(layers), 2):
         before, after = first, layers - 1 - last
-        for index, piece in enumerate(pieces):
-            rest = devices - piece.devices
+        for index, submesh in enumerate(submeshes):
+            rest = devices - submesh.devices
             in_turns = rest > 0 and before + after >= 2 * least[rest] + 1
             if in_turns or any(
                 _fits(least[d], d, before) and _fits(least[rest - d], rest - d, after) for d in range(rest + 1)

@@ -1,0 +1,65 @@
+"""Bytes that a run of layers holds at least, on all its devices together and however it is divided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from itertools import combinations_with_replacement
+
+from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph, assign_layers
+
+Range = tuple[int, int]
+"""(first, last) layer."""
+LayerBytes = Mapping[frozenset[int], float]
+"""Bytes by the set of layers that hold them; a stage holds them if it has one of these layers."""
+
+
+def least_weight_bytes(graph: TrainingGraph) -> float:
+    """Bytes of weights, gradients and optimizer states that all devices together hold at least, at any plan and B."""
+    return _held_by(_weights(assign_layers(graph, (0,) * len(graph.forward_operators))), (0, 0))
+
+
+def least_bytes(layered: LayeredGraph) -> dict[Range, tuple[float, float]]:
+    """Of every layer range (bytes of weights, gradients and optimizer states; bytes held for one microbatch)."""
+    weights, activations = _weights(layered), _activations(layered)
+    ranges = combinations_with_replacement(range(layered.num_layers), 2)
+    return {layers: (_held_by(weights, layers), _held_by(activations, layers)) for layers in ranges}
+
+
+def _weights(layered: LayeredGraph) -> LayerBytes:
+    """Weights with their gradients and optimizer states."""
+    graph = layered.graph
+    sizes: dict[frozenset[int], float] = defaultdict(float)
+    for parameter, gradients in zip(graph.parameters, layered.contributions, strict=True):
+        weight = graph.tensors[parameter.tensor]
+        readers = [graph.operators[r] for r in graph.readers.get(parameter.tensor, ())]
+        sizes[frozenset(layered.layer_of[r.index] for r in readers if r.phase is not Phase.UPDATE)] += weight.bytes
+        producers = [graph.tensors[t].producer for t in gradients]
+        layers = frozenset(layered.layer_of[p] for p in producers if p is not None and layered.layer_of[p] >= 0)
+        state = weight.elements * parameter.state_bytes_per_element
+        sizes[layers] += state + (graph.tensors[gradients[0]].bytes if gradients else 0)
+    return sizes
+
+
+def _activations(layered: LayeredGraph) -> LayerBytes:
+    """What is held of one microbatch."""
+    # A tensor that begins outside a stage, and of which the stage reads views alone, has no size in it.
+    touching: dict[int, set[int]] = defaultdict(set)
+    for operator in layered.graph.operators:
+        for tensor in (*operator.inputs, *operator.outputs):
+            touching[tensor].add(layered.layer_of[operator.index])
+    layers_of: dict[int, set[int]] = defaultdict(set)
+    for layer, tensors in enumerate(layered.held):
+        for tensor in tensors:
+            if layer in touching[tensor]:
+                layers_of[tensor].add(layer)
+    sizes: dict[frozenset[int], float] = defaultdict(float)
+    for tensor, layers in layers_of.items():
+        sizes[frozenset(layers)] += layered.graph.tensors[tensor].bytes
+    return sizes
+
+
+def _held_by(sizes: LayerBytes, layers: Range) -> float:
+    first, last = layers
+    return sum(size for holders, size in sizes.items() if any(first <= layer <= last for layer in holders))

@@ -1,0 +1,139 @@
+"""The house: small rooms, each with a guide; no pragmas; no state in modules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.imports import children, import_graph, modules
+from tests.architecture.sources import PACKAGES, ROOT, files, name_of, syntax_tree
+
+MOST_FILES = 14
+"""About a dozen Python files in a folder, its guide included."""
+MOST_WORDS = 1_500
+IGNORE = re.compile(r"#\s*type:\s*ignore(?P<codes>\[[\w, -]+\])?(?P<rest>[^\n]*)")
+CONTAINERS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+CHANGES = {
+    "add",
+    "append",
+    "appendleft",
+    "clear",
+    "discard",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "setdefault",
+    "update",
+}
+MEMOS: dict[str, str] = {}
+"""Module state that is left: `module.NAME` -> why it is a memo of a pure function."""
+
+
+def test_a_folder_holds_about_a_dozen_files() -> None:
+    folders = [path for package in PACKAGES for path in [ROOT / package, *(ROOT / package).rglob("*")] if path.is_dir()]
+    counts = {name_of(folder): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {name: count for name, count in counts.items() if count > MOST_FILES} == {}, "give some of them a room"
+
+
+@pytest.mark.parametrize("package", [name for name in sorted(modules()) if children(import_graph(), name)])
+def test_the_guide_of_a_room_names_all_that_is_in_it(package: str) -> None:
+    guide = ast.get_docstring(syntax_tree(modules()[package])) or ""
+    words = set(re.findall(r"\w+", guide))
+    assert sorted(set(children(import_graph(), package)) - words - {"__main__"}) == []
+
+
+def test_the_architecture_can_be_read_at_one_sitting() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= MOST_WORDS
+
+
+def test_the_formatter_is_never_told_to_look_away() -> None:
+    pragma = re.compile(r"#\s*fmt:|#\s*yapf:|#\s*isort:")
+    own = Path(__file__)
+    assert [name_of(path) for path in files(".py") if path != own and pragma.search(path.read_text())] == []
+
+
+def unexplained(source: str) -> list[str]:
+    """The `type: ignore` comments without a code or without a reason."""
+    return [m[0] for m in IGNORE.finditer(source) if not (m["codes"] and re.search(r"#\s*\w+ \w+", m["rest"]))]
+
+
+def test_types_are_ignored_only_with_a_reason() -> None:
+    paths = files(".py", folders=PACKAGES)
+    assert {name_of(path): found for path in paths if (found := unexplained(path.read_text()))} == {}
+
+
+def test_the_search_for_ignored_types_finds_them() -> None:
+    assert unexplained("x = f()  # type: ignore\ny = g()  # type: ignore[arg-type]\n") != []
+    assert unexplained("x = f()  # type: ignore[arg-type]  # numba types this call\n") == []
+
+
+def state(tree: ast.Module) -> set[str]:
+    """Names of a module that hold a mutable value which some function changes."""
+    held = set()
+    for node in tree.body:
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        value = getattr(node, "value", None)
+        made = isinstance(value, CONTAINERS) or (
+            isinstance(value, ast.Call)
+            and getattr(value.func, "attr", getattr(value.func, "id", ""))
+            in {
+                "dict",
+                "list",
+                "set",
+                "defaultdict",
+                "deque",
+                "Counter",
+                "count",
+                "OrderedDict",
+                "WeakKeyDictionary",
+                "WeakValueDictionary",
+            }
+        )
+        held |= {target.id for target in targets if made and isinstance(target, ast.Name)}
+
+    def name(node: ast.AST) -> str:
+        return node.id if isinstance(node, ast.Name) else ""
+
+    changed = set()
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                changed.add(name(node.value))
+            elif isinstance(node, ast.AugAssign):
+                changed.add(name(node.target))
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
+                changed.add(name(node.func.value))
+            elif isinstance(node, ast.Call) and name(node.func) == "next" and node.args:
+                changed.add(name(node.args[0]))
+            elif isinstance(node, ast.Global):
+                changed |= set(node.names)
+    return held & changed
+
+
+def test_modules_keep_no_state() -> None:
+    found = {f"{module}.{name}" for module, path in modules().items() for name in state(syntax_tree(path))}
+    assert found == set(MEMOS), "pass the value on, or say in MEMOS which pure function it remembers"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = {}\ndef f(): x['a'] = 1", {"x"}),
+        ("x: list[int] = []\ndef f(): x.append(1)", {"x"}),
+        ("from itertools import count\nn = count()\ndef f(): return next(n)", {"n"}),
+        ("x = set()\ndef f():\n    global x\n    x |= {1}", {"x"}),
+        ("x = {'a': 1}\ndef f(): return x['a']", set()),
+        ("def f():\n    x = {}\n    x['a'] = 1", set()),
+    ],
+)
+def test_the_search_for_state_finds_it(source: str, expected: set[str]) -> None:
+    assert state(ast.parse(source)) == expected
