@@ -108,8 +108,8 @@ class LowerBounds:
         return room / held if held else math.copysign(math.inf, room)
 
     def _shares(self, devices: int) -> tuple[Floats, Floats]:
-        """Prefix sums over the forward operators, each with its backward operators: seconds of the shares of all, and of
-        those that the other layering computes twice and this one does not."""
+        """Prefix sums over the forward operators, each with its backward operators: seconds of the shares of all of
+        them, and of those that the other layering computes twice and this one does not."""
         graph = self.layered.graph
         seconds_of: dict[int, float] = {}
         for signature, operator in self._distinct.items():
@@ -134,15 +134,15 @@ class LowerBounds:
 
     @cached_property
     def _work(self) -> tuple[Ints, list[int], Ints, Ints]:
-        """Of every operator that runs for each microbatch: its place + 1, its signature, how often it runs, and how much
-        more often in the other layering."""
-        graph, recomputed, other = self.layered.graph, self.layered.recomputed, self.other.recomputed
+        """Of every operator that runs for each microbatch: its place + 1, its signature, how often it runs, and how
+        much more often in the other layering."""
+        graph, twice, other = self.layered.graph, self.layered.recomputed, self.other.recomputed
         rows = [
             (
                 _position(o) + 1,
                 id(signature),
-                1 + (o.index in recomputed),
-                o.index in other and o.index not in recomputed,
+                1 + (o.index in twice),
+                o.index in other and o.index not in twice,
             )
             for o, signature in zip(graph.operators, graph.signatures, strict=True)
             if o.phase is not Phase.UPDATE

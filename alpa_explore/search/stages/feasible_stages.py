@@ -1,7 +1,7 @@
 """Which stages a pipeline can contain at all: it uses all devices of the cluster (paper, Eq. 3), and none twice.
 
-In an interleaved pipeline P submeshes take turns and stage k runs on submesh k mod P: beside one of 2P such stages there
-must be layers for the other 2P − 1, on either side.
+In an interleaved pipeline P submeshes take turns and stage k runs on submesh k mod P: beside one of 2P such stages
+there must be layers for the other 2P − 1, on either side.
 """
 
 from __future__ import annotations
