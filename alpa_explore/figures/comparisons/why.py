@@ -123,7 +123,7 @@ def _sentence(plan: Plan, explanation: _Explanation) -> str:
     limiting = "nothing but computing limits the plan"
     if binding is not None:
         shorter = units.percent(binding.gain)
-        limiting = f"beside computing, the largest limit is {binding.name}: without it T would be {shorter} shorter"
+        limiting = f"besides computing, the largest limit is {binding.name}: without it T would be {shorter} shorter"
     memory = next((limit for limit in explanation.limits if limit.name == "memory of a device"), None)
     if binding is not None and memory is not None and memory is not binding:
         free = memory.gain < tuning.NOTICEABLE_SHARE
@@ -141,7 +141,7 @@ def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
     if not better:
         return "No single change that was tried saves time."
     best = better[0]
-    batch = ", with as much larger a batch" if best.plan.global_batch > plan.global_batch else ""
+    batch = ", with a batch larger by the same factor" if best.plan.global_batch > plan.global_batch else ""
     return f"The best single change tried: {best.name}{batch}, {units.percent(best.gain)} less time a sample."
 
 

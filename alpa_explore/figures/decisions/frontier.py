@@ -28,15 +28,15 @@ _LOOKS = {
 
 
 def frontier_figure(
-    plan: Plan, stage: int = 0, theme: str = "light", *, found: StageFrontier | None = None
+    plan: Plan, stage: int = 0, theme: str = "light", *, frontier: StageFrontier | None = None
 ) -> go.Figure:
     """Points from the fastest to the one with the least memory, marked by provenance; a line at the device's memory.
 
-    `found` is what `ax.frontier(plan, stage)` returned; without it, the choices that the plan's stage costs hold.
+    `frontier` is what `ax.frontier(plan, stage)` returned; without it, the choices that the plan's stage costs hold.
     """
-    found = found or known_frontier(plan, stage)
-    points = found.points
-    x_scale, x_unit = units.bytes_axis(max([p.peak_bytes for p in points] + [float(found.memory_bytes)]))
+    frontier = frontier or known_frontier(plan, stage)
+    points = frontier.points
+    x_scale, x_unit = units.bytes_axis(max([p.peak_bytes for p in points] + [float(frontier.memory_bytes)]))
     y_scale, y_unit = units.seconds_axis(max((p.seconds for p in points), default=1.0))
     figure = go.Figure()
     for kind, (symbol, color) in _LOOKS.items():
@@ -49,7 +49,7 @@ def frontier_figure(
                     mode="markers",
                     marker={"symbol": symbol, "size": 9, "color": OKABE_ITO[color % len(OKABE_ITO)]},
                     name=str(kind),
-                    hovertext=[_text(p, found) for p in of_kind],
+                    hovertext=[_text(p, frontier) for p in of_kind],
                     hovertemplate=HOVER_TEXT,
                 )
             )
@@ -70,7 +70,7 @@ def frontier_figure(
     top = 1.15 * max((p.seconds for p in points), default=1.0) / y_scale
     figure.add_trace(
         go.Scatter(
-            x=[found.memory_bytes / x_scale] * 2,
+            x=[frontier.memory_bytes / x_scale] * 2,
             y=[0.0, top],
             mode="lines",
             hoverinfo="skip",
@@ -78,37 +78,37 @@ def frontier_figure(
             name="memory of a device",
         )
     )
-    held = found.microbatches_held
+    held = frontier.microbatches_held
     figure.update_xaxes(title=f"peak memory of a device that holds {held} microbatches ({x_unit})", rangemode="tozero")
     figure.update_yaxes(title=f"latency of a microbatch ({y_unit})", range=[0, top])
-    return dress(figure, frontier_sentence(plan, stage, found=found), theme=theme, height=460)
+    return dress(figure, frontier_sentence(plan, stage, frontier=frontier), theme=theme, height=460)
 
 
-def frontier_table(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> list[Row]:
+def frontier_table(plan: Plan, stage: int = 0, *, frontier: StageFrontier | None = None) -> list[Row]:
     """The same as rows."""
-    return table_of(found or known_frontier(plan, stage))
+    return table_of(frontier or known_frontier(plan, stage))
 
 
-def frontier_sentence(plan: Plan, stage: int = 0, *, found: StageFrontier | None = None) -> str:
+def frontier_sentence(plan: Plan, stage: int = 0, *, frontier: StageFrontier | None = None) -> str:
     """What the figure shows for this plan and stage."""
-    found = found or known_frontier(plan, stage)
-    fits = sum(p.fits for p in found.points)
+    frontier = frontier or known_frontier(plan, stage)
+    fits = sum(p.fits for p in frontier.points)
     extent = (
         "the whole frontier, exact over weights and held activations"
-        if found.complete
+        if frontier.complete
         else "the choices computed so far"
     )
     return (
-        f"Stage {found.stage} ({layers_phrase(found.layers)}): {fits} of {len(found.points)} choices fit in "
-        f"{units.bytes_(found.memory_bytes)}; these are {extent}."
+        f"Stage {frontier.stage} ({layers_phrase(frontier.layers)}): {fits} of {len(frontier.points)} choices fit in "
+        f"{units.bytes_(frontier.memory_bytes)}; these are {extent}."
     )
 
 
-def _text(point: FrontierPoint, found: StageFrontier) -> str:
+def _text(point: FrontierPoint, frontier: StageFrontier) -> str:
     phrase = PROVENANCE_PHRASES[point.provenance]
     return lines(
         f"<b>{units.seconds(point.seconds)} a microbatch</b>",
-        f"peak {units.bytes_(point.peak_bytes)}, of which weights and {found.microbatches_held} held activations "
+        f"peak {units.bytes_(point.peak_bytes)}, of which weights and {frontier.microbatches_held} held activations "
         f"{units.bytes_(point.held_bytes)}",
         f"on logical mesh {point.logical_mesh}",
         f"this choice: {phrase}" if phrase else "",

@@ -99,7 +99,7 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
     figure.update_annotations(font_size=13)
     _task_bars(figure, run_table(measured))
     _memory_bars(figure, measured)
-    figure = dress(figure, sentence(measured), theme=theme, height=420, barmode="stack", bargap=0.3)
+    figure = dress(figure, run_sentence(measured), theme=theme, height=420, barmode="stack", bargap=0.3)
     return figure.update_layout(legend={"y": -0.14, "yanchor": "top"}, margin={"b": 110})
 
 
@@ -160,7 +160,7 @@ def run_html(measured: Measured, theme: str = "light") -> str:
     return page
 
 
-def sentence(measured: Measured) -> str:
+def run_sentence(measured: Measured) -> str:
     """The measured time of an iteration, and its ratio to the predicted one."""
     took, predicted = measured.measured_iteration_seconds, measured.predicted_iteration_seconds
     planned = f" for {measured.planned_device}" if measured.planned_device else ""
