@@ -171,8 +171,9 @@ def _marks(plan: Plan) -> list[_Mark]:
             names = layer.operators[at : at + step]
             flops, crossing = sum(layer.operator_flops[at : at + step]), min(layer.operator_cut_bytes[at : at + step])
             single = len(names) == 1
-            parts = {"stage": stage_of[layer.index], "layer": layer.index}
-            parts |= {"operator": names[0]} if single else {}
+            parts: dict[str, int | str] = {"stage": stage_of[layer.index], "layer": layer.index}
+            if single:
+                parts["operator"] = names[0]
             marks.append(
                 _Mark(
                     layer=layer.index,
