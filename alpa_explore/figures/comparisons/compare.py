@@ -38,7 +38,7 @@ _HEADLINE = ("FLOP/s of a device", "device-hours", "bubble", "peak memory")
 """Headline figures that are drawn beside the one for speed (iteration, or samples/s where the batches differ)."""
 
 
-def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other") -> go.Figure:
+def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other plan") -> go.Figure:
     """Above, the stages of both plans along the model and, by layer, the operators that are sharded differently; below,
     the parts of the time of the average device, and the change of each headline figure."""
     comparison = compare_plans(other, plan)
@@ -72,7 +72,7 @@ def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name:
     return figure.update_layout(margin={"l": 96, "r": 40, "b": 90}, legend=below)
 
 
-def compare_sentence(plan: Plan, other: Plan, *, other_name: str = "the other") -> str:
+def compare_sentence(plan: Plan, other: Plan, *, other_name: str = "the other plan") -> str:
     """What the figure shows for these plans."""
     return _sentence(compare_plans(other, plan), other_name)
 

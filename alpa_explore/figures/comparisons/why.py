@@ -45,7 +45,7 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
         row_heights=[stages, below],
         vertical_spacing=90 / (stages + below + 90),
         horizontal_spacing=0.26,
-        subplot_titles=("", "without this limit T would be shorter by", "this change saves, of the time of a sample,"),
+        subplot_titles=("", "without this limit T would be shorter by", "this change shortens the time of a sample by"),
     )
     figure.update_annotations(font_size=13)
     _times(figure, plan, explanation.times, theme)

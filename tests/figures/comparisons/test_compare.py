@@ -40,7 +40,7 @@ def test_parts_of_the_time_add_up_to_an_iteration_or_where_batches_differ_to_a_s
         scale = {"s": 1.0, "ms": 1e-3}[unit.partition("(")[2].rstrip(")")]
         of = 1 if beside is other else plan.global_batch
         assert ("a sample" in unit) == (beside is not other)
-        parts = [t for t in bars(figure, "the other") if t.base is None]
+        parts = [t for t in bars(figure, "the other plan") if t.base is None]
         assert sum(t.x[1] for t in parts) * scale == pytest.approx(plan.predicted.iteration_seconds / of)
 
 
