@@ -15,6 +15,8 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
@@ -55,7 +57,7 @@ def synthetic_table(layers: int, nodes: int, per_node: int, *, tight: bool, seed
     return latency, devices_of
 
 
-def recurrence(latency, candidates, devices_of, total_devices, num_microbatches):  # type: ignore[no-untyped-def]
+def recurrence(latency, candidates, devices_of, total_devices, num_microbatches):
     """The t_max enumeration and the recurrence of Eq. 3 (Alpa, §5.1), loop for loop; compiled by numba below."""
     layers, _, shapes, places = latency.shape
     best = np.inf
@@ -124,23 +126,17 @@ def stage_costs(latency: NDArray, cluster: Cluster) -> StageCosts:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="also L=32 on 8×8, B=1024 against numba (a minute)")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there")
-    options = parser.parse_args()
+def compare_with_transcription(large: bool) -> list[dict[str, Any]]:
+    """Time both on every case, check that T is equal, and print a line for each; `large` runs L=32 on 8×8 in full."""
     transcription = numba.njit(recurrence)
-    rows = []
+    rows: list[dict[str, Any]] = []
     print("  L  cluster  memory     B candidates evaluated       ms  numba ms ratio   (~: from a sample of candidates)")
     for layers, nodes, per_node in CASES:
         for tight in (False, True):
             latency, devices_of = synthetic_table(layers, nodes, per_node, tight=tight)
             devices = nodes * per_node
             for microbatches in MICROBATCHES:
-
-                def ours(latency=latency, devices_of=devices_of, devices=devices, microbatches=microbatches):  # type: ignore[no-untyped-def]
-                    return pipeline_dp(latency, devices_of, devices, microbatches)
-
+                ours = partial(pipeline_dp, latency, devices_of, devices, microbatches)
                 if not rows:
                     ours()  # compiles, or loads compiled code
                     transcription(latency, np.ones(1), devices_of, devices, microbatches)
@@ -156,7 +152,7 @@ def main() -> None:
                     "total_seconds": result.total_seconds,
                     "stages": len(result.stages),
                 }
-                in_full = layers <= 16 or (options.large and nodes == 8 and microbatches == 1024)
+                in_full = layers <= 16 or (large and nodes == 8 and microbatches == 1024)
                 waiting = (microbatches - 1) * result.candidates
                 needed = result.candidates[waiting < result.total_seconds]
                 checked = needed if in_full else needed[len(needed) // 4 :: max(1, len(needed) // 2)]
@@ -174,15 +170,21 @@ def main() -> None:
                     f"{'' if in_full else '~'}{1e3 * row['numba_seconds']:.1f} {row['ratio']:.0f}x",
                     flush=True,
                 )
+    return rows
+
+
+def time_new_b() -> list[dict[str, Any]]:
+    """Time the latency table and the DP for another B, from stage costs, and print a line for each case."""
+    rows: list[dict[str, Any]] = []
     print("\nAnother B, from the stage costs that a plan keeps: the table and the DP")
     for layers, nodes, per_node in REPLANNED:
-        latency, devices_of = synthetic_table(layers, nodes, per_node, tight=False)
+        latency, _ = synthetic_table(layers, nodes, per_node, tight=False)
         cluster = Cluster.parse(f"{nodes}x{per_node}:v100")
         costs = stage_costs(latency, cluster)
         costs.latency_table(1)  # the first evaluation builds the arrays of candidates
-        table_seconds, table = measure(lambda costs=costs: costs.latency_table(NEW_B))  # type: ignore[misc]
+        table_seconds, table = measure(partial(costs.latency_table, NEW_B))
         devices = [m.devices for m in costs.submeshes]
-        seconds, _ = measure(lambda: pipeline_dp(table, devices, cluster.devices, NEW_B))  # noqa: B023 - called at once
+        seconds, _ = measure(partial(pipeline_dp, table, devices, cluster.devices, NEW_B))
         count = sum(map(len, costs.candidates.values()))
         rows.append(
             {
@@ -197,6 +199,15 @@ def main() -> None:
         print(
             f"{layers:>3} {nodes}x{per_node} {count:>8} candidates: {1e3 * table_seconds:.1f} + {1e3 * seconds:.1f} ms"
         )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also L=32 on 8×8, B=1024 against numba (a minute)")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    options = parser.parse_args()
+    rows = [*compare_with_transcription(options.large), *time_new_b()]
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

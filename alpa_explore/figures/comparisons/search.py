@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
@@ -41,22 +41,7 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
             name="Pareto frontier",
         )
     )
-    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
-    for name, symbol, size, color, places in (
-        ("planned", "circle", 11, OKABE_ITO[0], [i for i, (_, p) in enumerate(shown) if not p.options.baseline]),
-        *(
-            (
-                safe(kind),
-                symbol,
-                11,
-                OKABE_ITO[1],
-                [i for i, (_, p) in enumerate(shown) if p.options.baseline.split(" ")[0] == kind],
-            )
-            for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False)
-        ),
-        ("the plan", "star", 20, OKABE_ITO[5], [i for i, (_, p) in enumerate(shown) if p is plan]),
-    ):
-        points = [shown[i] for i in places]
+    for name, symbol, size, color, points in _groups(plan, shown):
         figure.add_trace(
             go.Scatter(
                 x=[p.predicted.peak_bytes_per_device / x_scale for _, p in points],
@@ -84,6 +69,18 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
     figure.update_xaxes(title=f"peak memory of a device ({x_unit})", rangemode="tozero")
     figure.update_yaxes(title="samples/s", range=[0, top])
     return dress(figure, search_sentence(plan, tried=tried), theme=theme, height=480)
+
+
+def _groups(
+    plan: Plan, shown: Sequence[tuple[int, Plan]]
+) -> Iterator[tuple[str, str, int, str, list[tuple[int, Plan]]]]:
+    """(name, symbol, size, colour, plans) of each trace: automatic plans, each kind of baseline, and `plan` on top."""
+    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
+    yield "planned", "circle", 11, OKABE_ITO[0], [(i, p) for i, p in shown if not p.options.baseline]
+    for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False):
+        of_kind = [(i, p) for i, p in shown if p.options.baseline.split(" ")[0] == kind]
+        yield safe(kind), symbol, 11, OKABE_ITO[1], of_kind
+    yield "the plan", "star", 20, OKABE_ITO[5], [(i, p) for i, p in shown if p is plan]
 
 
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
