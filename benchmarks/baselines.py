@@ -1,15 +1,15 @@
-"""The automatic plan beside what people do by hand, for models of the paper's GPT table on the paper's clusters.
+"""Predicted iteration time of every baseline over that of the automatic plan, for the GPT rows of the paper's table.
 
     python benchmarks/baselines.py                     gpt-350m, gpt-1.3b, gpt-2.6b
-    python benchmarks/baselines.py gpt-6.7b gpt-15b    others; minutes each
-    python benchmarks/baselines.py gpt-39b --kinds zero-3 megatron      some, beside the plan that is stored
+    python benchmarks/baselines.py gpt-6.7b gpt-15b    other models; minutes each
+    python benchmarks/baselines.py gpt-39b --kinds zero-3 megatron      some baselines, beside the stored plan
 
-Every baseline is asked for with the plan's microbatches. Where that cannot be (a microbatch has fewer samples than
-there are devices, or fills the memory) it is asked for again with the same global batch in microbatches as they suit
-it, and a pipeline of single devices with layers as it needs them; such rows say so.
+Every baseline is planned with the microbatches of the automatic plan. Where that is infeasible (a microbatch has fewer
+samples than there are devices, or fills the memory), it is planned again with the same global batch in microbatches
+that suit it, and a pipeline of single devices with as many layers as it needs; such rows say so.
 
-A baseline that is cut at the same layers and divides the batch alike, and yet is predicted faster, ends the run with an
-error. What was seen is kept in paper_rows.json; `benchmarks/paper.py --stored` shows it.
+The run ends with an error if a baseline with the same layers and microbatches is predicted faster than the automatic
+plan. Results are stored in paper_rows.json; `benchmarks/paper.py --stored` prints them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from paper import plan_row
-from stored import OWN, keep, rows
+from stored import OWN, rows, store
 
 from alpa_explore.baselines.baseline import baseline
 from alpa_explore.baselines.kinds import KINDS
@@ -29,69 +29,73 @@ from alpa_explore.models.catalog import entry
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.plan import Plan
 
+MODELS = ["gpt-350m", "gpt-1.3b", "gpt-2.6b"]
+"""Planned without arguments: the rows of up to 8 GPUs."""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=["gpt-350m", "gpt-1.3b", "gpt-2.6b"])
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="only these, beside the plan that is stored")
+    parser.add_argument("names", nargs="*", default=MODELS)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, help="only these baselines, beside the stored plan")
     options = parser.parse_args()
     for name in options.names:
         if options.kinds is None:
-            keep(name, **plan_row(name)[1], baselines={})
+            store(name, **plan_row(name)[1], baselines={})
         row = rows()[name]
         print(f"{name} on {row['cluster']}: {row['iteration_seconds']:.3f} s", flush=True)
         for kind in options.kinds or KINDS:
             price(kind, name, row)
-    if sooner := faster():
-        raise SystemExit("Predicted faster than the automatic plan: " + ", ".join(sooner))
+    if violations := faster_baselines():
+        raise SystemExit("Predicted faster than the automatic plan: " + ", ".join(violations))
 
 
 def price(kind: str, name: str, row: dict[str, Any]) -> None:
-    """Ask for a baseline until it has a price, and keep what was seen in place of what was known of it."""
-    known = {text: said for text, said in rows()[name]["baselines"].items() if not text.startswith(kind)}
-    for label, asked in attempts(kind, name, row):
+    """Plan a baseline, attempt by attempt until one is feasible, and store the results in place of earlier ones."""
+    results = {text: ratio for text, ratio in rows()[name]["baselines"].items() if not text.startswith(kind)}
+    for label, arguments in attempts(kind, name, row):
         start = time.perf_counter()
-        text, said = kind + label, 0.0
+        text, feasible = kind + label, True
         try:
-            found = baseline(cluster=row["cluster"], **asked)
+            plan = baseline(cluster=row["cluster"], **arguments)
         except AlpaExploreError as error:
-            known[text] = f"{error.what}: {error.found}"
+            feasible = False
+            results[text] = f"{error.what}: {error.found}"
         else:
-            text, said = named(kind, found) + label, found.predicted.iteration_seconds / row["iteration_seconds"]
-            known[text] = said
-        print(f"  {text:60} {known[text]} ({time.perf_counter() - start:.0f} s)", flush=True)
-        keep(name, baselines=known)
-        if said:
+            text = with_degrees(kind, plan) + label
+            results[text] = plan.predicted.iteration_seconds / row["iteration_seconds"]
+        print(f"  {text:60} {results[text]} ({time.perf_counter() - start:.0f} s)", flush=True)
+        store(name, baselines=results)
+        if feasible:
             return
 
 
 def attempts(kind: str, name: str, row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What to ask for, one after the other until something has a price, and what is said of it."""
-    known = entry(name)
+    """(label, arguments of `baseline`) to try one after the other until one is feasible."""
+    model = entry(name)
     b, layers = row["num_microbatches"], row["num_layers"]
-    asked = {"model": microbatch_graph(name, b), "kind": kind, "num_microbatches": b, "num_layers": layers}
-    yield "", asked
-    if kind == "inter-only" and layers < known.gpus:
-        # On one device there is one way to divide an operator: this is megatron's pipeline, which is priced sooner.
-        alone = {"kind": "megatron", "tp": 1, "dp": 1, "pp": known.gpus, "num_layers": known.gpus}
-        yield f", {known.gpus} layers {OWN}", asked | alone
+    same = {"model": microbatch_graph(name, b), "kind": kind, "num_microbatches": b, "num_layers": layers}
+    yield "", same
+    if kind == "inter-only" and layers < model.gpus:
+        # On a single device nothing is sharded: this is the pipeline of megatron, which is priced sooner.
+        single = {"kind": "megatron", "tp": 1, "dp": 1, "pp": model.gpus, "num_layers": model.gpus}
+        yield f", {model.gpus} layers {OWN}", same | single
         return
-    divides_batch = kind in ("data-parallel", "zero-3")
-    other = known.global_batch // known.gpus if divides_batch else 2 * b
-    while other != b and known.global_batch % other == 0:
-        yield f", B {other} {OWN}", asked | {"model": microbatch_graph(name, other), "num_microbatches": other}
-        if divides_batch:
+    shards_batch = kind in ("data-parallel", "zero-3")
+    other = model.global_batch // model.gpus if shards_batch else 2 * b
+    while other != b and model.global_batch % other == 0:
+        yield f", B {other} {OWN}", same | {"model": microbatch_graph(name, other), "num_microbatches": other}
+        if shards_batch:
             return
         other *= 2
 
 
-def named(kind: str, found: Plan) -> str:
-    """With the degrees that were the fastest."""
-    return found.options.baseline if found.options.baseline.startswith(kind) else f"{kind} (single devices)"
+def with_degrees(kind: str, plan: Plan) -> str:
+    """The name of a baseline with its fastest degrees."""
+    return plan.options.baseline if plan.options.baseline.startswith(kind) else f"{kind} (single devices)"
 
 
-def faster() -> list[str]:
-    """Of all stored rows the baselines that the automatic plan should not be slower than, and is."""
+def faster_baselines() -> list[str]:
+    """Of all stored rows, the baselines with the same layers and microbatches that are faster than the plan."""
     return [
         f"{name}: {text}"
         for name, row in rows().items()

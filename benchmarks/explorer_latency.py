@@ -1,15 +1,15 @@
-"""How quickly the explorer answers, in a browser: a key on the B slider, or a selection, until the figure is painted.
+"""Latency of the explorer in a browser: from a key on the B slider, or a selection, until the figure is painted.
 
     python benchmarks/explorer_latency.py PLAN_FILE|deep [--presses 15] [--json FILE]
 
-Makes the figures of each tab follow B and reports medians of (capture-phase keydown → plotly_afterplot → next frame)
-in milliseconds, and the same for a key on the delta slider that makes other layers; how long each tab takes to show its
-figure for the first time; the seconds until the first figure, the bytes over the web socket, and the size of the
-notebook once it is saved. A plan of GPT-39B on 8 × 8 devices is made by
+For each tab, the median of (capture-phase keydown → plotly_afterplot → next frame) in milliseconds, the same for a
+selection, and the time until its figure is first shown. Also: the same for a key on the delta slider that changes the
+layers, the seconds until the first figure, the bytes over the web socket, and the size of the saved notebook. Needs
+Chromium. A plan of GPT-39B on 8 × 8 devices is made by
 
     alpa-explore plan gpt-39b --cluster 8x8:v100 -B 1024 --layers 16 -o gpt-39b.plan.json
 
-`deep` plans a GPT of 112 blocks, 10,105 operators: its figures have to stay usable, nothing over a second.
+`deep` plans a GPT of 112 blocks with 10,105 operators, whose figures should all take less than a second.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def main() -> int:
     options = parser.parse_args()
     with TemporaryDirectory() as folder, page_alone() as lab:
         plan = plan_deep(Path(folder)) if options.plan == "deep" else Path(options.plan)
-        found = measure(lab, plan, options.presses)
+        figures = measure(lab, plan, options.presses)
         lab.shut_down()
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:32} {value:,.0f}" if value >= 100 else f"{name:32} {value:.3g}")
     if options.json is not None:
-        options.json.write_text(json.dumps(found, indent=1))
+        options.json.write_text(json.dumps(figures, indent=1))
     return 0
 
 
@@ -82,32 +82,32 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     lab.run_all(300)
     explorer = lab.page.locator(".alpa-explorer").first
     lab.figure(explorer, seconds=120)
-    found = {"first figure, s": time.perf_counter() - start}
-    for tab in TABS:  # each has its figure before a key is pressed
+    figures = {"first figure, s": time.perf_counter() - start}
+    for tab in TABS:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
         explorer.get_by_role("tab", name=tab, exact=True).click()
         panel = explorer.locator(".alpa-panel:visible", has=lab.page.locator(f"{PLOT}[aria-label^='{tab} of ']"))
-        lab.figure(panel, seconds=120)  # of this tab: the one before is seen until the kernel has answered
-        found[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
+        lab.figure(panel, seconds=120)  # until the kernel answers, the previous tab is visible
+        figures[f"first shown, {tab}"] = 1000 * (time.perf_counter() - start)
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")
     legend = explorer.locator(".alpa-stages button").first
     for tab in TABS:
         explorer.get_by_role("tab", name=tab, exact=True).click()
         lab.page.wait_for_timeout(1500)
-        found[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
-        found[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
-    found["web socket, MB"] = sum(received) / 1e6
+        figures[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
+        figures[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
+    figures["web socket, MB"] = sum(received) / 1e6
     if plan.stem != "deep":
-        found["delta slider, new layers"] = _delta(lab, explorer)
+        figures["delta slider, new layers"] = _delta(lab, explorer)
     lab.save()
     lab.page.wait_for_timeout(2000)
-    found["saved notebook, kB"] = (lab.server.root / name).stat().st_size / 1e3
-    return found
+    figures["saved notebook, kB"] = (lab.server.root / name).stat().st_size / 1e3
+    return figures
 
 
 def _delta(lab: LabPage, explorer: Locator) -> float:
-    """Of presses that lead from delta 0.15, where a GPT's layers are those at 0.5, to 0.1, where they are others."""
+    """Milliseconds of a key press from delta 0.15, where a GPT has the layers of 0.5, to 0.1, where it has others."""
     explorer.get_by_role("tab", name="t_max", exact=True).click()
     slider = explorer.get_by_role("slider", name="δ, FLOP tolerance")
     slider.focus()
@@ -127,7 +127,7 @@ def _delta(lab: LabPage, explorer: Locator) -> float:
 
 
 def plan_deep(folder: Path) -> Path:
-    """A plan file of a model of ten thousand operators."""
+    """Writes the plan of a model of ten thousand operators; returns its path."""
     config = GPTConfig(layers=112, hidden=256, heads=4, vocabulary=1024, sequence=128)
     inputs = make_inputs(config, 4, "meta", 0)
     graph = ax.capture(make_module(config, "meta", 0), inputs, name="gpt-112-blocks")
@@ -136,7 +136,7 @@ def plan_deep(folder: Path) -> Path:
 
 
 def _median(lab: LabPage, presses: int, place: Locator, keys: tuple[str, ...]) -> float:
-    """Of some presses after one that does not count; nan where nothing was painted."""
+    """Median milliseconds of some key presses after a first one that is not counted; nan where nothing was painted."""
     lab.page.evaluate("globalThis.alpaTimes = []")
     place.focus()
     for number in range(presses + 1):

@@ -1,10 +1,11 @@
-"""The pipeline DP beside a numba transcription of the specification's pseudocode: same T, and the ratio of times.
+"""Seconds of the pipeline DP beside a numba transcription of the paper's recurrence, which must give the same T.
 
     python benchmarks/inter_op.py [--large] [--json FILE]
 
-Tables are synthetic: layers of uneven weight, stages that gain from devices with diminishing returns, and memory
-under which deep places cannot hold large stages. Where the pseudocode would take minutes, a sample of its candidates is
-timed: those below the best T, as many as it would evaluate, the winner among them.
+The latency tables are synthetic: layers of uneven weight, stages that gain from more devices with diminishing returns,
+and memory limits under which the first stages of a deep pipeline cannot be large. Where the transcription would take
+minutes, a sample of the t_max candidates that it would evaluate is timed, the optimal one included, and scaled up.
+Also the seconds of another B: the latency table from the stage costs of a plan, and the DP.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import itertools
 import json
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numba
 import numpy as np
@@ -22,6 +25,13 @@ from numpy.typing import NDArray
 from alpa_explore.cluster import Cluster, logical_meshes, submeshes
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
+
+CASES = [(8, 1, 8), (16, 8, 8), (32, 8, 8), (32, 16, 8), (32, 32, 8), (32, 64, 8)]
+"""(layers, nodes, devices per node) of the comparison with the transcription."""
+MICROBATCHES = (1, 32, 1024)
+REPLANNED = [(16, 8, 8), (32, 8, 8), (32, 64, 8)]
+"""(layers, nodes, devices per node) whose B is changed."""
+NEW_B = 48
 
 
 def synthetic_table(layers: int, nodes: int, per_node: int, *, tight: bool, seed: int = 0) -> tuple[NDArray, NDArray]:
@@ -40,15 +50,15 @@ def synthetic_table(layers: int, nodes: int, per_node: int, *, tight: bool, seed
                     latency[k, i, shape] = seconds
                     continue
                 used = (i - k) / devices * (6 + held)
-                # A slower choice of strategies that halves the memory, then nothing.
+                # Over the limit, a slower choice that halves the memory; over twice the limit, none.
                 latency[k, i, shape] = np.where(
                     used <= budget, seconds, np.where(used <= 2 * budget, 1.2 * seconds, np.inf)
                 )
     return latency, devices_of
 
 
-def pseudocode(latency, candidates, devices_of, total_devices, num_microbatches):  # type: ignore[no-untyped-def]
-    """Section 5 of the specification, loop for loop (compiled by numba below)."""
+def recurrence(latency, candidates, devices_of, total_devices, num_microbatches):
+    """The t_max enumeration and the recurrence of Eq. 3 (Alpa, §5.1), loop for loop; compiled by numba below."""
     layers, _, shapes, places = latency.shape
     best = np.inf
     evaluated = 0
@@ -78,7 +88,7 @@ def pseudocode(latency, candidates, devices_of, total_devices, num_microbatches)
 
 
 def measure(function: Callable[[], object], least_seconds: float = 0.2) -> tuple[float, object]:
-    """(median seconds, last value) of a function called until least_seconds have passed."""
+    """(median seconds, last value) of a function that is called until `least_seconds` have passed."""
     times: list[float] = []
     value: object = None
     while sum(times) < least_seconds:
@@ -89,52 +99,46 @@ def measure(function: Callable[[], object], least_seconds: float = 0.2) -> tuple
 
 
 def stage_costs(latency: NDArray, cluster: Cluster) -> StageCosts:
-    """Stage costs with candidates for every logical mesh of each cell: what a plan keeps for another B."""
-    pieces = submeshes(cluster)
+    """Stage costs with candidates for every logical mesh of each cell, as a plan keeps them for another B."""
+    shapes = submeshes(cluster)
     candidates = {}
     for first, last in itertools.combinations_with_replacement(range(len(latency)), 2):
-        for place, piece in enumerate(pieces):
+        for place, submesh in enumerate(shapes):
             seconds = float(latency[first, last + 1, place].min())
             candidates[first, last, place] = tuple(
                 StageCandidate(
                     logical_mesh=mesh,
                     microbatch_seconds=seconds * (1 + 0.03 * n),
                     iteration_seconds=seconds / (1 + n),
-                    weight_bytes=8e9 * (last - first + 1) / piece.devices,
+                    weight_bytes=8e9 * (last - first + 1) / submesh.devices,
                     activation_bytes=1e8 / (1 + n),
                     workspace_bytes=1e8,
                     solution_key="",
                 )
-                for mesh in logical_meshes(cluster, piece)
+                for mesh in logical_meshes(cluster, submesh)
                 for n in range(3)
             )
     return StageCosts(
         num_layers=len(latency),
-        submeshes=pieces,
+        submeshes=shapes,
         device_memory_bytes=cluster.device.memory_bytes,
         candidates=candidates,
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="also L=32 on 8×8, B=1024 against numba (a minute)")
-    parser.add_argument("--json", metavar="FILE", help="write the rows there")
-    options = parser.parse_args()
-    transcription = numba.njit(pseudocode)
-    rows = []
+def compare_with_transcription(large: bool) -> list[dict[str, Any]]:
+    """Time both on every case, check that T is equal, and print a line for each; `large` runs L=32 on 8×8 in full."""
+    transcription = numba.njit(recurrence)
+    rows: list[dict[str, Any]] = []
     print("  L  cluster  memory     B candidates evaluated       ms  numba ms ratio   (~: from a sample of candidates)")
-    for layers, nodes, per_node in [(8, 1, 8), (16, 8, 8), (32, 8, 8), (32, 16, 8), (32, 32, 8), (32, 64, 8)]:
+    for layers, nodes, per_node in CASES:
         for tight in (False, True):
             latency, devices_of = synthetic_table(layers, nodes, per_node, tight=tight)
             devices = nodes * per_node
-            for microbatches in (1, 32, 1024):
-
-                def ours(latency=latency, devices_of=devices_of, devices=devices, microbatches=microbatches):  # type: ignore[no-untyped-def]
-                    return pipeline_dp(latency, devices_of, devices, microbatches)
-
+            for microbatches in MICROBATCHES:
+                ours = partial(pipeline_dp, latency, devices_of, devices, microbatches)
                 if not rows:
-                    ours()  # compiles, or loads what was compiled
+                    ours()  # compiles, or loads compiled code
                     transcription(latency, np.ones(1), devices_of, devices, microbatches)
                 seconds, result = measure(ours)
                 row = {
@@ -148,7 +152,7 @@ def main() -> None:
                     "total_seconds": result.total_seconds,
                     "stages": len(result.stages),
                 }
-                in_full = layers <= 16 or (options.large and nodes == 8 and microbatches == 1024)
+                in_full = layers <= 16 or (large and nodes == 8 and microbatches == 1024)
                 waiting = (microbatches - 1) * result.candidates
                 needed = result.candidates[waiting < result.total_seconds]
                 checked = needed if in_full else needed[len(needed) // 4 :: max(1, len(needed) // 2)]
@@ -158,7 +162,7 @@ def main() -> None:
                 row["numba_seconds"] = (time.perf_counter() - start) * (1 if in_full else len(needed) / evaluated)
                 row["numba_sampled"] = not in_full
                 row["ratio"] = row["numba_seconds"] / seconds
-                assert expected == result.total_seconds, "not the pseudocode's T"
+                assert expected == result.total_seconds, "not the T of the transcription"
                 rows.append(row)
                 print(
                     f"{layers:>3} {row['cluster']:>8} {'binds' if tight else 'free':>7} {microbatches:>5} "
@@ -166,22 +170,28 @@ def main() -> None:
                     f"{'' if in_full else '~'}{1e3 * row['numba_seconds']:.1f} {row['ratio']:.0f}x",
                     flush=True,
                 )
+    return rows
+
+
+def time_new_b() -> list[dict[str, Any]]:
+    """Time the latency table and the DP for another B, from stage costs, and print a line for each case."""
+    rows: list[dict[str, Any]] = []
     print("\nAnother B, from the stage costs that a plan keeps: the table and the DP")
-    for layers, nodes, per_node in [(16, 8, 8), (32, 8, 8), (32, 64, 8)]:
-        latency, devices_of = synthetic_table(layers, nodes, per_node, tight=False)
+    for layers, nodes, per_node in REPLANNED:
+        latency, _ = synthetic_table(layers, nodes, per_node, tight=False)
         cluster = Cluster.parse(f"{nodes}x{per_node}:v100")
         costs = stage_costs(latency, cluster)
-        costs.latency_table(1)  # the first evaluation lays the candidates out
-        table_seconds, table = measure(lambda costs=costs: costs.latency_table(48))  # type: ignore[misc]
+        costs.latency_table(1)  # the first evaluation builds the arrays of candidates
+        table_seconds, table = measure(partial(costs.latency_table, NEW_B))
         devices = [m.devices for m in costs.submeshes]
-        seconds, _ = measure(lambda: pipeline_dp(table, devices, cluster.devices, 48))  # noqa: B023 - called at once
+        seconds, _ = measure(partial(pipeline_dp, table, devices, cluster.devices, NEW_B))
         count = sum(map(len, costs.candidates.values()))
         rows.append(
             {
                 "layers": layers,
                 "cluster": f"{nodes}x{per_node}",
                 "stage_candidates": count,
-                "B": 48,
+                "B": NEW_B,
                 "table_seconds": table_seconds,
                 "seconds": seconds,
             }
@@ -189,6 +199,15 @@ def main() -> None:
         print(
             f"{layers:>3} {nodes}x{per_node} {count:>8} candidates: {1e3 * table_seconds:.1f} + {1e3 * seconds:.1f} ms"
         )
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="also L=32 on 8×8, B=1024 against numba (a minute)")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    options = parser.parse_args()
+    rows = [*compare_with_transcription(options.large), *time_new_b()]
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(rows, file, indent=1)

@@ -1,8 +1,9 @@
-"""Operator clustering (Eq. 6): seconds and peak memory of dp.py, and how much faster than reference.py it is.
+"""Seconds and peak memory of operator clustering (Alpa, §5.2, Eq. 6) by `layering.dp`, and its speed-up over
+`layering.reference`, which must give the same layers.
 
     python benchmarks/layering.py [--operators 2000] [--layers 16] [--reference-operators 300] [--repeat 5]
 
-The instance is GPT-like: blocks of 40 operators, 8 of them with FLOPs, residuals that skip, views that cost nothing.
+The instance resembles a GPT: blocks of 40 operators, 8 of them with FLOPs, residual connections, views without cost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from alpa_explore.layering.reference import solve_reference
 
 
 def instance(operators: int, seed: int = 0) -> tuple[list[int], list[Crossing]]:
-    """FLOPs up to 1e13 and crossing tensors of up to 64 MiB; the thin points are the ends of the blocks."""
+    """FLOPs up to 1e13 and crossing tensors of up to 64 MiB; the cheapest cuts are at the ends of blocks."""
     rng = random.Random(seed)
     flops = [rng.randrange(10**12, 10**13) if place % 5 == 2 else 0 for place in range(operators)]
     crossings = []
@@ -44,19 +45,19 @@ def best_seconds(repeat: int, solver: Callable[..., object], *arguments: object,
 
 
 def compare(operators: int, layers: int, delta: float, repeat: int, *, received: bool) -> None:
-    """Both solvers on one instance: the same answer, and the ratio of their times."""
+    """Run both solvers on one instance, check that they agree, and print the ratio of their times."""
     flops, crossings = instance(operators)
     array = np.array(flops, dtype=np.int64)
-    found = solve(array, crossings, layers, delta, received=received)
+    solution = solve(array, crossings, layers, delta, received=received)
     expected = solve_reference(flops, crossings, layers, delta, received=received)
-    assert expected == (found.objective_bytes, found.cuts), "the two disagree"
+    assert expected == (solution.objective_bytes, solution.cuts), "the two solvers disagree"
     quick = best_seconds(repeat, solve, array, crossings, layers, delta, received=received)
     slow = best_seconds(1, solve_reference, flops, crossings, layers, delta, received=received)
     print(f"  {operators} operators: dp {quick:.4f} s, reference {slow:.2f} s, ratio {slow / quick:.0f}")
 
 
 def measure(operators: int, layers: int, delta: float, repeat: int, *, received: bool) -> None:
-    """The fast solver alone: seconds, and the most memory that it held."""
+    """Print the seconds and the peak memory of the fast solver alone."""
     flops, crossings = instance(operators)
     array = np.array(flops, dtype=np.int64)
     quick = best_seconds(repeat, solve, array, crossings, layers, delta, received=received)

@@ -1,19 +1,19 @@
-"""The paper's tables: predicted PFLOPS beside the paper's, the plans found beside the paper's, and the baselines.
+"""The tables of the Alpa paper: predicted PFLOPS and plans beside those of the paper, and the baselines.
 
     python benchmarks/paper.py                       the 8-GPU row of each family
-    python benchmarks/paper.py gpt-6.7b moe-10b      others, by their catalogue names; minutes each from 16 GPUs on
-    python benchmarks/paper.py moe-70b --submeshes power-of-two     the submeshes that Alpa's own runs were given
-    python benchmarks/paper.py --stored              what was seen before (paper_rows.json), without planning anything
-    python benchmarks/baselines.py gpt-6.7b          the last column: the baselines of a row
+    python benchmarks/paper.py gpt-6.7b moe-10b      other rows, by catalogue name; minutes each from 16 GPUs on
+    python benchmarks/paper.py moe-70b --submeshes power-of-two     with the submeshes that Alpa's own runs could use
+    python benchmarks/paper.py --stored              prints stored rows (paper_rows.json) without planning anything
+    python benchmarks/baselines.py gpt-6.7b          plans the baselines of a row
 
-PFLOPS are model FLOPs (recomputation not counted) of all devices in a second. The paper's are measured, and read off
-its figures (alpa_paper.json says from where). Predictions are a roofline on published figures with one set of round
-efficiencies: GPT is predicted 11 to 18 % slower than measured, MoE 6 % slower to 10 % faster, Wide-ResNet 4 to 24 %
-faster (its convolutions get the share of the peak that matrix products get).
+PFLOPS are model FLOPs (recomputation not counted) of all devices per second. Those of the paper are measured, and read
+off its figures (alpa_paper.json gives the sources). Predictions are a roofline on published figures with one set of
+round efficiencies: GPT is predicted 11 to 18 % slower than measured, MoE 6 % slower to 10 % faster, Wide-ResNet 4 to
+24 % faster (its convolutions get the efficiency of matrix products).
 
-Where the paper says which plan it found, that plan is priced with our costs too: the same layers, as many stages on
-submeshes of those shapes, the rest free. Its T over ours is at least 1 by construction; how near it is to 1 says how
-much the costs care about the difference. DIFFERS says why the plans are not the same.
+Where the paper gives the plan that it found, that plan is priced with our costs too: the same layers and as many stages
+on submeshes of those shapes; the rest is optimised. Its T over ours is at least 1 by construction; how close it is to 1
+shows how little the costs distinguish the two plans. DIFFERENCES explains where the plans are not the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from stored import OWN, keep, rows
+from stored import OWN, rows, store
 
 from alpa_explore.cluster import SUBMESH_SPACES
 from alpa_explore.errors import AlpaExploreError
@@ -39,9 +39,9 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.tracing.catalogue import catalogue_graph
 
 PAPER = json.loads((Path(__file__).parent / "alpa_paper.json").read_text(encoding="utf-8"))
-SMALL = ("gpt-2.6b", "moe-2.4b", "wide-resnet-2b")
+DEFAULT_ROWS = ("gpt-2.6b", "moe-2.4b", "wide-resnet-2b")
 COLUMN = {"gpt": "gpt_alpa", "moe": "moe_alpa", "wide-resnet": "wide_resnet_alpa"}
-THEIR_STAGES = {
+PAPER_STAGES = {
     "gpt-2.6b": ((1, 2), (1, 2), (1, 4)),
     "gpt-15b": ((1, 8),) * 4,
     "gpt-39b": ((1, 4),) * 16,
@@ -55,30 +55,28 @@ THEIR_STAGES = {
     "wide-resnet-6.8b": ((1, 8),) * 4,
     "wide-resnet-13b": ((1, 8),) * 8,
 }
-"""Submeshes of the stages of the plans that Alpa found: of GPT as far as the paper says them (alpa_paper.json), of the
-others those that its code runs again (github alpa-projects/alpa, benchmark/alpa: suite_auto_moe.py, suite_wresnet.py).
+"""Submeshes of the stages of Alpa's plans: for GPT as far as the paper gives them (alpa_paper.json), for the others
+those in its code (github alpa-projects/alpa, benchmark/alpa: suite_auto_moe.py, suite_wresnet.py).
 """
-
-
 OPTIMIZER = {"moe-70b": "sgd"}
-"""Rows that no plan fits with Adam: weights, gradients and its state take 16 bytes a parameter, of MoE-70B 1,050 GiB on
-devices of 1,024 GiB. Alpa's code trains its MoE models with Adafactor (benchmark_one_case_moe.py; model_util.py,
-optax_adafactor), which keeps the fp32 master copy and, in place of moments, a row and a column of each matrix: what
-"sgd" keeps here, but for less than 1 %.
+"""Rows for which no plan with Adam fits: weights, gradients and optimizer state take 16 bytes per parameter, for
+MoE-70B 1,050 GiB on devices of 1,024 GiB. Alpa's code trains its MoE models with Adafactor (benchmark_one_case_moe.py;
+model_util.py, optax_adafactor), which keeps the fp32 master copy and, instead of moments, a row and a column of each
+matrix: within 1 % of what "sgd" keeps here.
 """
 
 
 def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tuple[Plan, dict[str, Any]]:
-    """Plan a row; its figures, those of the paper's plan beside them."""
-    known = entry(name)
-    cluster = f"1x{known.gpus}:v100" if known.gpus <= 8 else f"{known.gpus // 8}x8:v100"
-    b = known.num_microbatches
+    """Plan a row; its figures, and those of the paper's plan."""
+    model_entry = entry(name)
+    cluster = f"1x{model_entry.gpus}:v100" if model_entry.gpus <= 8 else f"{model_entry.gpus // 8}x8:v100"
+    b = model_entry.num_microbatches
     start = time.perf_counter()
     pipeline = PipelineOptions(submesh_space=submeshes)
-    model = trained_by(OPTIMIZER[name], known) if name in OPTIMIZER else name
+    model = trained_by(OPTIMIZER[name], model_entry) if name in OPTIMIZER else name
     plan = interface.plan(model, cluster, num_microbatches=b, num_layers=layers, pipeline=pipeline)
     total = plan.predicted.iteration_seconds
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "cluster": cluster,
         "num_microbatches": b,
         "num_layers": len(plan.layers),
@@ -93,80 +91,85 @@ def plan_row(name: str, layers: int | None = None, submeshes: str = "all") -> tu
         * len(plan.layers)
         / sum(x.flops for x in plan.layers),
     }
-    if name in THEIR_STAGES:
-        asked = THEIR_STAGES[name]
+    if name in PAPER_STAGES:
+        submesh_shapes = PAPER_STAGES[name]
         pipeline = replace(
-            pipeline, num_stages=len(asked), stage_submeshes=tuple((i, n, m) for i, (n, m) in enumerate(asked))
+            pipeline,
+            num_stages=len(submesh_shapes),
+            stage_submeshes=tuple((i, n, m) for i, (n, m) in enumerate(submesh_shapes)),
         )
         try:
-            theirs = replan(plan, pipeline=pipeline)
+            paper_plan = replan(plan, pipeline=pipeline)
         except AlpaExploreError as error:
-            found["paper_plan"] = f"{error.what}: {error.found}"
+            row["paper_plan"] = f"{error.what}: {error.found}"
         else:
-            found["paper_plan_over_ours"] = theirs.predicted.iteration_seconds / total
-            found["paper_plan"] = shapes([(s.submesh, s.logical_mesh) for s in theirs.stages])
-    return plan, found
+            row["paper_plan_over_ours"] = paper_plan.predicted.iteration_seconds / total
+            row["paper_plan"] = shapes([(s.submesh, s.logical_mesh) for s in paper_plan.stages])
+    return plan, row
 
 
-def trained_by(optimizer: str, known: CatalogEntry) -> TrainingGraph:
-    """A microbatch of a catalogue model with another optimizer."""
-    return catalogue_graph(known, microbatch_size(known, known.num_microbatches), optimizer=optimizer)
+def trained_by(optimizer: str, model_entry: CatalogEntry) -> TrainingGraph:
+    """The graph of a microbatch of a catalogue model with another optimizer."""
+    return catalogue_graph(model_entry, microbatch_size(model_entry, model_entry.num_microbatches), optimizer=optimizer)
 
 
 def shapes(stages: list[tuple[tuple[int, int], tuple[int, ...]]]) -> str:
-    """'15 of 1x4 as 1x4, 1 of 1x4 as 2x2': from the first stage on, which submesh, seen as which mesh."""
-    named = (f"{'x'.join(map(str, piece))} as {'x'.join(map(str, mesh))}" for piece, mesh in stages)
+    """'15 of 1x4 as 1x4, 1 of 1x4 as 2x2': the submeshes of the stages in order, and their logical meshes."""
+    named = (f"{'x'.join(map(str, submesh))} as {'x'.join(map(str, mesh))}" for submesh, mesh in stages)
     return ", ".join(f"{len(list(run))} of {shape}" for shape, run in groupby(named))
 
 
 def show(name: str, row: dict[str, Any]) -> None:
-    """A row as text."""
-    known = entry(name)
+    """Print a row."""
+    model_entry = entry(name)
     columns, table = PAPER["throughput_pflops"]["columns"], PAPER["throughput_pflops"]["rows"]
     measured = {(column, line[0]): line[i] for line in table for i, column in enumerate(columns)}
     family = next(f for f in COLUMN if name.startswith(f))
-    paper = measured.get((COLUMN[family], known.gpus))
-    said = PAPER["gpt"]["found_plans"].get(name.removeprefix("gpt-").upper(), "") if family == "gpt" else ""
+    paper = measured.get((COLUMN[family], model_entry.gpus))
+    paper_plan = PAPER["gpt"]["found_plans"].get(name.removeprefix("gpt-").upper(), "") if family == "gpt" else ""
     if "pflops" in row:
         ratio = f"{row['pflops'] / paper:.2f}" if paper else "–"
         print(
-            f"{name:18}{known.gpus:>4} GPUs  B {row['num_microbatches']:>5}  {row['num_layers']:>3} layers  "
+            f"{name:18}{model_entry.gpus:>4} GPUs  B {row['num_microbatches']:>5}  {row['num_layers']:>3} layers  "
             f"T {row['iteration_seconds']:8.2f} s  {row['pflops']:.3f} PFLOPS, paper {paper or '–'}, ratio {ratio}  "
             f"(planned in {row['planned_seconds']:.0f} s)",
             flush=True,
         )
         print(
-            f"    found: {row['stages']}; bubble {row['bubble_fraction']:.3f}, the largest layer has "
+            f"    plan: {row['stages']}; bubble {row['bubble_fraction']:.3f}, the largest layer has "
             f"{row['layer_flops_over_mean']:.2f} of the mean FLOPs; {row.get('optimizer', 'adam')}"
         )
-    if said:
-        print(f"    paper: {said}")
+    if paper_plan:
+        print(f"    paper: {paper_plan}")
     if "paper_plan_over_ours" in row:
-        print(f"    its plan by our costs: {row['paper_plan_over_ours']:.4f} × ours ({row['paper_plan']})")
+        print(f"    the paper's plan by our costs: {row['paper_plan_over_ours']:.4f} × ours ({row['paper_plan']})")
     elif "paper_plan" in row:
-        print(f"    its plan by our costs: {row['paper_plan']}")
+        print(f"    the paper's plan by our costs: {row['paper_plan']}")
     for kind, ratio in row.get("baselines", {}).items():
         print(f"    {kind:50} {f'{ratio:.4f} × the automatic plan' if isinstance(ratio, float) else ratio}")
     if "baselines" in row:
-        print(f"    {beside(row['baselines'])}")
-    if name in DIFFERS:
-        print(f"    {DIFFERS[name]}", flush=True)
+        print(f"    {summary(row['baselines'])}")
+    if name in DIFFERENCES:
+        print(f"    {DIFFERENCES[name]}", flush=True)
 
 
-def beside(baselines: dict[str, float | str]) -> str:
-    """By how much the automatic plan is faster than the baselines, in a line."""
-    priced = {text: ratio for text, ratio in baselines.items() if not isinstance(ratio, str)}
-    alike = [ratio for text, ratio in priced.items() if OWN not in text]
-    own = [ratio for text, ratio in priced.items() if OWN in text]
+def summary(baselines: dict[str, float | str]) -> str:
+    """By how much the automatic plan is faster than the baselines, in one line."""
+    feasible = {text: ratio for text, ratio in baselines.items() if not isinstance(ratio, str)}
+    same_layers = [ratio for text, ratio in feasible.items() if OWN not in text]
+    own_layers = [ratio for text, ratio in feasible.items() if OWN in text]
 
     def span(ratios: list[float], what: str) -> str:
         return f"{what} take {min(ratios):.3f} to {max(ratios):.3f} × as long" if ratios else ""
 
-    parts = (span(alike, "baselines cut at the same layers"), span(own, "those with layers or batches of their own"))
+    parts = (
+        span(same_layers, "baselines cut at the same layers"),
+        span(own_layers, "those with layers or batches of their own"),
+    )
     return "; ".join(filter(None, parts))
 
 
-DIFFERS = {
+DIFFERENCES = {
     "gpt-2.6b": (
         "The paper's submeshes in the order 2, 4, 2: of the 8 layers those with cuts within a block, 4 to 6, are the "
         "largest. The last four on 4 devices take 369 ms, the middle four 353 ms."
@@ -200,19 +203,19 @@ DIFFERS = {
         "all of the 8 %. Alpa's run has 38 microbatches of 40 images in place of 32 of 48."
     ),
 }
-"""What differs from the paper's plan, and why."""
+"""Rows whose plan differs from the paper's: how, and why."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", default=list(SMALL))
-    parser.add_argument("--layers", type=int, help="instead of the paper's (larger rows on a slow machine)")
+    parser.add_argument("names", nargs="*", default=list(DEFAULT_ROWS))
+    parser.add_argument("--layers", type=int, help="instead of the paper's number (larger rows on a slow machine)")
     parser.add_argument("--submeshes", default="all", choices=SUBMESH_SPACES)
-    parser.add_argument("--stored", action="store_true", help="show what was seen before")
+    parser.add_argument("--stored", action="store_true", help="print stored rows")
     options = parser.parse_args()
-    for name in rows() if options.stored else options.names or SMALL:
+    for name in rows() if options.stored else options.names or DEFAULT_ROWS:
         if not options.stored:
-            keep(name, **plan_row(name, options.layers, options.submeshes)[1])
+            store(name, **plan_row(name, options.layers, options.submeshes)[1])
         show(name, rows()[name])
 
 

@@ -1,11 +1,10 @@
-"""How long planning takes: cold, warm, with a new B, and with a new delta (on demand, and with all stage costs); and
-which part of it takes how long.
+"""Seconds of planning: cold, warm, with a new B, and with a new delta (lazily priced, and with all stages priced).
 
     python benchmarks/planning.py [--model gpt-39b] [--cluster 8x8:v100] [-B 1024] [--layers 16] [--deltas 0.5 0.1]
 
-Every run of the command is a process of its own, as a user starts it; the first begins with an empty cache. The new B
-and the new delta are asked of a plan in Python, where the graph is there already. Seconds of this machine: the ratios
-to the cold run are what another machine may compare with.
+Also prints the seconds of each pass. The cold and the warm run are processes of their own, as a user starts them; the
+cold one begins with an empty cache. The new B and the new delta are replanned in Python, where the graph is captured
+already. Seconds depend on the machine; compare the ratios to the cold run between machines.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="8x8:v100")
     parser.add_argument("-B", "--num-microbatches", type=int, default=1024)
     parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument("--deltas", type=float, nargs=2, default=(0.5, 0.1), help="that of the plan, and a new one")
+    parser.add_argument("--deltas", type=float, nargs=2, default=(0.5, 0.1), help="delta of the plan, and the new one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ALPA_EXPLORE_CACHE"] = folder
@@ -39,7 +38,7 @@ def main() -> None:
 
 
 def command(options: argparse.Namespace, name: str, cold: float | None = None) -> float:
-    """Wall seconds of `alpa-explore plan`, start of the interpreter included."""
+    """Wall-clock seconds of `alpa-explore plan`, start of the interpreter included."""
     begun = time.perf_counter()
     done = subprocess.run(
         [
@@ -62,7 +61,7 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None) -
     seconds = time.perf_counter() - begun
     show(name, seconds, cold)
     print("    " + next(line for line in done.stdout.splitlines() if line.startswith("Seconds by pass")))
-    # The last line of every pass of the stage costs says how many tasks it had and how long they took.
+    # The last progress line of every pass of stage pricing has its number of tasks and its seconds.
     for line in done.stderr.splitlines():
         if "100 %" in line:
             print("    " + line)
@@ -70,7 +69,7 @@ def command(options: argparse.Namespace, name: str, cold: float | None = None) -
 
 
 def in_python(options: argparse.Namespace, cold: float) -> None:
-    """A new B and a new delta, with the graph and the first plan there."""
+    """A new B and a new delta, given the graph and the first plan."""
     graph = microbatch_graph(options.model, options.num_microbatches)
     common = {"num_microbatches": options.num_microbatches, "num_layers": options.layers}
     plan = ax.plan(graph, options.cluster, delta=options.deltas[0], **common)
@@ -79,24 +78,26 @@ def in_python(options: argparse.Namespace, cold: float) -> None:
     ax.replan(plan, num_microbatches=options.num_microbatches // 4)
     show("new B", time.perf_counter() - begun, cold)
     begun = time.perf_counter()
-    asked = ax.replan(plan, delta=options.deltas[1])
+    replanned = ax.replan(plan, delta=options.deltas[1])
     show(f"new delta {options.deltas[1]:g}", time.perf_counter() - begun, cold)
-    same = "the same layers" if asked.layers == plan.layers else f"another layering, {len(asked.costs.candidates)} of"
-    print(f"    {same} {len(plan.costs.candidates)} stages priced, T {asked.predicted.iteration_seconds:.5g} s")
-    print("    " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in asked.statistics.seconds))
+    priced = (
+        "the same layers" if replanned.layers == plan.layers else f"other layers, {len(replanned.costs.candidates)} of"
+    )
+    print(f"    {priced} {len(plan.costs.candidates)} stages priced, T {replanned.predicted.iteration_seconds:.5g} s")
+    print("    " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in replanned.statistics.seconds))
     passes: dict[str, Progress] = {}
     begun = time.perf_counter()
-    other = ax.plan(
+    fully_priced = ax.plan(
         graph, options.cluster, delta=options.deltas[1], progress=lambda p: passes.update({p.pass_name: p}), **common
     )
     show("  all stages", time.perf_counter() - begun, cold)
     for name, last in passes.items():
         print(f"    {name}: {last.total} tasks, {last.elapsed_seconds:.1f} s")
-    print(f"    T {other.predicted.iteration_seconds:.5g} s")
+    print(f"    T {fully_priced.predicted.iteration_seconds:.5g} s")
 
 
 def show(name: str, seconds: float, cold: float | None) -> None:
-    """One line."""
+    """Print one line."""
     ratio = "" if cold is None else f"  {seconds / cold:.4f} of cold"
     print(f"{name:14} {seconds:8.3f} s{ratio}", flush=True)
 

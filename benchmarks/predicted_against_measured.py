@@ -1,15 +1,16 @@
-"""Predicted against measured on this machine's CPU: one model, a dozen plans and more, after `calibrate`.
+"""Predicted against measured seconds of an iteration on the CPU of this machine: one model, several dozen plans.
 
     python benchmarks/predicted_against_measured.py [--model gpt-tiny] [--ranks 2] [--steps 20] [--json FILE]
 
-The device is measured first (matrix products, memory, collectives of as many processes as the plans have ranks, a core
-each). Then every plan is launched, and its median step stands beside the simulated iteration. All plans train on the
-same samples an iteration. Printed: a row a plan, Kendall's tau of the ranking, the mean error, and the error that is
-left when one factor is taken out of all predictions.
+The device is measured first (matrix products, memory, collectives between as many processes as the plans have ranks,
+one core each). Then every plan is launched, and its median step is compared with the simulated iteration. All plans
+train on the same number of samples per iteration. Printed: a row for each plan, Kendall's tau of the ranking, the mean
+error, and the mean error after one common factor is removed from all predictions.
 
-Then the device is fitted again (`alpa-explore calibrate --from-run`) to the runs with B = 1 and 4, and the plans with
-B = 2 and 8, whose microbatches have other sizes, are predicted with what was learnt: tau and errors of those alone,
-before and after. Run it on a quiet machine: where other work shares the cores, the same plan takes 0.2 s and 0.4 s.
+Then the device is fitted (`alpa-explore calibrate --from-run`) to the runs with the B in FITTED, and the other plans,
+whose microbatches have other sizes, are predicted with the fitted device: tau and errors of those alone, before and
+after. Run it on an idle machine: where other work shares the cores, the same plan takes 0.2 s in one run and 0.4 s in
+another.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from alpa_explore.runtime.measured import load_measured
 
 MICROBATCHES = (1, 2, 4, 8)
 FITTED = (1, 4)
+"""The B of the runs that the device is fitted to."""
 
 
 def plans(model: str, cluster: str, layers: int, ranks: int) -> Iterator[tuple[str, Plan]]:
-    """(name, plan): what people do by hand, and the planner's own, for each B."""
+    """(name, plan): the baselines and the automatic plan for each B."""
     kinds: list[tuple[str, dict[str, int]]] = [("data-parallel", {}), ("zero-3", {}), ("inter-only", {})]
     for tp, pp in product(range(1, ranks + 1), repeat=2):
         if ranks % (tp * pp) == 0 and tp > 1:
@@ -49,10 +51,10 @@ def plans(model: str, cluster: str, layers: int, ranks: int) -> Iterator[tuple[s
     for count in MICROBATCHES:
         for kind, degrees in kinds:
             name = " ".join([kind, *(f"{k}{v}" for k, v in degrees.items())])
-            made = ax.baseline(
+            plan = ax.baseline(
                 model, cluster, kind, num_microbatches=count, num_layers=layers, precision="float32", **degrees
             )
-            yield f"{name}, B = {count}", made
+            yield f"{name}, B = {count}", plan
         yield (
             f"automatic, B = {count}",
             ax.plan(model, cluster, num_microbatches=count, num_layers=layers, precision="float32"),
@@ -60,10 +62,10 @@ def plans(model: str, cluster: str, layers: int, ranks: int) -> Iterator[tuple[s
 
 
 def calibrated(ranks: int, folder: Path) -> str:
-    """The measured machine as a cluster's name."""
-    found = measure(kind="cpu", ranks=ranks)
+    """Measures this machine; returns the name of a cluster made of it."""
+    measurements = measure(kind="cpu", ranks=ranks)
     path = folder / "cpu.json"
-    path.write_text(json.dumps(device_file(found, name="measured")))
+    path.write_text(json.dumps(device_file(measurements, name="measured")))
     return f"1x{ranks}:{path}"
 
 
@@ -88,7 +90,7 @@ def main() -> None:
         cluster = calibrated(options.ranks, folder)
         for number, (name, plan) in enumerate(plans(options.model, cluster, options.layers, options.ranks)):
             try:
-                said, took = run(plan, options.steps, folder / str(number))
+                predicted, measured = run(plan, options.steps, folder / str(number))
             except AlpaExploreError as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
                 continue
@@ -97,26 +99,26 @@ def main() -> None:
                     "plan": name,
                     "stages": len(plan.stages),
                     "num_microbatches": plan.options.num_microbatches,
-                    "predicted_seconds": said,
-                    "measured_seconds": took,
-                    "ratio": took / said,
+                    "predicted_seconds": predicted,
+                    "measured_seconds": measured,
+                    "ratio": measured / predicted,
                     "folder": folder / str(number),
                 }
             )
-            print(f"{name}: predicted {said:.3f} s, measured {took:.3f} s", file=sys.stderr, flush=True)
-        learnt = learn(rows, folder)
+            print(f"{name}: predicted {predicted:.3f} s, measured {measured:.3f} s", file=sys.stderr, flush=True)
+        fitted = fit_and_predict(rows)
     shown = [{k: v for k, v in row.items() if k != "folder"} for row in rows]
     print(render_table(sorted(shown, key=lambda row: float(row["measured_seconds"]))))
-    found = {"all runs": score(rows, "predicted_seconds"), **learnt}
-    for name, figures in found.items():
+    scores = {"all runs": score(rows, "predicted_seconds"), **fitted}
+    for name, figures in scores.items():
         print(f"\n{name}")
         print("\n".join(f"  {key}: {value:.3g}" for key, value in figures.items() if value is not None))
     if options.json:
-        options.json.write_text(json.dumps({**found, "rows": shown}, indent=1))
+        options.json.write_text(json.dumps({**scores, "rows": shown}, indent=1))
 
 
 def score(rows: list[dict[str, Any]], which: str) -> dict[str, float | None]:
-    """How well a column predicts what was measured."""
+    """How well the column `which` predicts the measured seconds."""
     ratios = [row["measured_seconds"] / row[which] for row in rows]
     factor = median(ratios)
     return {
@@ -128,17 +130,17 @@ def score(rows: list[dict[str, Any]], which: str) -> dict[str, float | None]:
     }
 
 
-def learn(rows: list[dict[str, Any]], folder: Path) -> dict[str, dict[str, float | None]]:
-    """Fit the device to some of the runs, predict the others."""
+def fit_and_predict(rows: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """Fits the device to some of the runs and predicts the others."""
     fitted = [row for row in rows if row["num_microbatches"] in FITTED]
     others = [row for row in rows if row["num_microbatches"] not in FITTED]
     cluster = recalibrate([row["folder"] for row in fitted]).after
     for row in rows:
-        row["learnt_seconds"] = load_measured(row["folder"], cluster).predicted_iteration_seconds
+        row["fitted_seconds"] = load_measured(row["folder"], cluster).predicted_iteration_seconds
     return {
         "runs that were not fitted, before": score(others, "predicted_seconds"),
-        "runs that were not fitted, after": score(others, "learnt_seconds"),
-        "runs that were fitted, after": score(fitted, "learnt_seconds"),
+        "runs that were not fitted, after": score(others, "fitted_seconds"),
+        "runs that were fitted, after": score(fitted, "fitted_seconds"),
     }
 
 

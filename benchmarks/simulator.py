@@ -1,9 +1,9 @@
-"""The simulator on deep pipelines: seconds to make, check and simulate a schedule of 64 stages and 1,024 microbatches.
+"""Seconds to build, check, simulate and analyse every schedule with 64 stages and 1,024 microbatches.
 
     python benchmarks/simulator.py [--stages 64] [--microbatches 1024] [--json FILE]
 
-The second column of times holds the analysis: memory of every submesh, bubbles, the critical path. Compiled code is
-loaded before the clock runs.
+The analysis computes the memory of every submesh, the bubble and the critical path. Compiled code is loaded before the
+times are taken.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from alpa_explore.schedules.simulator.times import StageTimes
 
 
 def times(count: int) -> list[StageTimes]:
-    """Equal stages with sends that take a tenth of a forward pass."""
-    one = StageTimes(
+    """Equal stages, with sends that take a tenth of a forward pass."""
+    stage = StageTimes(
         forward_seconds=1.0,
         backward_input_seconds=1.0,
         backward_weight_seconds=1.0,
@@ -31,7 +31,7 @@ def times(count: int) -> list[StageTimes]:
         activation_bytes=1.0,
         weight_bytes=4.0,
     )
-    return [one] * count
+    return [stage] * count
 
 
 def main() -> None:

@@ -1,4 +1,7 @@
-"""What the benchmarks of the paper's tables saw, kept in paper_rows.json: catalogue name -> figures of its row."""
+"""Results of paper.py and baselines.py, stored in paper_rows.json: catalogue name -> figures of its row.
+
+Not a benchmark of its own; `python benchmarks/paper.py --stored` prints what it stores.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +12,19 @@ from typing import Any
 from alpa_explore.models.catalog import names
 
 OWN = "of its own"
-"""In the name of a baseline that has other layers, or other microbatches, than the automatic plan."""
+"""Part of the name of a baseline with other layers, or other microbatches, than the automatic plan."""
 STORE = Path(__file__).parent / "paper_rows.json"
 
 
 def rows() -> dict[str, dict[str, Any]]:
-    """What was stored."""
+    """All stored rows."""
     return json.loads(STORE.read_text(encoding="utf-8")) if STORE.exists() else {}
 
 
-def keep(name: str, **figures: Any) -> None:
-    """Put `figures` into the row of a model, and write the file: a run that is stopped loses one row at most."""
-    known = rows()
-    known[name] = known.get(name, {}) | figures
+def store(name: str, **figures: Any) -> None:
+    """Update the row of a model with `figures` and write the file: an interrupted run loses one row at most."""
+    stored = rows()
+    stored[name] = stored.get(name, {}) | figures
     order = names()
-    known = {name: known[name] for name in sorted(known, key=order.index)}
-    STORE.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    stored = {name: stored[name] for name in sorted(stored, key=order.index)}
+    STORE.write_text(json.dumps(stored, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

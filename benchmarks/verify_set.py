@@ -1,15 +1,15 @@
-"""The set of plans that must give the gradients of one process, run on processes of this machine with gloo.
+"""Errors of loss, gradients and updated weights of distributed plans against a single process, with gloo on CPUs.
 
     PYTHONPATH=. python benchmarks/verify_set.py [--models gpt-tiny moe-tiny] [--random 20] [--json FILE]
 
-Tiny GPT (tied embedding), MoE, Wide-ResNet and Hugging Face Llama in float32, on 1 to 4 stages of equal and unequal
-submeshes (1 + 2 + 1; 2 + 1 + 4 + 1), and on submeshes that run two stages each, interleaved (1 + 1; 2 + 2; 1 + 2), each
-of data, tensor and ZeRO-like division and mixtures, B from 1 to 8, and random plans (cuts, submeshes, strategies,
-schedules). The error is the largest of loss, gradients and updated weights over two steps, relative as
-`alpa_explore/runtime/verify.py` says; 1e-5 passes.
+Tiny GPT (tied embedding), MoE, Wide-ResNet and Hugging Face Llama in float32, on 1 to 4 stages with equal and unequal
+submeshes (1 + 2 + 1; 2 + 1 + 4 + 1), and on submeshes that run two interleaved stages each (1 + 1; 2 + 2; 1 + 2), with
+data, tensor and ZeRO parallelism and mixtures of them, B from 1 to 8, and random plans (cuts, submeshes, strategies,
+schedules). The error of a plan is the largest over two steps, relative as defined in `alpa_explore/runtime/verify.py`;
+a plan passes up to 1e-5.
 
-Seen on 2 cores with torch 2.13.0+cpu: 88 of 88 pass; the largest is 6.0e-6 for Wide-ResNet (batch norms), 1.0e-6 for
-the other models. It takes 8 minutes on a quiet machine.
+Measured on 2 cores with torch 2.13.0+cpu: 88 of 88 pass; the largest error is 6.0e-6 for Wide-ResNet (batch norms) and
+1.0e-6 for the other models. It takes 8 minutes on an idle machine.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from tests.programs.cases import Case, at_random, random_plan
 
 MODELS = ("gpt-tiny", "moe-tiny", "wide-resnet-tiny", "llama-tiny")
 ONE, TWO, FOUR = (), (2,), (2, 2)
+"""Logical meshes."""
 PIPELINES: dict[str, list[Any]] = {
     "2": [((0, 3), TWO)],
     "2x2": [((0, 3), FOUR)],
@@ -65,7 +66,8 @@ PLANS = [
     ("2+2 in turn", ("zero",), 4),
     ("1+2 in turn", ("data",), 8),
 ]
-"""Submeshes, what each axis does, B. "In turn": two stages a submesh, interleaved."""
+"""(pipeline, role of each mesh axis, B). "In turn": two interleaved stages per submesh."""
+TOLERANCE = 1e-5
 
 
 def programs(models: list[str], count: int) -> Iterator[tuple[str, Case, Program]]:
@@ -74,7 +76,7 @@ def programs(models: list[str], count: int) -> Iterator[tuple[str, Case, Program
         for submeshes, kinds, microbatches in PLANS:
             case = Case(model, num_microbatches=microbatches, precision="float32")
             turns = {"schedule": INTERLEAVED, "turns": 2} if submeshes.endswith("in turn") else {}
-            program = case.program(PIPELINES[submeshes], _ways(kinds), **turns)
+            program = case.program(PIPELINES[submeshes], _choose(kinds), **turns)
             yield f"{model} on {submeshes}, {'·'.join(kinds)}, B = {microbatches}", case, program
     for seed in range(count):
         options, stages, schedule = random_plan(seed)
@@ -86,12 +88,12 @@ def programs(models: list[str], count: int) -> Iterator[tuple[str, Case, Program
         yield f"{name}, {program.schedule.name}", case, program
 
 
-def _ways(kinds: tuple[str, ...]) -> Callable[[Any], tuple[int, ...]]:
+def _choose(kinds: tuple[str, ...]) -> Callable[[Any], tuple[int, ...]]:
     return lambda problem: divided(problem, kinds[: len(problem.model.mesh.shape)])
 
 
 def verified(case: Case, program: Program, home: Path) -> tuple[Difference, ...] | str:
-    """The differences of two steps; what failed, where it did."""
+    """The differences over two steps, or what failed."""
     folder = home / "run"
     folder.mkdir()
     options = RunOptions(steps=2, record=True)
@@ -112,31 +114,31 @@ def verified(case: Case, program: Program, home: Path) -> tuple[Difference, ...]
 
 
 def main() -> int:
-    """Print a line a plan and the verdict; 1 when one is over."""
+    """Print a line for each plan and the verdict; 1 where a plan exceeds the tolerance."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
     parser.add_argument("--random", type=int, default=20, metavar="N", help="random plans (default: 20)")
-    parser.add_argument("--tolerance", type=float, default=1e-5)
+    parser.add_argument("--tolerance", type=float, default=TOLERANCE)
     parser.add_argument("--json", metavar="FILE")
     options = parser.parse_args()
-    rows, bad = [], 0
+    rows, failures = [], 0
     with tempfile.TemporaryDirectory() as home:
         for name, case, program in programs(options.models, options.random):
-            found = verified(case, program, Path(home))
-            if isinstance(found, str):
-                row: dict[str, Any] = {"plan": name, "ranks": len(program.ranks), "failed": found}
+            outcome = verified(case, program, Path(home))
+            if isinstance(outcome, str):
+                row: dict[str, Any] = {"plan": name, "ranks": len(program.ranks), "failed": outcome}
             else:
-                worst = max(found, key=lambda d: d.relative_error)
-                row = {"plan": name, "ranks": len(program.ranks), "compared": len(found), **asdict(worst)}
+                worst = max(outcome, key=lambda d: d.relative_error)
+                row = {"plan": name, "ranks": len(program.ranks), "compared": len(outcome), **asdict(worst)}
             rows.append(row)
             over = not row.get("relative_error", 1.0) <= options.tolerance
-            bad += over
+            failures += over
             shown = row.get("failed") or f"{row['relative_error']:.1e} ({row['what']} {row['name']})"
             print(f"{'OVER ' if over else '     '}{name}, {len(program.ranks)} ranks: {shown}", flush=True)
-    print(f"{len(rows) - bad} of {len(rows)} plans are within {options.tolerance:g} of one process")
+    print(f"{len(rows) - failures} of {len(rows)} plans are within {options.tolerance:g} of one process")
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=1))
-    return 1 if bad else 0
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

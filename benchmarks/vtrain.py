@@ -1,8 +1,10 @@
 """Predicted against measured iterations of GPT with Megatron-DeepSpeed on A100 nodes (vTrain's published runs).
 
-python benchmarks/vtrain.py                 errors of the stored figures, by layout, with Kendall's tau
-python benchmarks/vtrain.py --folds 10      fitted on a random half, scored on the other, ten times
-python benchmarks/vtrain.py --fit           fit to all rows and store the figures in the preset a100-80gb
+    python benchmarks/vtrain.py                 errors of the stored figures, by layout, with Kendall's tau
+    python benchmarks/vtrain.py --folds 10      fits to a random half and scores on the other, ten times
+    python benchmarks/vtrain.py --fit           fits to all rows and stores the figures in the preset a100-80gb
+
+The figures are the efficiencies of the machine that `layouts.iteration` predicts with.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ def main() -> None:
     options = parser.parse_args()
     tables = [measured(path) for path in options.tables]
     rows = [row for table in tables for row in table]
-    known = store(tables) if options.fit else machine("a100-80gb")
+    figures = store(tables) if options.fit else machine("a100-80gb")
     if options.folds:
-        cross_validate(tables, known, options.folds)
+        cross_validate(tables, figures, options.folds)
     else:
-        by_layout(rows, known)
-        show("all rows", judge(rows, known), groups=True)
+        by_layout(rows, figures)
+        show("all rows", evaluate(rows, figures), groups=True)
 
 
 def measured(path: Path) -> list[Measured]:
@@ -49,7 +51,7 @@ def measured(path: Path) -> list[Measured]:
     ]
 
 
-def judge(rows: Sequence[Measured], with_figures: Machine) -> Score:
+def evaluate(rows: Sequence[Measured], with_figures: Machine) -> Score:
     predicted = [iteration_time(r.layout, with_figures).seconds for r in rows]
     return score([r.layout for r in rows], predicted, [r.seconds for r in rows])
 
@@ -66,31 +68,31 @@ def halves(tables: Sequence[Sequence[Measured]], seed: int | None = None) -> tup
     return fitted, held_out
 
 
-def cross_validate(tables: Sequence[Sequence[Measured]], begin: Machine, folds: int) -> None:
+def cross_validate(tables: Sequence[Sequence[Measured]], initial: Machine, folds: int) -> None:
     fitted, held_out = halves(tables)
-    show("every second row held out", judge(held_out, fit(fitted, begin)))
+    show("every second row held out", evaluate(held_out, fit(fitted, initial)))
     for seed in range(folds):
         fitted, held_out = halves(tables, seed)
-        show(f"random half {seed} held out", judge(held_out, fit(fitted, begin)))
+        show(f"random half {seed} held out", evaluate(held_out, fit(fitted, initial)))
 
 
 def store(tables: Sequence[Sequence[Measured]]) -> Machine:
-    """Fit to all rows; the errors that are stored beside are those of a fit to half of them."""
+    """Fit to all rows and store the figures; the errors stored with them are those of a fit to half of the rows."""
     body = json.loads(PRESET.read_text())
-    body[SECTION] = {"software": dict.fromkeys(FITTED, 1.0)}  # so that a new figure needs no value by hand
+    body[SECTION] = {"software": dict.fromkeys(FITTED, 1.0)}  # a figure that is new in the code needs no value
     PRESET.write_text(json.dumps(body, indent=2) + "\n")
-    begin = machine("a100-80gb")
+    initial = machine("a100-80gb")
     fitted, held_out = halves(tables)
-    apart = judge(held_out, fit(fitted, begin))
-    found = fit([row for table in tables for row in table], begin)
+    held_out_score = evaluate(held_out, fit(fitted, initial))
+    fitted_machine = fit([row for table in tables for row in table], initial)
     body[SECTION] = {
         "source": (
             "Fitted by benchmarks/vtrain.py --fit to measured iterations of GPT with Megatron-DeepSpeed on nodes of "
             "8 A100 (github.com/VIA-Research/vTrain, a quarter of the published rows). Fitted to every second row, "
-            f"mean absolute error on the others {units.percent(apart.one_node_error or 0)} on one node and "
-            f"{units.percent(apart.several_nodes_error or 0)} on several"
+            f"mean absolute error on the others {units.percent(held_out_score.one_node_error or 0)} on one node and "
+            f"{units.percent(held_out_score.several_nodes_error or 0)} on several"
         ),
-        "software": {name: float(f"{getattr(found.software, name):.4g}") for name in FITTED},
+        "software": {name: float(f"{getattr(fitted_machine.software, name):.4g}") for name in FITTED},
     }
     PRESET.write_text(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
     print(json.dumps(body[SECTION], indent=2))
@@ -98,7 +100,7 @@ def store(tables: Sequence[Sequence[Measured]]) -> Machine:
 
 
 def by_layout(rows: Sequence[Measured], with_figures: Machine) -> None:
-    """One line for each (nodes, tensor, hidden, micro batch): where the model is off, and by how much the runs vary."""
+    """A line for each (nodes, tensor, hidden, micro batch): the mean error, and its range over the runs."""
     groups: dict[tuple[str, int, int, int], list[float]] = {}
     for row in rows:
         layout = row.layout
@@ -113,17 +115,17 @@ def by_layout(rows: Sequence[Measured], with_figures: Machine) -> None:
         )
 
 
-def show(what: str, found: Score, *, groups: bool = False) -> None:
+def show(what: str, result: Score, *, groups: bool = False) -> None:
     def text(value: float | None) -> str:
         return "–" if value is None else units.percent(value)
 
-    tau = "–" if found.kendall_tau is None else f"{found.kendall_tau:.3f}"
+    tau = "–" if result.kendall_tau is None else f"{result.kendall_tau:.3f}"
     print(
-        f"{what}: {found.rows} rows, mean absolute error {text(found.one_node_error)} on one node, "
-        f"{text(found.several_nodes_error)} on several; Kendall's tau {tau}"
+        f"{what}: {result.rows} rows, mean absolute error {text(result.one_node_error)} on one node, "
+        f"{text(result.several_nodes_error)} on several; Kendall's tau {tau}"
     )
     if groups:
-        for (hidden, heads, layers, sequence, devices), count, value in found.groups:
+        for (hidden, heads, layers, sequence, devices), count, value in result.groups:
             model = f"hidden {hidden}, {heads} heads, {layers} layers, sequence {sequence}"
             print(f"  {model}, {devices} GPUs: {count} rows, tau {value:.3f}")
 

@@ -1,1 +1,11 @@
-"""What people do by hand, as plans: priced by the same cost model, to hold against the automatic plan."""
+"""Baselines: data parallelism, ZeRO-3, Megatron and others as plans, priced by the cost model of the automatic plan.
+
+roles         what a mesh axis is for (data, sharded data, tensor), as a restriction of strategies
+kinds         the baselines by name, and the pipelines that each may be on a cluster
+stage_pricer  prices the stages of a pipeline whose mesh axes have roles
+infeasible    the errors where no pipeline of a baseline fits in memory
+baseline      the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`
+
+Stands above the planner, which it calls for the baselines that are the planner under constraints. It imports no
+figures, no runtime, no torch and no Dask.
+"""

@@ -1,12 +1,13 @@
-"""What a mesh axis is for, when a person says it: data parallelism, sharded data parallelism, tensor parallelism.
+"""Roles of mesh axes: data parallelism, sharded data parallelism, tensor parallelism.
 
-A role leaves each decision of a stage some of its strategies. On an axis for
+A role restricts the strategies of each node of a stage's sharding problem. On an axis with the role
 
-- DATA, operators that can cut the batch do; weights, gradients (or their addends) and optimizer state are whole;
-- SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are stored in pieces;
-- TENSOR, no operator cuts the batch: heavy ones, which are never repeated, must cut a dim of a weight.
+- DATA, operators that can shard the batch do; weights, gradients (or their partial sums) and optimizer state are
+  replicated;
+- SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
+- TENSOR, no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
 
-Where nothing would be left (a bias that does not divide), the strategies that keep most axes' roles are.
+A node without a strategy that follows all roles (a bias whose size is not divisible) keeps those that follow the most.
 """
 
 from __future__ import annotations
@@ -24,46 +25,46 @@ from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 
 
 class Role(enum.Enum):
-    """The use of one mesh axis."""
+    """What one mesh axis is used for."""
 
     DATA = "data"
     SHARDED_DATA = "sharded data"
     TENSOR = "tensor"
 
 
-def strategies_left(problem: StageProblem, roles: Sequence[Role]) -> dict[int, tuple[int, ...]]:
-    """For each node the strategies that keep to `roles`, one for each axis; free nodes left out."""
+def strategies_for_roles(problem: StageProblem, roles: Sequence[Role]) -> dict[int, tuple[int, ...]]:
+    """Node -> the strategies that follow `roles` (one for each axis); without the nodes that keep all of them."""
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
     batch = batch_options(problem)
-    left = {}
+    permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
-        kept = np.zeros(len(options.labels), dtype=np.int64)
+        followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
-            kept += _keeps(node, options, role, batch.get(v, frozenset()))[options.labels[:, axis]]
-        best = np.flatnonzero(kept == kept.max())
-        if len(best) < len(kept):
-            left[v] = tuple(best.tolist())
-    return left
+            followed += _follows(node, options, role, batch.get(v, frozenset()))[options.labels[:, axis]]
+        best = np.flatnonzero(followed == followed.max())
+        if len(best) < len(followed):
+            permitted[v] = tuple(best.tolist())
+    return permitted
 
 
-def _keeps(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option]) -> Flags:
-    """For each option of the node whether it keeps to the role."""
-    return np.array([_keeps_option(node, option, role, batch) for option in options.options], dtype=bool)
+def _follows(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option]) -> Flags:
+    """For each option of the node, whether it follows the role."""
+    return np.array([_option_follows(node, option, role, batch) for option in options.options], dtype=bool)
 
 
-def _keeps_option(node: Node, option: Option, role: Role, batch: frozenset[Option]) -> bool:
+def _option_follows(node: Node, option: Option, role: Role, batch: frozenset[Option]) -> bool:
     if node.kind is NodeKind.SOURCE:
         return True
     if node.kind is NodeKind.OPERATOR:
         if not batch:
             return True
         return (option not in batch) if role is Role.TENSOR else (option in batch)
-    stored = option[_reads(node)]
+    stored = option[_stored_position(node)]
     if role is Role.DATA:
         return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
     return role is Role.TENSOR or stored >= 0
 
 
-def _reads(node: Node) -> int:
-    """Position in an option of what is stored: the first output of an update, the one tensor of others."""
+def _stored_position(node: Node) -> int:
+    """Position in an option of the stored tensor: the first output of an update, the only tensor of other nodes."""
     return len(node.priced.strategies[0].inputs) if node.priced is not None else 0

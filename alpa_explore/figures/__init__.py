@@ -1,1 +1,17 @@
-"""Figures: pure functions from a plan to a plotly Figure, each with a table of the same."""
+"""Figures: pure functions from a plan (or a comparison, or a run) to a plotly figure.
+
+A figure module `NAME` has three public functions: `NAME_figure` draws, `NAME_table` gives the same numbers as rows,
+`NAME_sentence` states in one sentence what the figure shows for this plan; the sentence is also the figure's title.
+Read in this order, which is also the order of imports:
+
+keys, style    the text that identifies a mark; colours, themes, titles, escaping (neither imports plotly at load)
+tuning         how much a figure draws before it aggregates
+time_bars      stacked bars of the parts of an iteration's time, shared by several figures
+decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory, timeline
+comparisons/   several plans, numbers of microbatches or solvers beside each other
+runs/          a training run beside its prediction
+page_sections  the figures of a plan with their questions and tables, in order
+page           the same as one self-contained HTML page
+
+Only this package and the front end import plotly. It imports neither torch nor Dask nor ipywidgets.
+"""

@@ -1,9 +1,10 @@
-"""What a mark of a figure stands for, as text: 'stage:2/layer:3/operator:addmm_4', 'stage:2/device:5'.
+"""Keys: text that identifies what a mark of a figure stands for.
 
-Marks carry their key as `customdata` (where that is a list, as its last item), whole traces as `meta`. What is selected
-is such a key as well, and a mark belongs to it where the two agree on everything that both say: choosing layer 3
-lights its operators, its stage and the devices of its stage, and no other layer. `static/plotly_figure.js` of the front
-end does the same in the browser. Imports no plotly.
+Examples: 'stage:2/layer:3/operator:addmm_4', 'stage:2/device:5'. A mark carries its key as `customdata` (where that is
+a list, as its last item), a whole trace as `meta`. The selection is a key too. A mark belongs to the selection where
+the two keys have no kind with different values: selecting layer 3 highlights its operators, its stage and the devices
+of its stage, and no other layer. `static/plotly_figure.js` of the front end applies the same rule in the browser.
+Imports no plotly.
 """
 
 from __future__ import annotations
@@ -23,36 +24,36 @@ def key(**parts: int | str) -> str:
 
 
 def read_key(text: str) -> dict[str, str]:
-    """The parts of a key; what is no key has none."""
+    """The parts of a key; empty for text that is not a key."""
     pairs = (part.partition(":") for part in text.split("/"))
     return {kind: unquote(value) for kind, _, value in pairs if kind in KINDS and value}
 
 
 def agree(a: str, b: str) -> bool:
-    """Whether two keys contradict each other nowhere."""
+    """Whether two keys have no kind with different values."""
     first, second = read_key(a), read_key(b)
     return all(second.get(kind, value) == value for kind, value in first.items())
 
 
 def valid_key(plan: Plan, text: str) -> str:
-    """`text` where all it names is in the plan, else as much of it as is: another plan has other stages.
+    """The key `text` restricted to what `plan` contains: a selection outlives a change of plan.
 
-    A layer or a device that went to another stage takes its new stage with it.
+    A layer or a device that is in another stage of the new plan gets that stage.
     """
     parts = read_key(text)
     stage_of_layer = {layer: s.index for s in plan.stages for layer in range(s.layers[0], s.layers[1] + 1)}
     stage_of_device = {device: s.index for s in plan.stages for device in s.devices}
-    found: dict[str, int | str] = {}
+    valid: dict[str, int | str] = {}
     layer, device, stage = (_number(parts.get(kind)) for kind in ("layer", "device", "stage"))
     if layer in stage_of_layer:
-        found = {"stage": stage_of_layer[layer], "layer": layer}
+        valid = {"stage": stage_of_layer[layer], "layer": layer}
         if "operator" in parts:
-            found["operator"] = parts["operator"]
+            valid["operator"] = parts["operator"]
     elif device in stage_of_device:
-        found = {"stage": stage_of_device[device], "device": device}
+        valid = {"stage": stage_of_device[device], "device": device}
     elif 0 <= stage < len(plan.stages):
-        found = {"stage": stage}
-    return key(**found)
+        valid = {"stage": stage}
+    return key(**valid)
 
 
 def _number(text: str | None) -> int:

@@ -1,4 +1,4 @@
-// Draws the figures that stand as JSON in the page, one after the other, in the theme that the reader prefers.
+// Draws the figures, which are in the page as JSON, one after the other in the theme that the reader prefers.
 (() => {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const { config, figures } = JSON.parse(document.getElementById("figures").textContent);
@@ -8,7 +8,7 @@
     for (const name of names) {
       const place = document.getElementById(name);
       const { data, layout } = figures[name][themeName];
-      // Copies: plotly writes into what it is given.
+      // Copies: plotly modifies its arguments.
       await Plotly.react(place, structuredClone(data), structuredClone(layout), config);
       await new Promise((resume) => setTimeout(resume));
     }

@@ -1,6 +1,6 @@
-"""What all figures share: one colour a stage, two themes, titles that say something, and text that cannot act.
+"""What all figures share: the colours of stages, two themes, a full sentence as title, and escaped text.
 
-Imports no plotly, so that other parts of the screen can use the colours.
+Imports plotly only when a figure is finished (`dress`), so that other parts of the screen can use the colours.
 """
 
 from __future__ import annotations
@@ -18,30 +18,33 @@ if TYPE_CHECKING:
 Theme: TypeAlias = Literal["light", "dark"]
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-"""The palette of Okabe and Ito, told apart by people of every colour vision."""
+"""The palette of Okabe and Ito, distinguishable with every kind of colour vision."""
 PATTERNS = ("", "/", "x", ".", "-", "\\", "+", "|")
-"""Hatching of the 1st, 2nd, … eight stages."""
+"""Hatching of stages 0–7, 8–15, …: eight colours repeat, the pair of colour and hatching does not."""
 HEAT = "Cividis"
-"""Scale of heatmaps; its lightness alone carries the order."""
+"""Colour scale of heatmaps; its lightness alone gives the order of values."""
 COMMUNICATION_PATTERN = "x"
 CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "responsive": True, "scrollZoom": False}
-"""How every figure is drawn: no button that sends it anywhere."""
+"""plotly's configuration of every figure: no button that uploads it."""
+HOVER_TEXT = "%{hovertext}<extra></extra>"
+"""`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
 _TITLE_CHARACTERS = 118
+"""Width at which a title is wrapped."""
 _TRACES = ("bar", "heatmap", "scatter")
 
 
 def stage_color(index: int, theme: str = "light") -> str:
-    """CSS colour of a stage; the same in both themes, and again after eight stages (then `stage_pattern` differs)."""
+    """CSS colour of a stage, the same in both themes; after eight stages it repeats and `stage_pattern` differs."""
     return OKABE_ITO[index % len(OKABE_ITO)]
 
 
 def stage_pattern(index: int) -> str:
-    """plotly's name of the hatching that tells stage 8 from stage 0."""
+    """plotly's name of the hatching that distinguishes stage 8 from stage 0."""
     return PATTERNS[index // len(OKABE_ITO) % len(PATTERNS)]
 
 
 def stage_marker(stage: int, theme: str) -> dict[str, Any]:
-    """Marker of the bars of one stage. One trace a stage: a trace of many colours cannot be hatched as well."""
+    """Marker of the bars of one stage. A stage is a trace of its own: plotly cannot hatch a trace of many colours."""
     marker: dict[str, Any] = {"color": stage_color(stage, theme), "line": {"width": 0}}
     if stage_pattern(stage):
         lines = {"fgcolor": ground(theme), "fgopacity": 0.4, "size": 6, "solidity": 0.3}
@@ -50,12 +53,12 @@ def stage_marker(stage: int, theme: str) -> dict[str, Any]:
 
 
 def hatching(shape: str) -> dict[str, Any]:
-    """Pattern in the colour of each bar on what lies behind it ('' for plain bars)."""
+    """Hatching in the colour of each bar on a transparent ground; no hatching for ''."""
     return {"shape": shape, "fillmode": "replace", "size": 6, "solidity": 0.4} if shape else {}
 
 
 def ink_on(color: str) -> str:
-    """Black or white, whichever reads better on `color` ('#rrggbb')."""
+    """Black or white, whichever has more contrast on `color` ('#rrggbb')."""
     channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -68,12 +71,12 @@ def ink(theme: str) -> str:
 
 
 def faint(theme: str) -> str:
-    """Colour of what is there to be read only when looked for."""
+    """Colour of secondary lines and text."""
     return "#8a94a0" if theme == "dark" else "#7b8794"
 
 
 def ground(theme: str) -> str:
-    """Colour of the paper."""
+    """Background colour."""
     return "#111111" if theme == "dark" else "#ffffff"
 
 
@@ -83,34 +86,34 @@ def empty(theme: str) -> str:
 
 
 def safe(text: str) -> str:
-    """A name from a plan as plotly may show it: plotly reads tags (also links) in texts, so none is left."""
+    """A name from a plan, escaped: plotly interprets tags, links included, in texts."""
     return escape(printable(text), quote=False)
 
 
 def short(text: str, characters: int) -> str:
-    """The end of a long name, where names differ, made `safe`."""
+    """The end of a long name (names differ at their ends), escaped."""
     return safe(text if len(text) <= characters else "…" + text[1 - characters :])
 
 
 def lines(*parts: str) -> str:
-    """Lines of a hover text; empty ones are left out."""
+    """Lines of a hover text; empty ones are dropped."""
     return "<br>".join(part for part in parts if part)
 
 
 @cache
 def _template(theme: str) -> go.layout.Template:
-    """Plotly's own for the traces that are drawn here (it goes along with every figure), with the letters of axes."""
+    """Plotly's template for the trace types that are used here, with our font sizes for axes; part of every figure."""
     import plotly.graph_objects as go
     import plotly.io as pio
 
-    whole = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"]
-    template = go.layout.Template(layout=whole.layout, data={kind: whole.data[kind] for kind in _TRACES})
+    base = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"]
+    template = go.layout.Template(layout=base.layout, data={kind: base.data[kind] for kind in _TRACES})
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
     return template.update(layout={"xaxis": axis, "yaxis": axis})
 
 
 def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
-    """Title (one sentence; plain text), theme and margins, the same for every figure."""
+    """Give a figure its title (one sentence, plain text), theme, height in pixels and margins; `layout` overrides."""
     wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
     figure.update_layout(
         template=_template(theme),

@@ -1,10 +1,11 @@
-"""Baselines: each is what its name says, and none beats the automatic plan that is cut at the same layers."""
+"""Baselines: each is what its name says, and none is faster than the automatic plan with the same layers."""
 
 from __future__ import annotations
 
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,82 +44,84 @@ def products(plan: Plan, phase: str = "forward") -> list[PlanOperator]:
 @pytest.mark.parametrize("cluster", ["1x4:v100", "2x2:v100"])
 @pytest.mark.parametrize("kind", SAME_CUTS)
 def test_the_automatic_plan_is_at_least_as_fast_as_a_baseline_cut_at_the_same_layers(kind: str, cluster: str) -> None:
-    found = plan_of(kind, cluster)
-    assert found.layers == automatic(cluster).layers
+    plan = plan_of(kind, cluster)
+    assert plan.layers == automatic(cluster).layers
     least = automatic(cluster).predicted.iteration_seconds
-    assert found.predicted.iteration_seconds >= least * (1 - 1e-9)
+    assert plan.predicted.iteration_seconds >= least * (1 - 1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cluster", ["1x4:v100", "2x2:v100"])
 @pytest.mark.parametrize("kind", SAME_CUTS)
-def test_so_it_is_for_gpt_350m(kind: str, cluster: str) -> None:
+def test_no_baseline_of_gpt_350m_is_faster_than_the_automatic_plan(kind: str, cluster: str) -> None:
     large = graph("gpt-350m", 64)
-    options = {"num_microbatches": 64, "num_layers": 4}
+    options: dict[str, Any] = {"num_microbatches": 64, "num_layers": 4}
     try:
-        found = ax.baseline(large, cluster, kind, **options)  # type: ignore[arg-type]
+        by_hand = ax.baseline(large, cluster, kind, **options)
     except InfeasiblePlanError:
-        return  # what does not fit is no faster
-    plan = ax.plan(large, cluster, **options)  # type: ignore[arg-type]
-    assert found.predicted.iteration_seconds >= plan.predicted.iteration_seconds * (1 - 1e-9)
+        return  # a plan that does not fit is not faster
+    plan = ax.plan(large, cluster, **options)
+    assert by_hand.predicted.iteration_seconds >= plan.predicted.iteration_seconds * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_iteration_is_that_of_eq_2_and_memory_holds(kind: str) -> None:
-    found = plan_of(kind)
-    latencies = [s.latency_seconds for s in found.stages]
+    plan = plan_of(kind)
+    latencies = [s.latency_seconds for s in plan.stages]
     total = sum(latencies) + (B - 1) * max(latencies)
-    assert found.predicted.iteration_seconds == pytest.approx(total)
-    assert sum(len(s.devices) for s in found.stages) == 4
-    assert all(s.peak_bytes <= found.cluster.device.memory_bytes for s in found.stages)
-    assert found.options.baseline.startswith(kind)
+    assert plan.predicted.iteration_seconds == pytest.approx(total)
+    assert sum(len(s.devices) for s in plan.stages) == 4
+    assert all(s.peak_bytes <= plan.cluster.device.memory_bytes for s in plan.stages)
+    assert plan.options.baseline.startswith(kind)
 
 
-def test_data_parallelism_cuts_the_batch_and_keeps_weights_whole() -> None:
-    found = plan_of("data-parallel")
-    assert len(found.stages) == 1
-    letters = {letter for o in products(found) for letter in o.strategy.split("·")}
+def test_data_parallelism_shards_the_batch_and_replicates_weights() -> None:
+    plan = plan_of("data-parallel")
+    assert len(plan.stages) == 1
+    letters = {letter for o in products(plan) for letter in o.strategy.split("·")}
     assert letters <= {"m", "b"}, "rows of every product are rows of the batch"
-    assert found.stages[0].weight_bytes == pytest.approx(16 * found.model.parameters), "2 + 2 + 12 bytes a weight"
-    updates = [o for o in found.stages[0].operators if o.phase == "update"]
+    assert plan.stages[0].weight_bytes == pytest.approx(16 * plan.model.parameters), "2 + 2 + 12 bytes a weight"
+    updates = [o for o in plan.stages[0].operators if o.phase == "update"]
     assert all("S" not in o.output for o in updates)
-    moved = [line for o in found.stages[0].operators if o.phase == "forward" for line in o.communication]
-    assert [line for line in moved if "loss" not in line] == [], "nothing but the loss is summed on the way forward"
+    collectives = [line for o in plan.stages[0].operators if o.phase == "forward" for line in o.communication]
+    assert [line for line in collectives if "loss" not in line] == [], (
+        "the forward pass has no collective but the sum of the loss"
+    )
 
 
-def test_zero_3_does_the_same_with_a_fourth_of_the_memory_for_more_communication() -> None:
-    found, plain = plan_of("zero-3"), plan_of("data-parallel")
-    assert [o.strategy for o in products(found)] == [o.strategy for o in products(plain)]
-    assert found.stages[0].weight_bytes == pytest.approx(plain.stages[0].weight_bytes / 4)
-    assert found.stages[0].microbatch_seconds > plain.stages[0].microbatch_seconds
-    moved = [line for o in found.stages[0].operators if o.phase == "forward" for line in o.communication]
-    assert any("all-gather" in line for line in moved)
+def test_zero_3_shards_alike_with_a_fourth_of_the_memory_and_more_communication() -> None:
+    zero, replicated = plan_of("zero-3"), plan_of("data-parallel")
+    assert [o.strategy for o in products(zero)] == [o.strategy for o in products(replicated)]
+    assert zero.stages[0].weight_bytes == pytest.approx(replicated.stages[0].weight_bytes / 4)
+    assert zero.stages[0].microbatch_seconds > replicated.stages[0].microbatch_seconds
+    collectives = [line for o in zero.stages[0].operators if o.phase == "forward" for line in o.communication]
+    assert any("all-gather" in line for line in collectives)
 
 
-def test_megatron_divides_columns_then_rows_and_heads() -> None:
-    found = plan_of("megatron", tp=4, dp=1, pp=1)
-    inside = [o for o in products(found) if o.layer == 1]
+def test_megatron_shards_columns_then_rows_and_heads() -> None:
+    plan = plan_of("megatron", tp=4, dp=1, pp=1)
+    inside = [o for o in products(plan) if o.layer == 1]
     assert {o.strategy for o in inside if o.op == "aten.addmm.default"} == {"n", "k"}
     assert {o.strategy for o in inside if o.op == "aten.matmul.default"} == {"c"}, "the heads"
-    assert found.options.baseline == "megatron (tp 4, dp 1, pp 1)"
+    assert plan.options.baseline == "megatron (tp 4, dp 1, pp 1)"
 
 
 def test_megatron_with_data_parallelism_uses_one_axis_for_each() -> None:
-    found = plan_of("megatron", tp=2, dp=2, pp=1)
-    assert [s.logical_mesh for s in found.stages] == [(2, 2)]
-    for operator in products(found):
+    plan = plan_of("megatron", tp=2, dp=2, pp=1)
+    assert [s.logical_mesh for s in plan.stages] == [(2, 2)]
+    for operator in products(plan):
         data, tensor = operator.strategy.split("·")
         assert data in ("m", "b")
         assert tensor not in ("m", "b")
 
 
 def test_a_pipeline_of_megatron_has_stages_of_equally_many_layers() -> None:
-    found = plan_of("megatron", tp=1, dp=2, pp=2)
-    assert [s.layers for s in found.stages] == [(0, 1), (2, 3)]
-    assert [s.submesh for s in found.stages] == [(1, 2), (1, 2)]
+    plan = plan_of("megatron", tp=1, dp=2, pp=2)
+    assert [s.layers for s in plan.stages] == [(0, 1), (2, 3)]
+    assert [s.submesh for s in plan.stages] == [(1, 2), (1, 2)]
 
 
-def test_degrees_that_are_not_given_are_those_of_the_fastest() -> None:
+def test_degrees_that_are_not_given_are_those_of_the_fastest_plan() -> None:
     best = plan_of("megatron").predicted.iteration_seconds
     every = [(t, d, p) for t in (1, 2, 4) for d in (1, 2, 4) for p in (1, 2, 4) if t * d * p == 4]
     assert len(every) == 6
@@ -127,51 +130,49 @@ def test_degrees_that_are_not_given_are_those_of_the_fastest() -> None:
 
 
 def test_equal_layers_and_single_devices_are_pipelines_of_that_kind() -> None:
-    for found in (plan_of("gpipe-equal-layers"), plan_of("gpipe-equal-layers", pp=2)):
-        assert len({s.layers[1] - s.layers[0] for s in found.stages}) == 1
-        assert len({s.submesh for s in found.stages}) == 1
+    for plan in (plan_of("gpipe-equal-layers"), plan_of("gpipe-equal-layers", pp=2)):
+        assert len({s.layers[1] - s.layers[0] for s in plan.stages}) == 1
+        assert len({s.submesh for s in plan.stages}) == 1
     assert [s.submesh for s in plan_of("inter-only").stages] == [(1, 1)] * 4
     assert len(plan_of("intra-only").stages) == 1
 
 
-def test_a_pipeline_of_single_devices_is_cut_in_the_best_way() -> None:
-    found = ax.baseline(graph(), "1x2:v100", "inter-only", num_microbatches=B, num_layers=LAYERS)
-    every = [
-        ax.plan(graph(), "1x2:v100", num_microbatches=B, num_layers=LAYERS, scheduler="serial").costs.latency_table(B)
-    ]
-    table = every[0].copy()
+def test_a_pipeline_of_single_devices_has_optimal_cuts() -> None:
+    plan = ax.baseline(graph(), "1x2:v100", "inter-only", num_microbatches=B, num_layers=LAYERS)
+    whole = ax.plan(graph(), "1x2:v100", num_microbatches=B, num_layers=LAYERS, scheduler="serial")
+    table = whole.costs.latency_table(B).copy()
     table[:, :, 1:, :] = float("inf")  # single devices only
     best = pipeline_dp(table, [1, 2], 2, B)
-    assert found.predicted.iteration_seconds == pytest.approx(best.total_seconds)
+    assert plan.predicted.iteration_seconds == pytest.approx(best.total_seconds)
 
 
 def test_equal_operators_have_their_own_layers() -> None:
-    found = plan_of("equal-operators")
-    counts = [len(layer.operators) for layer in found.layers]
+    plan = plan_of("equal-operators")
+    counts = [len(layer.operators) for layer in plan.layers]
     assert max(counts) - min(counts) <= 1
 
 
 def test_a_baseline_is_written_read_and_planned_again_like_any_plan(tmp_path: Path) -> None:
-    found = plan_of("megatron", tp=2, dp=1, pp=2)
-    found.save(tmp_path / "a.plan.json")
+    plan = plan_of("megatron", tp=2, dp=1, pp=2)
+    plan.save(tmp_path / "a.plan.json")
     read = ax.load_plan(tmp_path / "a.plan.json")
-    assert read == found
+    assert read == plan
     assert read.options.baseline == "megatron (tp 2, dp 1, pp 2)"
-    more = ax.replan(found, num_microbatches=16)
-    assert [s.layers for s in more.stages] == [s.layers for s in found.stages]
-    assert more.predicted.iteration_seconds > found.predicted.iteration_seconds
+    more = ax.replan(plan, num_microbatches=16)
+    assert [s.layers for s in more.stages] == [s.layers for s in plan.stages]
+    assert more.predicted.iteration_seconds > plan.predicted.iteration_seconds
 
 
-def test_where_memory_is_short_the_fastest_choice_that_fits_is_taken() -> None:
-    free = plan_of("intra-only")
-    peak = free.stages[0].peak_bytes
+def test_where_memory_is_short_the_fastest_choice_that_fits_is_chosen() -> None:
+    unlimited = plan_of("intra-only")
+    peak = unlimited.stages[0].peak_bytes
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=int(peak * 0.9))
-    found = ax.baseline(graph(), cluster, "intra-only", num_microbatches=B, num_layers=LAYERS)
-    assert found.stages[0].peak_bytes <= peak * 0.9
-    assert found.predicted.iteration_seconds >= free.predicted.iteration_seconds
+    plan = ax.baseline(graph(), cluster, "intra-only", num_microbatches=B, num_layers=LAYERS)
+    assert plan.stages[0].peak_bytes <= peak * 0.9
+    assert plan.predicted.iteration_seconds >= unlimited.predicted.iteration_seconds
 
 
-def test_what_fits_in_no_way_says_how_much_it_needs() -> None:
+def test_the_error_for_a_baseline_that_does_not_fit_names_the_memory_that_it_needs() -> None:
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2_000_000)
     with pytest.raises(
         InfeasiblePlanError, match=r"layers 0–3 \(all devices\) need .* of 1.907 MiB on a device.*zero-3"
@@ -180,21 +181,21 @@ def test_what_fits_in_no_way_says_how_much_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "degrees", "told"),
+    ("kind", "degrees", "message"),
     [
         ("ddp", {}, "Unknown baseline.*Known: data-parallel, .*zero-3"),
         ("zero-3", {"tp": 2}, "does not take tp"),
-        ("megatron", {"tp": 3}, "No division of 1x4:v100 is the baseline megatron.*tp=3, 4 layers"),
+        ("megatron", {"tp": 3}, "The baseline megatron is not possible on 1x4:v100 with these degrees.*tp=3, 4 layers"),
         ("megatron", {"pp": 0}, "pp must be 1 or more"),
         ("gpipe-equal-layers", {"pp": 3}, "pp must divide 4 layers"),
     ],
 )
-def test_bad_input_is_told_with_what_would_work(kind: str, degrees: dict[str, int], told: str) -> None:
-    with pytest.raises(AlpaExploreError, match=told):
-        ax.baseline(graph(), "1x4:v100", kind, num_microbatches=B, num_layers=LAYERS, **degrees)  # type: ignore[arg-type]
+def test_the_error_for_bad_input_names_what_would_work(kind: str, degrees: dict[str, Any], message: str) -> None:
+    with pytest.raises(AlpaExploreError, match=message):
+        ax.baseline(graph(), "1x4:v100", kind, num_microbatches=B, num_layers=LAYERS, **degrees)
 
 
-def test_batches_and_pipelines_that_are_too_small_are_told() -> None:
+def test_batches_and_pipelines_that_are_too_small_are_refused() -> None:
     with pytest.raises(OptionError, match="8 samples in a microbatch for 16 devices"):
         ax.baseline(graph(), "2x8:v100", "data-parallel", num_microbatches=B, num_layers=LAYERS)
     with pytest.raises(OptionError, match="num_layers=16 or more"):

@@ -37,7 +37,7 @@ def test_what_has_no_plan_is_told_below_the_table(capsys: Capture) -> None:
     lines = captured.out.splitlines()
     assert lines[0].split()[:2] == ["plan", "T"]
     assert [line.split()[0] for line in lines[1:3]] == ["automatic", "intra-only"]
-    assert lines[-1].startswith("megatron: No division of 1x2:v100")
+    assert lines[-1].startswith("megatron: The baseline megatron is not possible on 1x2:v100")
     assert "pricing megatron" in captured.err
 
 

@@ -1,4 +1,4 @@
-"""Each figure shows the numbers of its plan: asserted on the figure's data, never on pixels."""
+"""Each figure shows the numbers of its plan: asserted on the data of the figure, never on pixels."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_a_title_is_one_sentence_about_this_plan(draw: Callable[..., go.Figure],
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_the_title_is_the_sentence_that_stands_beside_the_figure(draw: Callable[..., go.Figure], plan: Plan) -> None:
-    say = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
-    assert title_of(draw(plan)) == escape(say(plan), quote=False)
+def test_the_title_of_a_figure_is_its_sentence(draw: Callable[..., go.Figure], plan: Plan) -> None:
+    sentence = getattr(sys.modules[draw.__module__], draw.__name__.replace("_figure", "_sentence"))
+    assert title_of(draw(plan)) == escape(sentence(plan), quote=False)
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_themes_change_the_paper_and_not_the_data(draw: Callable[..., go.Figure], plan: Plan) -> None:
+def test_themes_change_the_background_and_not_the_data(draw: Callable[..., go.Figure], plan: Plan) -> None:
     light, dark = draw(plan, theme="light"), draw(plan, theme="dark")
     assert light.layout.paper_bgcolor == "#ffffff"
     assert dark.layout.paper_bgcolor == "#111111"
@@ -89,7 +89,7 @@ def test_a_plan_from_a_file_draws_the_same(draw: Callable[..., go.Figure], plan:
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_a_name_cannot_bring_a_tag_into_a_figure(draw: Callable[..., go.Figure], hostile_plan: Plan) -> None:
+def test_a_name_cannot_inject_a_tag_into_a_figure(draw: Callable[..., go.Figure], hostile_plan: Plan) -> None:
     text = draw(hostile_plan).to_json()
     assert text is not None
     plain = text.replace("\\u003c", "<").replace("\\u003e", ">").replace("\\u002f", "/")
@@ -108,7 +108,7 @@ def test_layers_shows_every_forward_operator_in_the_colour_of_its_stage(plan: Pl
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_of_ten_thousand_operators_a_figure_gets_no_more_marks_than_a_browser_draws_at_once(
+def test_a_figure_of_ten_thousand_operators_has_no_more_marks_than_a_browser_draws_at_once(
     draw: Callable[..., go.Figure], long_plan: Plan
 ) -> None:
     assert sum(len(stage.operators) for stage in long_plan.stages) > 10_000
@@ -118,14 +118,13 @@ def test_of_ten_thousand_operators_a_figure_gets_no_more_marks_than_a_browser_dr
     assert len(figure.to_json(validate=False) or "") < 1e6
 
 
-def test_of_a_long_model_neighbours_of_one_layer_share_a_mark(long_plan: Plan) -> None:
-    long = long_plan
-    count = sum(len(layer.operators) for layer in long.layers)
-    figure = layers_figure(long)
-    bars = [traces(figure, f"stage {stage.index}")[1] for stage in long.stages]
+def test_in_a_long_model_neighbouring_operators_of_one_layer_share_a_mark(long_plan: Plan) -> None:
+    count = sum(len(layer.operators) for layer in long_plan.layers)
+    figure = layers_figure(long_plan)
+    bars = [traces(figure, f"stage {stage.index}")[1] for stage in long_plan.stages]
     assert sum(len(trace.x) for trace in bars) <= 2100 < 5000 < count
     assert sum(sum(trace.width) for trace in bars) == count
-    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in long.layers))
+    assert sum(sum(trace.y) for trace in bars) * 1e12 == pytest.approx(sum(layer.flops for layer in long_plan.layers))
     assert "Each mark stands for up to 3 operators" in title_of(figure)
 
 
@@ -151,13 +150,13 @@ def test_cluster_fills_a_device_to_its_peak(plan: Plan) -> None:
     assert filled == pytest.approx(expected)
 
 
-def test_cluster_shows_a_page_of_a_large_cluster() -> None:
+def test_cluster_shows_some_nodes_of_a_large_cluster() -> None:
     figure = cluster_figure(example_plan("8x8:v100"), start=2, count=3)
     assert list(figure.layout.yaxis.ticktext) == ["node 4", "node 3", "node 2"]
     assert "Nodes 2 to 4 of 8" in title_of(figure)
 
 
-def test_t_max_adds_up_and_stars_the_plan(plan: Plan) -> None:
+def test_the_terms_of_t_max_add_up_and_a_star_marks_the_plan(plan: Plan) -> None:
     figure = t_max_figure(plan)
     total, sums, waiting = (
         next(t for t in traces(figure, name) if t.mode == "markers")
@@ -169,7 +168,7 @@ def test_t_max_adds_up_and_stars_the_plan(plan: Plan) -> None:
     assert star.x[0] == pytest.approx(plan.predicted.t_max_seconds * 1e3)
 
 
-def test_t_max_shows_what_became_of_every_candidate(plan: Plan) -> None:
+def test_t_max_shows_the_outcome_of_every_candidate(plan: Plan) -> None:
     figure = t_max_figure(plan)
     shown = {name: len(traces(figure, name)[0].x) for name in ("evaluated", "ruled out", "no partition")}
     assert sum(shown.values()) == len(plan.t_max_sweep)
@@ -182,7 +181,7 @@ def panels_of(figure: go.Figure) -> list[str]:
 
 
 def cell_of(figure: go.Figure, panel: int, first: int, last: int) -> tuple[int, int]:
-    """Where a run of layers is in a panel, by what the axes say: (down, across)."""
+    """The cell of a range of layers in a panel, according to the ticks of the axes: (down, across)."""
     (headings,) = traces(figure, "submeshes")
     y, x = math.ceil(headings.y[panel]), math.ceil(headings.x[panel])
 
@@ -193,7 +192,7 @@ def cell_of(figure: go.Figure, panel: int, first: int, last: int) -> tuple[int, 
     return find(figure.layout.yaxis, first, y), find(figure.layout.xaxis, last, x)
 
 
-def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Plan) -> None:
+def test_stage_costs_frames_the_stages_of_the_plan_and_crosses_out_what_does_not_fit(plan: Plan) -> None:
     figure = stage_costs_figure(plan)
     (fits,), (over,) = traces(figure, "fits"), traces(figure, "does not fit")
     assert len(panels_of(figure)) == len(plan.costs.submeshes)
@@ -213,7 +212,9 @@ def test_stage_costs_frames_the_path_and_crosses_out_what_does_not_fit(plan: Pla
 
 
 @pytest.mark.parametrize(("cluster", "layers"), [("1x1:a100", 3), ("2x4:v100", 6), ("2x4:v100", 12)])
-def test_every_pair_of_a_run_and_a_submesh_has_a_cell_of_its_own_that_names_it(cluster: str, layers: int) -> None:
+def test_every_pair_of_a_range_of_layers_and_a_submesh_has_a_cell_of_its_own_that_names_it(
+    cluster: str, layers: int
+) -> None:
     plan = example_plan(cluster, num_layers=layers)
     figure = stage_costs_figure(plan, submeshes=range(len(plan.costs.submeshes)))
     named = {
@@ -224,13 +225,13 @@ def test_every_pair_of_a_run_and_a_submesh_has_a_cell_of_its_own_that_names_it(c
         if text
     }
     rows = stage_costs_table(plan)
-    pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    places = {cell_of(figure, pieces.index(row["submesh"]), *row["layers"]): row for row in rows}
+    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    places = {cell_of(figure, shapes.index(row["submesh"]), *row["layers"]): row for row in rows}
     assert len(places) == len(rows) == len(named)
     assert all(f"on submesh {row['submesh']}" in named[at] for at, row in places.items())
 
 
-def test_stage_costs_of_many_layers_draws_some_submeshes_those_of_the_plan_among_them() -> None:
+def test_stage_costs_of_many_layers_draws_some_submeshes_including_those_of_the_plan() -> None:
     plan = example_plan("8x8:v100", num_layers=12)
     figure = stage_costs_figure(plan)
     assert len(panels_of(figure)) == 6 < len(plan.costs.submeshes)
@@ -242,11 +243,11 @@ def test_stage_costs_of_many_layers_draws_some_submeshes_those_of_the_plan_among
     assert len(panels_of(stage_costs_figure(plan, submeshes=range(11)))) == 11
 
 
-def test_stage_costs_shows_the_panels_that_are_asked_for(plan: Plan) -> None:
+def test_stage_costs_shows_the_requested_panels(plan: Plan) -> None:
     assert panels_of(stage_costs_figure(plan, submeshes=[1])) == ["1 × 2 devices"]
 
 
-def test_sharding_colours_a_spec_by_the_pieces_that_it_makes(plan: Plan) -> None:
+def test_sharding_colours_a_spec_by_its_number_of_shards(plan: Plan) -> None:
     figure = sharding_figure(plan, 2, start=0, count=6)
     (specs,) = traces(figure, "specs")
     first = plan.stages[2].operators[0]
@@ -273,12 +274,14 @@ def test_sharding_selects_a_layer_and_a_phase(plan: Plan) -> None:
     assert len(traces(figure, "specs")[0].y) == len(expected) > 0
 
 
-def test_sharding_tells_what_was_constrained_of_the_operators_of_its_stage(plan: Plan) -> None:
+def test_sharding_names_the_spec_constraints_on_the_operators_of_its_stage(plan: Plan) -> None:
     first, other = plan.stages[2].operators[0], plan.stages[0].operators[0]
     spec_constraints = constraints_of({first.name: first.output, other.name: other.output})
-    told = title_of(sharding_figure(replace(plan, options=replace(plan.options, spec_constraints=spec_constraints)), 2))
-    assert f"Spec constraints: {first.name} is {first.output}." in told
-    assert other.name not in told
+    title = title_of(
+        sharding_figure(replace(plan, options=replace(plan.options, spec_constraints=spec_constraints)), 2)
+    )
+    assert f"Spec constraints: {first.name} is {first.output}." in title
+    assert other.name not in title
     assert "Spec constraints" not in title_of(sharding_figure(plan, 2))
 
 
@@ -287,7 +290,7 @@ def test_sharding_without_strategies_says_so(plan: Plan) -> None:
     assert "not in the plan" in title_of(sharding_figure(bare))
 
 
-def test_sharding_of_a_stage_that_is_not_there_is_refused(plan: Plan) -> None:
+def test_sharding_refuses_a_stage_that_does_not_exist(plan: Plan) -> None:
     with pytest.raises(OptionError, match="no such stage"):
         sharding_figure(plan, 9)
 
@@ -298,5 +301,5 @@ def test_more_stages_than_colours_differ_by_hatching() -> None:
     assert [stage_pattern(i) for i in range(8)] == [""] * 8
 
 
-def test_text_on_a_stage_reads_well() -> None:
+def test_text_on_the_colour_of_a_stage_has_the_better_contrast() -> None:
     assert [ink_on(color) for color in OKABE_ITO] == ["#ffffff"] + ["#000000"] * 7

@@ -1,4 +1,4 @@
-"""Keys of marks: what is said is read again, agreement is symmetric, and another plan keeps what it still has."""
+"""Keys of marks: a key is read back as written, agreement is symmetric, and a selection outlives a change of plan."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PARTS = st.fixed_dictionaries(
 
 
 @given(PARTS)
-def test_a_key_is_read_as_it_was_said(parts: dict[str, int | str]) -> None:
+def test_a_key_is_read_back_as_it_was_written(parts: dict[str, int | str]) -> None:
     assert read_key(key(**parts)) == {kind: str(value) for kind, value in parts.items()}
 
 
 @given(PARTS, PARTS)
-def test_keys_agree_exactly_where_they_say_nothing_different(a: dict[str, object], b: dict[str, object]) -> None:
+def test_keys_agree_exactly_where_no_kind_has_two_values(a: dict[str, object], b: dict[str, object]) -> None:
     expected = all(a[kind] == b[kind] for kind in a.keys() & b.keys())
     assert agree(key(**a), key(**b)) is agree(key(**b), key(**a)) is expected
 
 
-def test_another_plan_keeps_of_a_selection_what_it_has() -> None:
+def test_a_selection_keeps_what_another_plan_contains() -> None:
     plan = example_plan()
     last = plan.stages[-1]
     layer = last.layers[1]
@@ -37,20 +37,20 @@ def test_another_plan_keeps_of_a_selection_what_it_has() -> None:
     assert valid_key(plan, key(stage=99)) == valid_key(plan, "stage:x") == valid_key(plan, "nonsense") == ""
 
 
-def test_a_selected_layer_lights_its_operators_its_stage_and_its_devices_and_no_others(plan: Plan) -> None:
+def test_a_selected_layer_highlights_its_operators_its_stage_and_its_devices_and_no_others(plan: Plan) -> None:
     stage = plan.stages[2]
-    chosen = valid_key(plan, key(layer=stage.layers[0]))
+    selection = valid_key(plan, key(layer=stage.layers[0]))
     strip = [
         k for trace in layers_figure(plan).data for k in (trace.customdata if trace.customdata is not None else ())
     ]
-    lit = {k for k in strip if agree(chosen, k)}
-    names = {read_key(k).get("operator") for k in lit} - {None}
+    highlighted = {k for k in strip if agree(selection, k)}
+    names = {read_key(k).get("operator") for k in highlighted} - {None}
     assert names == set(plan.layers[stage.layers[0]].operators)
-    assert key(stage=2) in lit
+    assert key(stage=2) in highlighted
     devices = [
         k for trace in cluster_figure(plan).data for k in (trace.customdata if trace.customdata is not None else ())
     ]
-    assert {int(read_key(k)["device"]) for k in devices if agree(chosen, k)} == set(stage.devices)
+    assert {int(read_key(k)["device"]) for k in devices if agree(selection, k)} == set(stage.devices)
     rows = sharding_figure(plan, 2, start=0, count=500).data[0].customdata
-    lit_rows = [row[0] for row in rows if agree(chosen, row[0])]
-    assert 0 < len(lit_rows) < len(rows)
+    highlighted_rows = [row[0] for row in rows if agree(selection, row[0])]
+    assert 0 < len(highlighted_rows) < len(rows)

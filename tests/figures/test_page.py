@@ -1,4 +1,4 @@
-"""The page: everything in one file, the library once, nothing from elsewhere, and a stranger's names stay text."""
+"""The page: one file, plotly.js once, nothing loaded from elsewhere, and names of a stranger are escaped."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ def page(plan: Plan) -> str:
     return page_html(plan)
 
 
-def test_the_library_is_in_it_once_and_nothing_is_fetched(page: str) -> None:
-    found = Elements(page)
-    assert [s.get("src") for s in found.named("script")] == [None, None, None]
-    assert found.named("link") == []
-    assert found.named("img") == []
-    assert not [a for _, attributes in found.tags for a in attributes if a == "src"]
+def test_the_page_contains_plotly_once_and_loads_nothing(page: str) -> None:
+    elements = Elements(page)
+    assert [s.get("src") for s in elements.named("script")] == [None, None, None]
+    assert elements.named("link") == []
+    assert elements.named("img") == []
+    assert not [a for _, attributes in elements.tags for a in attributes if a == "src"]
     assert len(re.findall(r"plotly\.js v\d", page)) == 1
     assert len(page) < 8e6
 
 
 def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(page: str, plan: Plan) -> None:
-    found = Elements(page)
-    assert found.named("html") == [{"lang": "en"}]
-    assert len(found.named("h1")) == 1
+    elements = Elements(page)
+    assert elements.named("html") == [{"lang": "en"}]
+    assert len(elements.named("h1")) == 1
     figures = 7 + 2 * len(plan.stages)
-    assert len(found.named("h2")) == len(found.named("figure")) == len(found.named("table")) == figures
-    assert all(figure["aria-label"] for figure in found.named("figure"))
-    assert "gpt-example on 2x4:v100 · alpa_explore" in found.texts
-    assert any("4 stages on 1, 1, 4 and 2 devices" in text for text in found.texts)
+    assert len(elements.named("h2")) == len(elements.named("figure")) == len(elements.named("table")) == figures
+    assert all(figure["aria-label"] for figure in elements.named("figure"))
+    assert "gpt-example on 2x4:v100 · alpa_explore" in elements.texts
+    assert any("4 stages on 1, 1, 4 and 2 devices" in text for text in elements.texts)
 
 
-def test_each_figure_is_there_in_both_themes(page: str, plan: Plan) -> None:
+def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:
     match = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
     assert match is not None
     data = json.loads(match[1])
@@ -79,7 +79,7 @@ def test_names_of_a_stranger_add_no_element(hostile_plan: Plan, page: str) -> No
     assert not [a for _, attributes in Elements(hostile).tags for a in attributes if a.startswith("on")]
 
 
-def test_the_page_is_written_whole_or_not_at_all(plan: Plan, tmp_path: Path) -> None:
+def test_the_page_is_written_atomically(plan: Plan, tmp_path: Path) -> None:
     write_html(plan, tmp_path / "a.html")
     assert (tmp_path / "a.html").read_text().endswith("</html>\n")
     with pytest.raises(PlanFileError, match="The page was not written"):
@@ -87,7 +87,7 @@ def test_the_page_is_written_whole_or_not_at_all(plan: Plan, tmp_path: Path) -> 
 
 
 @pytest.mark.browser
-def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_nothing_is_fetched(
+def test_a_browser_draws_every_figure_runs_no_script_of_a_stranger_and_loads_nothing(
     hostile_plan: Plan, tmp_path: Path
 ) -> None:
     from playwright.sync_api import sync_playwright
@@ -95,8 +95,8 @@ def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_not
     write_html(hostile_plan, tmp_path / "a.html")
     executable = find_chromium()
     assert executable, "the browser tier needs Chromium"
-    asked: list[str] = []
-    said: list[str] = []
+    requests: list[str] = []
+    messages: list[str] = []
     flags = [
         "--no-sandbox",
         "--disable-gpu",
@@ -110,10 +110,10 @@ def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_not
         browser = playwright.chromium.launch(executable_path=str(executable), args=flags)
         for scheme, paper in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 17, 17)")):
             tab = browser.new_page(color_scheme=scheme)
-            tab.on("request", lambda request: asked.append(request.url))
-            tab.on("dialog", lambda dialog: said.append(dialog.message))
-            tab.on("console", lambda message: said.append(message.text))
-            tab.on("pageerror", lambda error: said.append(str(error)))
+            tab.on("request", lambda request: requests.append(request.url))
+            tab.on("dialog", lambda dialog: messages.append(dialog.message))
+            tab.on("console", lambda message: messages.append(message.text))
+            tab.on("pageerror", lambda error: messages.append(str(error)))
             tab.goto((tmp_path / "a.html").as_uri())
             tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
             drawn = tab.locator("figure .main-svg:first-child")
@@ -122,5 +122,5 @@ def test_in_a_browser_every_figure_is_drawn_no_script_of_a_stranger_runs_and_not
             assert tab.locator("figure a, figure img, figure script").count() == 0
             tab.close()
         browser.close()
-    assert said == []
-    assert {url.split("?")[0] for url in asked} == {(tmp_path / "a.html").as_uri()}
+    assert messages == []
+    assert {url.split("?")[0] for url in requests} == {(tmp_path / "a.html").as_uri()}

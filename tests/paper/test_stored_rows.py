@@ -1,6 +1,6 @@
-"""What benchmarks/paper.py and benchmarks/baselines.py saw (paper_rows.json) keeps what the tables promise.
+"""The stored results of benchmarks/paper.py and benchmarks/baselines.py (paper_rows.json) against the paper's tables.
 
-The rows take minutes each to plan; tests/paper/test_tables.py plans the small ones anew.
+A row takes minutes to plan; tests/paper/test_tables.py plans the small ones anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ ROWS: dict[str, dict[str, Any]] = json.loads((BENCHMARKS / "paper_rows.json").re
 PAPER = json.loads((BENCHMARKS / "alpa_paper.json").read_text(encoding="utf-8"))
 GPT = [name for name in ROWS if name.startswith("gpt")]
 OWN = "of its own"
+"""As in benchmarks/stored.py: a baseline with other layers, or other microbatches, than the automatic plan."""
 LEAST, MOST = 0.7, 1.35
 """Predicted over measured PFLOPS, as in test_tables."""
 
@@ -28,7 +29,7 @@ def paper_names() -> set[str]:
 
 
 def measured(name: str) -> float | None:
-    """PFLOPS that the paper measured; None for its rows on fewer than 8 GPUs, which its figures do not give."""
+    """PFLOPS measured by the paper; None for rows on fewer than 8 GPUs, which its figures do not show."""
     table = PAPER["throughput_pflops"]
     family = next(f for f in ("gpt", "moe", "wide_resnet") if name.replace("-", "_").startswith(f))
     column = table["columns"].index(f"{family}_alpa")
@@ -40,28 +41,28 @@ def test_every_row_of_the_papers_tables_was_planned():
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_a_row_is_predicted_near_what_the_paper_measured(name):
-    known = measured(name)
-    assert known is None or LEAST < ROWS[name]["pflops"] / known < MOST
+def test_the_prediction_of_a_row_is_close_to_the_measurement_of_the_paper(name):
+    pflops = measured(name)
+    assert pflops is None or LEAST < ROWS[name]["pflops"] / pflops < MOST
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
-def test_the_plan_that_the_paper_found_is_priced_no_faster_than_ours(name):
+def test_the_plan_of_the_paper_is_predicted_no_faster_than_ours(name):
     assert ROWS[name].get("paper_plan_over_ours", 1.0) >= 1 - 1e-9
 
 
 @pytest.mark.parametrize("name", GPT)
-def test_no_baseline_cut_at_the_same_layers_is_predicted_faster_than_the_automatic_plan(name):
-    alike = {text: r for text, r in ROWS[name]["baselines"].items() if not isinstance(r, str) and OWN not in text}
-    assert alike
-    assert [text for text, ratio in alike.items() if ratio < 1 - 1e-9] == []
+def test_no_baseline_with_the_same_layers_is_predicted_faster_than_the_automatic_plan(name):
+    ratios = {text: r for text, r in ROWS[name]["baselines"].items() if not isinstance(r, str) and OWN not in text}
+    assert ratios
+    assert [text for text, ratio in ratios.items() if ratio < 1 - 1e-9] == []
 
 
 @pytest.mark.parametrize("name", GPT)
-def test_every_baseline_of_a_gpt_row_that_was_asked_for_has_a_price_or_says_what_it_lacks(name):
-    found = ROWS[name]["baselines"]
+def test_every_baseline_of_a_gpt_row_has_a_time_or_the_memory_that_it_lacks(name):
+    baselines = ROWS[name]["baselines"]
     for kind in KINDS:
-        mine = [ratio for text, ratio in found.items() if text.startswith(kind)]
-        assert mine, kind
-        if all(isinstance(ratio, str) for ratio in mine):
-            assert " of 16 GiB on a device" in mine[-1], mine
+        ratios = [ratio for text, ratio in baselines.items() if text.startswith(kind)]
+        assert ratios, kind
+        if all(isinstance(ratio, str) for ratio in ratios):
+            assert " of 16 GiB on a device" in ratios[-1], ratios

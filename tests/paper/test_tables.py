@@ -1,7 +1,7 @@
-"""The 8-GPU rows of the paper's tables, planned anew and held against what the paper measured and found.
+"""The 8-GPU rows of the paper's tables, planned anew and compared with the paper's measurements and plans.
 
-The larger rows are benchmarks/paper.py's. Tolerances are loose: the paper's throughputs are read off its figures, ours
-are a roofline on published figures of the device, and MoE and Wide-ResNet have fewer layers here, to be quick.
+benchmarks/paper.py plans the larger rows. Tolerances are loose: the paper's throughputs are read off its figures, ours
+are a roofline on published figures of the device, and MoE and Wide-ResNet have fewer layers here, to save time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ LEAST, MOST = 0.7, 1.35
 
 
 def planned(name: str, layers: int) -> Plan:
-    known = entry(name)
-    b = known.num_microbatches
+    b = entry(name).num_microbatches
     return ax.plan(name, "1x8:v100", num_microbatches=b, num_layers=layers, scheduler="serial")
 
 
@@ -39,18 +38,18 @@ def pflops(plan: Plan) -> float:
     return total / plan.predicted.iteration_seconds / 1e15
 
 
-def test_gpt_2_6b_is_predicted_near_the_measured_speed_on_stages_of_the_papers_sizes():
+def test_gpt_2_6b_is_predicted_close_to_the_measurement_with_stages_of_the_papers_sizes():
     plan = planned("gpt-2.6b", 8)
     assert LEAST < pflops(plan) / measured("gpt_alpa") < MOST
-    # The paper: 3 stages, on 2, 2 and 4 devices. The same submeshes by our costs, in an order of our own.
+    # The paper has 3 stages, on 2, 2 and 4 devices: the same submeshes as here, in another order.
     assert sorted(s.submesh for s in plan.stages) == [(1, 2), (1, 2), (1, 4)]
     paper = ax.PipelineOptions(num_stages=3, stage_submeshes=((0, 1, 2), (1, 1, 2), (2, 1, 4)))
-    theirs = ax.replan(plan, pipeline=paper)
-    assert 1 <= theirs.predicted.iteration_seconds / plan.predicted.iteration_seconds < 1.1
+    paper_plan = ax.replan(plan, pipeline=paper)
+    assert 1 <= paper_plan.predicted.iteration_seconds / plan.predicted.iteration_seconds < 1.1
 
 
 @pytest.mark.parametrize(
     ("name", "layers", "column"), [("moe-2.4b", 4, "moe_alpa"), ("wide-resnet-2b", 8, "wide_resnet_alpa")]
 )
-def test_the_other_families_are_predicted_near_the_measured_speed(name, layers, column):
+def test_the_other_families_are_predicted_close_to_the_measurement(name, layers, column):
     assert LEAST < pflops(planned(name, layers)) / measured(column) < MOST

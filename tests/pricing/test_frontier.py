@@ -148,11 +148,13 @@ def test_what_a_plan_from_a_file_knows_is_drawn_without_a_solve(plan, tmp_path):
 
 def test_the_figure_draws_each_kind_of_point_apart_and_the_memory_of_a_device(plan):
     found = ax.frontier(plan, 0)
-    figure = frontier_figure(plan, 0, found=found)
+    figure = frontier_figure(plan, 0, frontier=found)
     drawn = {t.name: t for t in figure.data}
     kinds = {str(p.provenance) for p in found.points}
     assert kinds <= set(drawn)
-    assert sum(len(drawn[kind].x) for kind in kinds) == len(found.points) == len(frontier_table(plan, 0, found=found))
+    assert (
+        sum(len(drawn[kind].x) for kind in kinds) == len(found.points) == len(frontier_table(plan, 0, frontier=found))
+    )
     memory = drawn["memory of a device"].x[0]
     fits = [x <= memory for kind in kinds for x in drawn[kind].x]
     assert sum(fits) == sum(p.fits for p in found.points)

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print, and draw where asked to."""
     from alpa_explore.cluster import Cluster
-    from alpa_explore.figures.runs.run import ranks_table, run_html, run_table, sentence
+    from alpa_explore.figures.runs.run import ranks_table, run_html, run_sentence, run_table
     from alpa_explore.runtime.measured import load_measured
     from alpa_explore.store.write import check_target, write_text
 
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json({**asdict(measured), "kinds": run_table(measured)})
         return 0
-    print(f"{sentence(measured)}\n")
+    print(f"{run_sentence(measured)}\n")
     if options.tasks:
         print(render_table([asdict(task) for task in measured.tasks]))
     else:

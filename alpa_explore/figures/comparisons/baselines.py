@@ -1,4 +1,4 @@
-"""The automatic plan beside what people do by hand: what an iteration takes, and what a device holds."""
+"""The automatic plan beside the baselines: the time of an iteration, and the memory of the fullest device."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tables import comparison_table
+from alpa_explore.plans.report.tables import Row, comparison_table
 from alpa_explore.plans.report.text import iteration_sum
 
 __all__ = ["baselines_figure", "baselines_html", "baselines_sentence", "comparison_table"]
 
 
 def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
-    """Two panels, a bar a plan, the first (the one to compare with) on top.
+    """Two panels with a bar for each plan; the first plan, with which the others are compared, at the top.
 
-    Left the iteration in two parts, T = Σt + (B−1)·t_max; right the fullest device, with its capacity as a line.
+    Left, the terms of the iteration, T = Σt + (B−1)·t_max; right, the fullest device, with its capacity as a line.
     """
     rows = comparison_table(plans)
-    names = [safe(row["plan"]) for row in rows]
     figure = make_subplots(
         rows=1,
         cols=2,
@@ -32,18 +31,30 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
         subplot_titles=("iteration", "fullest device"),
     )
     figure.update_annotations(font_size=13)
+    hover = [_hover(plan, row["plan"]) for plan, row in zip(plans, rows, strict=True)]
+    _iterations(figure, rows, hover, tied=any(p.tied_seconds for p in plans))
+    capacity = plans[0].cluster.device.memory_bytes if plans else 1
+    _memory(figure, rows, hover, capacity, theme)
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    height = 180 + 34 * len(rows)
+    figure = dress(figure, baselines_sentence(plans), theme=theme, height=height, barmode="stack", bargap=0.3)
+    return figure.update_layout(legend={"y": -0.5 * 120 / height - 0.1, "yanchor": "top"}, margin={"b": 100, "l": 200})
+
+
+def _iterations(figure: go.Figure, rows: Sequence[Row], hover: Sequence[str], *, tied: bool) -> None:
+    """`tied`: whether gradients of tied weights are summed across stages in some plan."""
+    names = [safe(row["plan"]) for row in rows]
     longest = max((row["iteration_seconds"] for row in rows), default=1.0)
     scale, unit = units.seconds_axis(longest)
-    hover = [_hover(plan, row["plan"]) for plan, row in zip(plans, rows, strict=True)]
-    for name, key, color, shape in (
+    for name, column, color, shape in (
         ("Σt: one microbatch through all stages", "sum_latency_seconds", OKABE_ITO[1], "/"),
-        ("(B−1)·t_max: the others behind it", "waiting_seconds", OKABE_ITO[0], ""),
-        *([("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x")] if any(p.tied_seconds for p in plans) else []),
+        ("(B−1)·t_max: the other microbatches", "waiting_seconds", OKABE_ITO[0], ""),
+        *([("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x")] if tied else []),
     ):
         figure.add_trace(
             go.Bar(
                 y=names,
-                x=[row[key] / scale for row in rows],
+                x=[row[column] / scale for row in rows],
                 orientation="h",
                 name=name,
                 marker={"color": color, "pattern": hatching(shape)},
@@ -54,11 +65,10 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
             col=1,
         )
     for row, name in zip(rows, names, strict=True):
-        text = f"{units.seconds(row['iteration_seconds'])} (× {row['times_first']:.3g})"
         figure.add_annotation(
             x=row["iteration_seconds"] / scale,
             y=name,
-            text=text,
+            text=f"{units.seconds(row['iteration_seconds'])} (× {row['times_first']:.3g})",
             showarrow=False,
             xanchor="left",
             xshift=4,
@@ -66,13 +76,16 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
             row=1,
             col=1,
         )
+    figure.update_xaxes(title=unit, range=[0, 1.3 * longest / scale], row=1, col=1)
+
+
+def _memory(figure: go.Figure, rows: Sequence[Row], hover: Sequence[str], capacity: int, theme: str) -> None:
     fullest = max((row["peak_bytes"] for row in rows), default=1.0)
-    capacity = plans[0].cluster.device.memory_bytes if plans else 1
-    divisor, byte = units.bytes_axis(max(fullest, capacity))
+    scale, unit = units.bytes_axis(max(fullest, capacity))
     figure.add_trace(
         go.Bar(
-            y=names,
-            x=[row["peak_bytes"] / divisor for row in rows],
+            y=[safe(row["plan"]) for row in rows],
+            x=[row["peak_bytes"] / scale for row in rows],
             orientation="h",
             name="peak memory",
             marker={"color": OKABE_ITO[2]},
@@ -83,13 +96,8 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
         row=1,
         col=2,
     )
-    figure.add_vline(x=capacity / divisor, line={"color": ink(theme), "dash": "dash", "width": 1}, row=1, col=2)
-    figure.update_xaxes(title=unit, range=[0, 1.3 * longest / scale], row=1, col=1)
-    figure.update_xaxes(title=byte, range=[0, 1.05 * max(fullest, capacity) / divisor], row=1, col=2)
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    height = 180 + 34 * len(rows)
-    figure = dress(figure, baselines_sentence(plans), theme=theme, height=height, barmode="stack", bargap=0.3)
-    return figure.update_layout(legend={"y": -0.5 * 120 / height - 0.1, "yanchor": "top"}, margin={"b": 100, "l": 200})
+    figure.add_vline(x=capacity / scale, line={"color": ink(theme), "dash": "dash", "width": 1}, row=1, col=2)
+    figure.update_xaxes(title=unit, range=[0, 1.05 * max(fullest, capacity) / scale], row=1, col=2)
 
 
 def baselines_html(plans: Sequence[Plan], theme: str = "light") -> str:
@@ -107,8 +115,8 @@ def baselines_sentence(plans: Sequence[Plan]) -> str:
     ratio = best["times_first"]
     if abs(ratio - 1) < 5e-4:
         return f"The {first['plan']} plan takes as long as {best['plan']}, the fastest of the others."
-    words = f"{units.percent(abs(ratio - 1))} {'longer' if ratio > 1 else 'less'}"
-    return f"{best['plan']}, the fastest of the others, takes {words} than the {first['plan']} plan."
+    difference = f"{units.percent(abs(ratio - 1))} {'longer' if ratio > 1 else 'shorter'}"
+    return f"{best['plan']}, the fastest of the others, takes {difference} than the {first['plan']} plan."
 
 
 def _hover(plan: Plan, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Two plans beside each other: who runs what, where the time goes, and what it comes to."""
+"""Two plans beside each other: their stages, where their time goes, and their headline figures."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.parts import part_bars
 from alpa_explore.figures.style import (
+    HOVER_TEXT,
     OKABE_ITO,
     dress,
     empty,
@@ -22,6 +23,7 @@ from alpa_explore.figures.style import (
     stage_color,
     stage_marker,
 )
+from alpa_explore.figures.time_bars import time_bars
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.report.compare import PlanComparison, compare_plans
 from alpa_explore.plans.report.headline import HeadlineFigure, against
@@ -30,17 +32,16 @@ from alpa_explore.plans.report.text import layers_phrase
 from alpa_explore.questions.explain import mean_parts, time_parts
 
 THIS = "this plan"
-_OTHERWISE = "divided<br>otherwise"
-_DRAWN = ("FLOP/s of a device", "device-hours", "bubble", "peak memory")
-"""Of the headline, beside the one figure that says how fast it is."""
-_MOST_SETTINGS = 4
-"""That the sentence names; the table has all."""
+_DIFFERENT = "sharded<br>differently"
+"""Row of the layers in the upper panel."""
+_HEADLINE = ("FLOP/s of a device", "device-hours", "bubble", "peak memory")
+"""Headline figures that are drawn beside the one for speed (iteration, or samples/s where the batches differ)."""
 
 
-def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other") -> go.Figure:
-    """Above, the stages of both plans along the model, and under them the share of operators of each layer that are
-    divided otherwise; below, the parts of the time of the average device, and the change of each headline figure."""
-    found = compare_plans(other, plan)
+def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name: str = "the other plan") -> go.Figure:
+    """Above, the stages of both plans along the model and, by layer, the operators that are sharded differently; below,
+    the parts of the time of the average device, and the change of each headline figure."""
+    comparison = compare_plans(other, plan)
     figure = make_subplots(
         rows=2,
         cols=2,
@@ -52,46 +53,46 @@ def compare_figure(plan: Plan, other: Plan, theme: str = "light", *, other_name:
         subplot_titles=("", "where the time of the average device goes", f"against {safe(other_name)}"),
     )
     figure.update_annotations(font_size=13)
-    for one, name in ((other, other_name), (plan, THIS)):
-        _stages(figure, one, safe(name), theme, selectable=one is plan)
-    if found.common:
-        _otherwise(figure, found, theme)
+    for shown, name in ((other, other_name), (plan, THIS)):
+        _stages(figure, shown, safe(name), theme, selectable=shown is plan)
+    if comparison.common:
+        _differences_by_layer(figure, comparison, theme)
     figure.update_xaxes(title="the model, by FLOPs (%)", range=[0, 100], row=1, col=1)
     figure.update_yaxes(autorange="reversed", row=1, col=1)
-    parts = {safe(name): _parts(one, found) for one, name in ((other, other_name), (plan, THIS))}
+    parts = {safe(name): _parts(shown, comparison) for shown, name in ((other, other_name), (plan, THIS))}
     scale, unit = units.seconds_axis(max(sum(row.values()) for row in parts.values()))
-    whole = "an iteration" if found.equal_batches else "a sample"
-    for bar in part_bars(parts, scale=scale, theme=theme, of=whole):
+    whole = "an iteration" if comparison.equal_batches else "a sample"
+    for bar in time_bars(parts, scale=scale, theme=theme, of=whole):
         figure.add_trace(bar, row=2, col=1)
     figure.update_xaxes(title=f"{whole} ({unit})", row=2, col=1, zeroline=False)
     figure.update_yaxes(autorange="reversed", row=2, col=1)
-    _headline(figure, found, theme)
-    figure = dress(figure, _words(found, other_name), theme=theme, height=510, barmode="stack", bargap=0.25)
+    _headline(figure, comparison, theme)
+    figure = dress(figure, _sentence(comparison, other_name), theme=theme, height=510, barmode="stack", bargap=0.25)
     below = {"traceorder": "normal", "x": 0, "xanchor": "left", "y": -0.15, "yanchor": "top"}
     return figure.update_layout(margin={"l": 96, "r": 40, "b": 90}, legend=below)
 
 
-def compare_sentence(plan: Plan, other: Plan, *, other_name: str = "the other") -> str:
+def compare_sentence(plan: Plan, other: Plan, *, other_name: str = "the other plan") -> str:
     """What the figure shows for these plans."""
-    return _words(compare_plans(other, plan), other_name)
+    return _sentence(compare_plans(other, plan), other_name)
 
 
 def compare_table(plan: Plan, other: Plan) -> list[Row]:
     """A row for each setting that differs, each headline figure, each stage, each part of the time, and each operator
-    that is divided otherwise: as it is in `other` and in `plan`."""
-    found = compare_plans(other, plan)
-    rows: list[Row] = [_row("setting", d.name, d.old, d.new) for d in found.settings]
-    rows += [_row("result", now.name, old.text, now.text) for old, now in found.headline]
+    that is sharded differently: in `other` (before) and in `plan` (now)."""
+    comparison = compare_plans(other, plan)
+    rows: list[Row] = [_row("setting", d.name, d.old, d.new) for d in comparison.settings]
+    rows += [_row("result", now.name, old.text, now.text) for old, now in comparison.headline]
     for place in range(max(len(plan.stages), len(other.stages))):
         before, now = (_stage_text(p.stages[place]) if place < len(p.stages) else "–" for p in (other, plan))
         rows.append(_row("stage", f"stage {place}", before, now, stage=place if place < len(plan.stages) else None))
-    old_parts, parts = (_parts(p, found) for p in (other, plan))
+    old_parts, parts = (_parts(p, comparison) for p in (other, plan))
     rows += [
         _row("time", name, units.seconds(old_parts.get(name, 0.0)), units.seconds(parts.get(name, 0.0)))
         for name in {**parts, **old_parts}
     ]
     return rows + [
-        _row("sharding", f"{o.name} ({o.op}, {o.phase})", o.old, o.new, layer=o.layer) for o in found.operators
+        _row("sharding", f"{o.name} ({o.op}, {o.phase})", o.old, o.new, layer=o.layer) for o in comparison.operators
     ]
 
 
@@ -119,7 +120,7 @@ def _stages(figure: go.Figure, plan: Plan, name: str, theme: str, *, selectable:
                 textfont={"color": ink_on(stage_color(stage.index, theme)), "size": 12},
                 customdata=[key(stage=stage.index)] if selectable else None,
                 hovertext=lines(f"<b>{name}, stage {stage.index}</b>", _stage_text(stage)),
-                hovertemplate="%{hovertext}<extra></extra>",
+                hovertemplate=HOVER_TEXT,
             ),
             row=1,
             col=1,
@@ -134,36 +135,37 @@ def _stage_text(stage: PlanStage) -> str:
     )
 
 
-def _otherwise(figure: go.Figure, found: PlanComparison, theme: str) -> None:
-    ends = _layer_ends(found.new)
+def _differences_by_layer(figure: go.Figure, comparison: PlanComparison, theme: str) -> None:
+    """For each layer, how many of the operators that both plans have are sharded differently."""
+    ends = _layer_ends(comparison.new)
     layers = range(len(ends))
     starts = [0.0, *ends[:-1]]
-    counts = [sum(o.layer == layer for o in found.operators) for layer in layers]
-    of = [found.common.get(layer, 0) for layer in layers]
-    stage_of = stage_of_layer(found.new)
+    counts = [sum(o.layer == layer for o in comparison.operators) for layer in layers]
+    totals = [comparison.common.get(layer, 0) for layer in layers]
+    stage_of = stage_of_layer(comparison.new)
     figure.add_trace(
         go.Bar(
             orientation="h",
-            y=[_OTHERWISE] * len(ends),
+            y=[_DIFFERENT] * len(ends),
             x=[b - a for a, b in zip(starts, ends, strict=True)],
             base=starts,
             showlegend=False,
-            name="divided otherwise",
+            name="sharded differently",
             marker={
                 "color": [OKABE_ITO[6] if count else empty(theme) for count in counts],
                 "line": {"width": 1.5, "color": ["#1f2933" if count else faint(theme) for count in counts]},
             },
-            text=[f"{c} of {n}" for c, n in zip(counts, of, strict=True)],
+            text=[f"{c} of {n}" for c, n in zip(counts, totals, strict=True)],
             textposition="inside",
             textangle=0,
             insidetextanchor="middle",
             textfont={"color": [ink_on(OKABE_ITO[6]) if count else ink(theme) for count in counts], "size": 12},
             customdata=[key(stage=stage_of[layer], layer=layer) for layer in layers],
             hovertext=[
-                f"<b>layer {k}</b><br>{c} of {n} operators are divided otherwise"
-                for k, c, n in zip(layers, counts, of, strict=True)
+                f"<b>layer {k}</b><br>{c} of {n} operators are sharded differently"
+                for k, c, n in zip(layers, counts, totals, strict=True)
             ],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         ),
         row=1,
         col=1,
@@ -176,16 +178,16 @@ def _layer_ends(plan: Plan) -> list[float]:
     return [100 * end / total for end in accumulate(layer.flops for layer in plan.layers)]
 
 
-def _parts(plan: Plan, found: PlanComparison) -> dict[str, float]:
+def _parts(plan: Plan, comparison: PlanComparison) -> dict[str, float]:
     """Seconds of an iteration of the average device, or of a sample where the batches differ."""
-    divisor = 1 if found.equal_batches else plan.global_batch
+    divisor = 1 if comparison.equal_batches else plan.global_batch
     return {name: seconds / divisor for name, seconds in mean_parts(time_parts(plan)).items()}
 
 
-def _headline(figure: go.Figure, found: PlanComparison, theme: str) -> None:
-    drawn = ("iteration" if found.equal_batches else "samples/s", *_DRAWN)
-    pairs = [(old, now) for old, now in found.headline if now.name in drawn]
-    judged = [against(now, old) for old, now in pairs]
+def _headline(figure: go.Figure, comparison: PlanComparison, theme: str) -> None:
+    drawn = ("iteration" if comparison.equal_batches else "samples/s", *_HEADLINE)
+    pairs = [(old, now) for old, now in comparison.headline if now.name in drawn]
+    verdicts = [against(now, old) for old, now in pairs]
     looks = {1: (OKABE_ITO[2], " better"), -1: (OKABE_ITO[5], " worse"), 0: (faint(theme), "")}
     changes = [_change(old, now) for old, now in pairs]
     figure.add_trace(
@@ -193,27 +195,27 @@ def _headline(figure: go.Figure, found: PlanComparison, theme: str) -> None:
             orientation="h",
             y=[f"{safe(now.name)}<br>{_from_to(old, now)}" for old, now in pairs],
             x=changes,
-            marker={"color": [looks[tone][0] for _, tone in judged]},
+            marker={"color": [looks[tone][0] for _, tone in verdicts]},
             name="headline",
             showlegend=False,
             cliponaxis=False,
-            text=[f"{words or '±0'}{looks[tone][1]}" for words, tone in judged],
+            text=[f"{words or '±0'}{looks[tone][1]}" for words, tone in verdicts],
             textposition="outside",
             textfont={"color": ink(theme)},
             hovertext=[safe(now.why) for _, now in pairs],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
         ),
         row=2,
         col=2,
     )
     low, high = min([*changes, -1.0]), max([*changes, 1.0])
-    room = 0.8 * (high - low)  # for the words beside the bars
+    room = 0.8 * (high - low)  # for the text beside the bars
     figure.update_xaxes(title="%", range=[low - (room if low < -1 else 0), high + room], row=2, col=2)
     figure.update_yaxes(autorange="reversed", automargin=True, tickfont_size=11, row=2, col=2)
 
 
 def _change(old: HeadlineFigure, now: HeadlineFigure) -> float:
-    """Percent; of the bubble, a share itself, in points."""
+    """Percent; of the bubble, itself a share, percentage points."""
     if now.name == "bubble":
         return 100 * (now.value - old.value)
     return 100 * (now.value / old.value - 1) if old.value else 0.0
@@ -225,35 +227,46 @@ def _from_to(old: HeadlineFigure, now: HeadlineFigure) -> str:
     return safe(f"{before}{'' if unit == new_unit else f' {unit}'} → {after} {new_unit}".strip())
 
 
-def _words(found: PlanComparison, other_name: str) -> str:
-    old_parts, parts = _parts(found.old, found), _parts(found.new, found)
+def _sentence(comparison: PlanComparison, other_name: str) -> str:
+    settings = [str(d) for d in comparison.settings]
+    more = len(settings) - tuning.COMPARE_SETTINGS
+    named = "; ".join(settings[: tuning.COMPARE_SETTINGS]) + (f"; and {more} more" if more > 0 else "")
+    stages = _stages_phrase(comparison)
+    if comparison.common:
+        different, total = len(comparison.operators), sum(comparison.common.values())
+        stages += f"; {different:,} of {total:,} operators are sharded differently"
+    sentences = [
+        _time_phrase(comparison, other_name),
+        f"Different settings: {named}" if settings else "Both have the same settings",
+        stages,
+    ]
+    return ". ".join(sentences) + "."
+
+
+def _time_phrase(comparison: PlanComparison, other_name: str) -> str:
+    """'An iteration takes 2 s, 5 % less than the 2.1 s of …; the largest difference is in …'."""
+    old_parts, parts = _parts(comparison.old, comparison), _parts(comparison.new, comparison)
     before, now = sum(old_parts.values()), sum(parts.values())
     change = now / before - 1
-    size = (
-        "as long as" if abs(change) < 5e-4 else f"{units.percent(abs(change))} {'less' if change < 0 else 'more'} than"
-    )
-    said = [
-        f"{'An iteration' if found.equal_batches else 'A sample'} takes {units.seconds(now)}, {size} the "
+    noticeable = abs(change) >= tuning.NOTICEABLE_SHARE
+    size = f"{units.percent(abs(change))} {'less' if change < 0 else 'more'} than" if noticeable else "as long as"
+    phrase = (
+        f"{'An iteration' if comparison.equal_batches else 'A sample'} takes {units.seconds(now)}, {size} the "
         f"{units.seconds(before)} of {other_name}"
-    ]
-    largest = max({**old_parts, **parts}, key=lambda name: abs(parts.get(name, 0.0) - old_parts.get(name, 0.0)))
-    apart = parts.get(largest, 0.0) - old_parts.get(largest, 0.0)
-    if abs(change) >= 5e-4:
-        said[0] += f"; the largest difference is in {largest} ({'+' if apart > 0 else '−'}{units.seconds(abs(apart))})"
-    settings = [str(d) for d in found.settings]
-    more = len(settings) - _MOST_SETTINGS
-    named = "; ".join(settings[:_MOST_SETTINGS]) + (f"; and {more} more" if more > 0 else "")
-    said.append(f"Asked otherwise: {named}" if settings else "Both were asked the same")
-    said.append(_stage_words(found))
-    if found.common:
-        said[-1] += f"; {len(found.operators):,} of {sum(found.common.values()):,} operators are divided otherwise"
-    return ". ".join(said) + "."
+    )
+    if noticeable:
+        differences = {name: parts.get(name, 0.0) - old_parts.get(name, 0.0) for name in {**old_parts, **parts}}
+        largest = max(differences, key=lambda name: abs(differences[name]))
+        sign = "+" if differences[largest] > 0 else "−"
+        phrase += f"; the largest difference is in {largest} ({sign}{units.seconds(abs(differences[largest]))})"
+    return phrase
 
 
-def _stage_words(found: PlanComparison) -> str:
-    shapes = [[(s.layers, s.submesh, s.logical_mesh) for s in plan.stages] for plan in (found.old, found.new)]
-    counts = [f"{len(stages)} stage{'' if len(stages) == 1 else 's'}" for stages in shapes]
-    if shapes[0] == shapes[1]:
-        return f"The {counts[1]} {'is' if len(shapes[1]) == 1 else 'are'} cut and placed alike"
-    same = len(shapes[0]) == len(shapes[1])
-    return f"The {counts[1]} are cut or placed otherwise" if same else f"{counts[1]} instead of {len(shapes[0])}"
+def _stages_phrase(comparison: PlanComparison) -> str:
+    old, new = ([(s.layers, s.submesh, s.logical_mesh) for s in p.stages] for p in (comparison.old, comparison.new))
+    count = f"{len(new)} stage{'' if len(new) == 1 else 's'}"
+    if old == new:
+        return f"The {count} {'has' if len(new) == 1 else 'have'} the same layers and submeshes in both"
+    if len(old) == len(new):
+        return f"The {count} {'differs' if len(new) == 1 else 'differ'} in layers or submeshes"
+    return f"{count} instead of {len(old)}"

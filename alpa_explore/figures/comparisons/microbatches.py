@@ -1,4 +1,4 @@
-"""Other numbers of microbatches: T, samples a second, and what fills the fullest device, over B."""
+"""T, throughput and memory of the fullest device over the number of microbatches B."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _PARTS = (
 
 
 def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
-    """Three panels over the B that were looked at: T, samples a second, and the fullest device with its capacity as a
-    line; the plan's own B is starred. A B at which nothing fits is crossed out, with what the nearest thing lacks.
+    """Three panels over the B that were tried: T, samples a second, and the fullest device with its capacity as a line.
+
+    A star marks the B of the plan. A cross marks a B at which nothing fits, at the memory that the closest plan needs.
     """
-    found = microbatches_of(plan)
-    names = [f"{t.num_microbatches:,}" for t in found]
-    texts = [_hover(t) for t in found]
+    tried = microbatches_of(plan)
+    names = [f"{t.num_microbatches:,}" for t in tried]
+    texts = [_hover(t) for t in tried]
     figure = make_subplots(
         rows=3,
         cols=1,
@@ -37,10 +38,10 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
         row_heights=[0.3, 0.3, 0.4],
         vertical_spacing=0.05,
     )
-    fitting = [t.iteration_seconds for t in found if t.iteration_seconds is not None]
+    fitting = [t.iteration_seconds for t in tried if t.iteration_seconds is not None]
     scale, second = units.seconds_axis(max(fitting, default=1.0))
-    times = [None if t.iteration_seconds is None else t.iteration_seconds / scale for t in found]
-    rates = [None if t.iteration_seconds is None else t.samples_per_second for t in found]
+    times = [None if t.iteration_seconds is None else t.iteration_seconds / scale for t in tried]
+    rates = [None if t.iteration_seconds is None else t.samples_per_second for t in tried]
     for row, (name, values) in enumerate((("T", times), ("samples a second", rates)), start=1):
         figure.add_trace(
             go.Scatter(
@@ -53,41 +54,41 @@ def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
                 showlegend=False,
                 line={"color": ink(theme), "width": 2},
                 marker={
-                    "symbol": ["star" if _own(plan, t) else "circle" for t in found],
-                    "size": [18 if _own(plan, t) else 8 for t in found],
-                    "color": [OKABE_ITO[0] if _own(plan, t) else ink(theme) for t in found],
+                    "symbol": ["star" if _is_chosen(plan, t) else "circle" for t in tried],
+                    "size": [18 if _is_chosen(plan, t) else 8 for t in tried],
+                    "color": [OKABE_ITO[0] if _is_chosen(plan, t) else ink(theme) for t in tried],
                     "line": {"color": ink(theme), "width": 1},
                 },
             ),
             row=row,
             col=1,
         )
-    _memory(figure, plan, found, names, texts, theme)
+    _memory(figure, plan, tried, names, texts, theme)
     batch = f"{plan.global_batch:,} samples in all"
-    sizes = batch if same_global_batch(found) else f"{plan.model.samples:,} samples in each"
+    sizes = batch if same_global_batch(tried) else f"{plan.model.samples:,} samples in each"
     figure.update_yaxes(title=f"T ({second})", rangemode="tozero", row=1, col=1)
     figure.update_yaxes(title="samples/s", rangemode="tozero", row=2, col=1)
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     figure.update_xaxes(title=f"B, the number of microbatches ({sizes})", row=3, col=1)
-    return dress(figure, microbatches_sentence(plan, found), theme=theme, height=640, barmode="stack", bargap=0.3)
+    return dress(figure, microbatches_sentence(plan, tried), theme=theme, height=640, barmode="stack", bargap=0.3)
 
 
 def _memory(
     figure: go.Figure,
     plan: Plan,
-    found: Sequence[TriedMicrobatches],
+    tried: Sequence[TriedMicrobatches],
     names: Sequence[str],
     texts: Sequence[str],
     theme: str,
 ) -> None:
     capacity = plan.cluster.device.memory_bytes
-    needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in found]
+    needed = [t.peak_bytes if t.over_bytes is None else capacity + t.over_bytes for t in tried]
     scale, byte = units.bytes_axis(max([capacity, *(n for n in needed if n is not None)]))
     for name, field, color, shape in _PARTS:
         figure.add_trace(
             go.Bar(
                 x=names,
-                y=[None if (size := getattr(t, field)) is None else size / scale for t in found],
+                y=[None if (size := getattr(t, field)) is None else size / scale for t in tried],
                 name=name,
                 marker={"color": color, "pattern": hatching(shape)},
                 hovertext=texts,
@@ -96,17 +97,17 @@ def _memory(
             row=3,
             col=1,
         )
-    short = [(n, t.over_bytes, text) for n, t, text in zip(names, found, texts, strict=True) if t.over_bytes]
+    too_large = [(n, t.over_bytes, text) for n, t, text in zip(names, tried, texts, strict=True) if t.over_bytes]
     figure.add_trace(
         go.Scatter(
-            x=[n for n, _, _ in short],
-            y=[(capacity + over) / scale for _, over, _ in short],
+            x=[n for n, _, _ in too_large],
+            y=[(capacity + over) / scale for _, over, _ in too_large],
             mode="markers",
-            name="nothing fits: what is closest needs",
-            hovertext=[text for *_, text in short],
+            name="nothing fits; the closest needs",
+            hovertext=[text for *_, text in too_large],
             hoverinfo="text",
             marker={"symbol": "x", "size": 11, "color": OKABE_ITO[5]},
-            showlegend=bool(short),
+            showlegend=bool(too_large),
         ),
         row=3,
         col=1,
@@ -126,19 +127,19 @@ def _memory(
     figure.update_yaxes(title=f"fullest device ({byte})", rangemode="tozero", row=3, col=1)
 
 
-def _own(plan: Plan, one: TriedMicrobatches) -> bool:
-    return one.num_microbatches == plan.options.num_microbatches
+def _is_chosen(plan: Plan, tried: TriedMicrobatches) -> bool:
+    return tried.num_microbatches == plan.options.num_microbatches
 
 
-def _hover(one: TriedMicrobatches) -> str:
-    head = f"<b>B = {one.num_microbatches:,}</b> microbatches of {one.samples:,} samples"
-    if one.iteration_seconds is None or one.peak_bytes is None:
-        over = "" if one.over_bytes is None else f": the closest is {units.bytes_(one.over_bytes)} over"
+def _hover(tried: TriedMicrobatches) -> str:
+    head = f"<b>B = {tried.num_microbatches:,}</b> microbatches of {tried.samples:,} samples"
+    if tried.iteration_seconds is None or tried.peak_bytes is None:
+        over = "" if tried.over_bytes is None else f": the closest is {units.bytes_(tried.over_bytes)} over"
         return lines(head, f"no plan fits in memory{over}")
-    parts = [f"{name} {units.bytes_(getattr(one, field))}" for name, field, _, _ in _PARTS]
+    parts = [f"{name} {units.bytes_(getattr(tried, field))}" for name, field, _, _ in _PARTS]
     return lines(
         head,
-        f"T {units.seconds(one.iteration_seconds)}, {one.samples_per_second:,.4g} samples/s",
-        f"{one.stages} stages; on a device of stage {one.fullest_stage}: {units.bytes_(one.peak_bytes)}",
+        f"T {units.seconds(tried.iteration_seconds)}, {tried.samples_per_second:,.4g} samples/s",
+        f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}",
         *parts,
     )

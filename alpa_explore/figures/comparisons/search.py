@@ -1,15 +1,15 @@
-"""The plans that were tried: throughput against memory, and which of them nothing beats in both."""
+"""The plans that were tried: throughput against memory, and the Pareto frontier among them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 
 import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, lines, safe
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.plans.differences import differences
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -18,19 +18,19 @@ from alpa_explore.plans.report.text import printable
 __all__ = ["search_figure", "search_sentence", "search_table"]
 
 _SYMBOLS = ("diamond", "square", "triangle-up", "triangle-down", "pentagon", "x", "cross")
-"""Of the baselines, in the order in which they were tried."""
+"""Markers of the baselines, in the order in which they were tried."""
 
 
 def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
-    """A mark a plan of the same model: each baseline has its symbol, the star is `plan`, the line is the Pareto front.
+    """A mark for each plan of the same model; the star is `plan`, the dashed line is the Pareto frontier.
 
-    A mark carries the key of its place in `tried`.
+    Each kind of baseline has its own symbol. The key of a mark is the index of the plan in `tried`.
     """
     shown = _comparable(plan, tried)
-    front = pareto_front([p for _, p in shown])
+    frontier = pareto_frontier([p for _, p in shown])
     x_scale, x_unit = units.bytes_axis(max(p.predicted.peak_bytes_per_device for _, p in shown))
     figure = go.Figure()
-    corners = sorted(front, key=lambda i: shown[i][1].predicted.peak_bytes_per_device)
+    corners = sorted(frontier, key=lambda i: shown[i][1].predicted.peak_bytes_per_device)
     figure.add_trace(
         go.Scatter(
             x=[shown[i][1].predicted.peak_bytes_per_device / x_scale for i in corners],
@@ -38,25 +38,10 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
             mode="lines",
             hoverinfo="skip",
             line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
-            name="nothing beats these in both",
+            name="Pareto frontier",
         )
     )
-    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
-    for name, symbol, size, color, places in (
-        ("planned", "circle", 11, OKABE_ITO[0], [i for i, (_, p) in enumerate(shown) if not p.options.baseline]),
-        *(
-            (
-                safe(kind),
-                symbol,
-                11,
-                OKABE_ITO[1],
-                [i for i, (_, p) in enumerate(shown) if p.options.baseline.split(" ")[0] == kind],
-            )
-            for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False)
-        ),
-        ("the plan", "star", 20, OKABE_ITO[5], [i for i, (_, p) in enumerate(shown) if p is plan]),
-    ):
-        points = [shown[i] for i in places]
+    for name, symbol, size, color, points in _groups(plan, shown):
         figure.add_trace(
             go.Scatter(
                 x=[p.predicted.peak_bytes_per_device / x_scale for _, p in points],
@@ -66,7 +51,7 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
                 marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 1, "color": ink(theme)}},
                 customdata=[key(plan=number) for number, _ in points],
                 hovertext=[_text(plan, p) for _, p in points],
-                hovertemplate="%{hovertext}<extra></extra>",
+                hovertemplate=HOVER_TEXT,
             )
         )
     capacity = plan.cluster.device.memory_bytes / x_scale
@@ -86,33 +71,49 @@ def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (
     return dress(figure, search_sentence(plan, tried=tried), theme=theme, height=480)
 
 
+def _groups(
+    plan: Plan, shown: Sequence[tuple[int, Plan]]
+) -> Iterator[tuple[str, str, int, str, list[tuple[int, Plan]]]]:
+    """(name, symbol, size, colour, plans) of each trace: automatic plans, each kind of baseline, and `plan` on top."""
+    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
+    yield "planned", "circle", 11, OKABE_ITO[0], [(i, p) for i, p in shown if not p.options.baseline]
+    for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False):
+        of_kind = [(i, p) for i, p in shown if p.options.baseline.split(" ")[0] == kind]
+        yield safe(kind), symbol, 11, OKABE_ITO[1], of_kind
+    yield "the plan", "star", 20, OKABE_ITO[5], [(i, p) for i, p in shown if p is plan]
+
+
 def search_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
     """What the figure shows for this plan."""
     shown = [p for _, p in _comparable(plan, tried)]
     if len(shown) == 1:
-        return "One plan was tried, this one: move a control, or try neighbours and baselines."
+        return "Only this plan has been tried: move a control, or try neighbours and baselines."
     best = max(shown, key=lambda p: p.samples_per_second)
-    front = pareto_front(shown)
-    words = (
-        f"{len(shown)} plans of {printable(plan.model.name)} were tried, and nothing beats {len(front)} of them in both"
+    frontier = pareto_frontier(shown)
+    count = len(frontier)
+    summary = (
+        f"{len(shown)} plans of {printable(plan.model.name)} were tried; {count} "
+        f"{'is' if count == 1 else 'are'} on the Pareto frontier of throughput and memory"
     )
-    mine = "this one among them" if shown.index(plan) in front else "this one is not among them"
+    place = "this one among them" if shown.index(plan) in frontier else "this one is not among them"
+    if count == 1:
+        place = "it is this one" if shown.index(plan) in frontier else "it is not this one"
     if best is plan:
-        return f"{words}, {mine}; this one is the fastest."
-    apart = "; ".join(map(str, differences(plan, best))) or "the same settings"
-    more = best.samples_per_second / plan.samples_per_second - 1
-    return f"{words}, {mine}; the fastest has {units.percent(more)} more samples/s ({apart})."
+        return f"{summary}, {place}; this one is the fastest."
+    settings = "; ".join(map(str, differences(plan, best))) or "the same settings"
+    gain = best.samples_per_second / plan.samples_per_second - 1
+    return f"{summary}, {place}; the fastest has {units.percent(gain)} more samples/s ({settings})."
 
 
 def search_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
-    """The same as rows, in the order in which they were tried."""
+    """The same as rows, in the order in which the plans were tried."""
     shown = _comparable(plan, tried)
-    front = pareto_front([p for _, p in shown])
+    frontier = pareto_frontier([p for _, p in shown])
     return [
         {
             "plan_number": number,
             "this_one": other is plan,
-            "on_the_front": place in front,
+            "on_the_front": place in frontier,
             "differs_in": "; ".join(map(str, differences(plan, other))) or "nothing",
             "iteration_seconds": other.predicted.iteration_seconds,
             "samples_a_second": other.samples_per_second,
@@ -124,26 +125,27 @@ def search_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
     ]
 
 
-def pareto_front(plans: Sequence[Plan]) -> frozenset[int]:
-    """Places of the plans that no other equals or beats in throughput and in memory, better in one at least."""
+def pareto_frontier(plans: Sequence[Plan]) -> frozenset[int]:
+    """Indices of the plans that are not dominated: no other is at least as good in throughput and memory and better in
+    one."""
     points = [(p.samples_per_second, -p.predicted.peak_bytes_per_device) for p in plans]
     return frozenset(
         i
-        for i, (rate, room) in enumerate(points)
-        if not any(r >= rate and m >= room and (r, m) != (rate, room) for r, m in points)
+        for i, (rate, saved) in enumerate(points)
+        if not any(r >= rate and s >= saved and (r, s) != (rate, saved) for r, s in points)
     )
 
 
 def _comparable(plan: Plan, tried: Sequence[Plan]) -> list[tuple[int, Plan]]:
-    """(place, plan) of those of the same model; `plan` itself is one of them."""
-    found = [(number, other) for number, other in enumerate(tried) if other.model.name == plan.model.name]
-    return found if any(other is plan for _, other in found) else [*found, (len(tried), plan)]
+    """(index in `tried`, plan) of the plans of the same model; `plan` itself is one of them."""
+    same_model = [(number, other) for number, other in enumerate(tried) if other.model.name == plan.model.name]
+    return same_model if any(other is plan for _, other in same_model) else [*same_model, (len(tried), plan)]
 
 
 def _text(plan: Plan, other: Plan) -> str:
-    apart = [safe(str(difference)) for difference in differences(plan, other)]
+    settings = [safe(str(difference)) for difference in differences(plan, other)]
     return lines(
-        "<b>this plan</b>" if other is plan else f"<b>{'<br>'.join(apart) or 'the same settings'}</b>",
+        "<b>this plan</b>" if other is plan else f"<b>{'<br>'.join(settings) or 'the same settings'}</b>",
         f"{other.samples_per_second:.4g} samples/s, T {units.seconds(other.predicted.iteration_seconds)}",
         f"peak {units.bytes_(other.predicted.peak_bytes_per_device)} of "
         f"{units.bytes_(other.cluster.device.memory_bytes)}",

@@ -1,8 +1,9 @@
-"""The formulations side by side: how long each takes, and how far from the optimum it ends."""
+"""Formulations of one sharding problem side by side: the seconds of each, and its gap above the optimum."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -13,26 +14,31 @@ from alpa_explore.intra_op.formulations.compare import Comparison, SolverRow, so
 
 __all__ = ["solvers_figure", "solvers_html", "solvers_sentence", "solvers_table"]
 
-_PARTS = (("build", "build_seconds"), ("solve", "solve_seconds"), ("repair", "repair_seconds"))
+_PASSES = (("build", "build_seconds"), ("solve", "solve_seconds"), ("repair", "repair_seconds"))
 
 
 def solvers_figure(comparison: Comparison, theme: str = "light") -> go.Figure:
     """Two panels: total seconds of each formulation (logarithmic, parts in the hover text), and its gap in percent.
 
-    The gap has two bars: hatched what the formulation says by itself (none where its answer cannot exist), plain what
-    is left after the joint repair under the exact costs.
+    The gap has two bars: hatched, that of the formulation's own answer (none where that answer is infeasible); plain,
+    what remains after the joint repair under the exact costs.
     """
-    rows = comparison.rows
-    names = [row.solver for row in rows]
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.14, subplot_titles=("seconds", "above the optimum, %"))
     figure.update_annotations(font_size=13)
+    _seconds(figure, comparison.rows)
+    _gaps(figure, comparison)
+    figure = dress(figure, solvers_sentence(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
+    return figure.update_layout(legend={"y": -0.12, "yanchor": "top"})
+
+
+def _seconds(figure: go.Figure, rows: Sequence[SolverRow]) -> None:
     totals = [row.total_seconds for row in rows]
     figure.add_trace(
         go.Bar(
-            x=names,
+            x=[row.solver for row in rows],
             y=totals,
             marker={"color": OKABE_ITO[0]},
-            name="seconds, all in all",
+            name="total seconds",
             showlegend=False,
             text=[units.seconds(t) for t in totals],
             textposition="outside",
@@ -43,15 +49,29 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> go.Figure:
         row=1,
         col=1,
     )
+    powers = range(-4, 5)
+    low, high = min(totals, default=0.1), max(totals, default=1.0)
+    figure.update_yaxes(
+        type="log",
+        range=[math.log10(low) - 0.4, math.log10(high) + 0.3],
+        tickvals=[10.0**p for p in powers],
+        ticktext=[units.seconds(10.0**p) for p in powers],
+        row=1,
+        col=1,
+    )
+
+
+def _gaps(figure: go.Figure, comparison: Comparison) -> None:
+    rows = comparison.rows
     before = [comparison.gap_before(row) for row in rows]
     after = [comparison.gap(row) for row in rows]
     for name, gaps, color, shape in (
-        ("as it was decided", before, OKABE_ITO[1], "/"),
-        ("as it is shown", after, OKABE_ITO[2], ""),
+        ("before the repair", before, OKABE_ITO[1], "/"),
+        ("after the repair", after, OKABE_ITO[2], ""),
     ):
         figure.add_trace(
             go.Bar(
-                x=names,
+                x=[row.solver for row in rows],
                 y=[None if g is None else 100 * g for g in gaps],
                 name=name,
                 marker={"color": color, "pattern": hatching(shape)},
@@ -66,31 +86,19 @@ def solvers_figure(comparison: Comparison, theme: str = "light") -> go.Figure:
         )
     for row, gap in zip(rows, before, strict=True):
         if gap is None:
-            why = f"{row.impossible_nodes} placements" if row.impossible_nodes else "a forbidden pair"
+            reason = f"{row.impossible_nodes} impossible<br>placements" if row.impossible_nodes else "a forbidden pair"
             figure.add_annotation(
                 x=row.solver,
                 y=0,
-                text=f"alone: {why}<br>that cannot exist",
+                text=f"infeasible:<br>{reason}",
                 showarrow=False,
                 yshift=36,
                 font={"size": 11},
                 row=1,
                 col=2,
             )
-    powers = range(-4, 5)
-    low, high = min(totals, default=0.1), max(totals, default=1.0)
-    figure.update_yaxes(
-        type="log",
-        range=[math.log10(low) - 0.4, math.log10(high) + 0.3],
-        tickvals=[10.0**p for p in powers],
-        ticktext=[units.seconds(10.0**p) for p in powers],
-        row=1,
-        col=1,
-    )
     highest = 100 * max((g for g in (*before, *after) if g is not None), default=0.0)
     figure.update_yaxes(range=[0, max(1.0, 1.15 * highest)], row=1, col=2)
-    figure = dress(figure, solvers_sentence(comparison), theme=theme, height=420, barmode="group", bargap=0.35)
-    return figure.update_layout(legend={"y": -0.12, "yanchor": "top"})
 
 
 def solvers_html(comparison: Comparison, theme: str = "light") -> str:
@@ -106,27 +114,27 @@ def solvers_sentence(comparison: Comparison) -> str:
         return f"No formulation was run on mesh {comparison.mesh}."
     fastest = min(rows, key=lambda r: r.total_seconds)
     worst = max(rows, key=comparison.gap)
-    ends = f"{worst.solver} ends {units.percent(comparison.gap(worst))} above the optimum"
+    outcome = f"{worst.solver} ends {units.percent(comparison.gap(worst))} above the optimum"
     if comparison.gap(worst) < 5e-5:
-        ends = "all reach the optimum"
-    return f"On mesh {comparison.mesh} {fastest.solver} is fastest ({units.seconds(fastest.total_seconds)}); {ends}."
+        outcome = "all reach the optimum"
+    return f"On mesh {comparison.mesh} {fastest.solver} is fastest ({units.seconds(fastest.total_seconds)}); {outcome}."
 
 
 def _seconds_text(row: SolverRow) -> str:
-    parts = [f"{name} {units.seconds(getattr(row, key))}" for name, key in _PARTS if getattr(row, key) > 0]
+    passes = [f"{name} {units.seconds(getattr(row, key))}" for name, key in _PASSES if getattr(row, key) > 0]
     size = f"{row.variables:,} variables, {row.constraints:,} constraints"
-    return lines(f"<b>{row.solver}</b>", ", ".join(parts), size)
+    return lines(f"<b>{row.solver}</b>", ", ".join(passes), size)
 
 
 def _gap_text(row: SolverRow) -> str:
-    own = row.objective_before_seconds
+    before = row.objective_before_seconds
     return lines(
         f"<b>{row.solver}</b>",
         f"objective {units.seconds(row.objective_seconds)}",
-        f"{units.seconds(own)} before the repair"
-        if own is not None
-        else f"its own answer cannot exist at {row.impossible_nodes} nodes",
+        f"{units.seconds(before)} before the repair"
+        if before is not None
+        else f"its own answer is infeasible at {row.impossible_nodes} nodes",
         f"{row.differing_nodes} nodes differ from the optimal choice",
-        f"{units.percent(row.batch_share_before)} of the operators cut the batch on every axis before the repair, "
+        f"{units.percent(row.batch_share_before)} of the operators shard the batch on every axis before the repair, "
         f"{units.percent(row.batch_share)} after it",
     )

@@ -1,4 +1,4 @@
-"""Submeshes: the devices of the cluster as a grid, each with its stage and what fills its memory."""
+"""The devices of the cluster as a grid, each with its stage and with what fills its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import dress, empty, faint, hatching, ink_on, lines, stage_color, stage_marker
+from alpa_explore.figures.style import (
+    HOVER_TEXT,
+    dress,
+    empty,
+    faint,
+    hatching,
+    ink_on,
+    lines,
+    stage_color,
+    stage_marker,
+)
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest, layers_phrase
@@ -18,7 +28,7 @@ __all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 cluster_table = stages_table
 
 _WIDTH, _HEAD, _GAUGE = 0.9, 0.36, 0.5
-"""Of a cell of 1 × 1: the box's width, the height of its heading and of its gauge of memory."""
+"""Of a cell of 1 × 1: the width of its box, and the heights of its heading and of its memory gauge."""
 _BOTTOM = (1 - _HEAD - _GAUGE) / 2
 _PARTS = (("weights, gradients, optimizer state", ""), ("activations held", "/"), ("workspace", "x"))
 
@@ -28,15 +38,15 @@ class _Box:
     device: int
     column: int
     row: int
-    """From the bottom; node 0 is on top."""
+    """From the bottom; node 0 is at the top."""
     stage: PlanStage | None
     color: str
 
 
 def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> go.Figure:
-    """Nodes as rows, devices as boxes: a heading in the stage's colour over a gauge of the device's memory.
+    """Nodes as rows, devices as boxes: a heading in the stage's colour above a gauge of the device's memory.
 
-    Of a larger cluster `count` nodes from node `start` on are shown.
+    Of a larger cluster, `count` nodes from node `start` on are shown.
     """
     cluster = plan.cluster
     nodes = range(min(max(start, 0), cluster.nodes - 1), min(start + count, cluster.nodes))
@@ -69,8 +79,8 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
         showgrid=False,
         zeroline=False,
     )
-    shown = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
-    figure = dress(figure, cluster_sentence(plan) + shown, theme=theme, height=height, barmode="overlay")
+    page = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
+    figure = dress(figure, cluster_sentence(plan) + page, theme=theme, height=height, barmode="overlay")
     return figure.update_layout(margin={"l": 96})
 
 
@@ -85,7 +95,7 @@ def cluster_sentence(plan: Plan) -> str:
 
 
 def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> None:
-    """An empty box for the device's memory, and on it, from the bottom, what is in it."""
+    """A box for the memory of each device, filled from the bottom with the parts of its peak."""
     figure.add_trace(
         go.Bar(
             x=[b.column for b in boxes],
@@ -94,14 +104,14 @@ def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> Non
             width=_WIDTH,
             marker={"color": empty(theme), "line": {"color": faint(theme), "width": 1}},
             hovertext=[_text(plan, b) for b in boxes],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertemplate=HOVER_TEXT,
             name="memory of a device",
             showlegend=False,
         )
     )
     memory = plan.cluster.device.memory_bytes
     used = [b for b in boxes if b.stage is not None]
-    below = [0.0] * len(used)
+    filled = [0.0] * len(used)
     for part, (name, pattern) in enumerate(_PARTS):
         shares = [_parts(b.stage)[part] / memory for b in used if b.stage is not None]
         figure.add_trace(
@@ -109,21 +119,21 @@ def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> Non
                 x=[b.column for b in used],
                 y=[_GAUGE * share for share in shares],
                 width=_WIDTH,
-                base=[b.row + _BOTTOM + _GAUGE * y for b, y in zip(used, below, strict=True)],
+                base=[b.row + _BOTTOM + _GAUGE * y for b, y in zip(used, filled, strict=True)],
                 marker={
                     "color": [b.color for b in used],
                     "line": {"width": 0},
                     "pattern": hatching(pattern),
                 },
                 hovertext=[_text(plan, b) for b in used],
-                hovertemplate="%{hovertext}<extra></extra>",
+                hovertemplate=HOVER_TEXT,
                 name=name,
                 customdata=[_key(b) for b in used],
                 legendgroup=name,
                 showlegend=False,
             )
         )
-        # In the legend no stage's colour: the hatching is what tells the parts apart.
+        # Grey in the legend, no stage's colour: the hatching distinguishes the parts.
         figure.add_trace(
             go.Bar(
                 x=[None],
@@ -133,27 +143,27 @@ def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> Non
                 marker={"color": faint(theme), "pattern": hatching(pattern)},
             )
         )
-        below = [y + share for y, share in zip(below, shares, strict=True)]
+        filled = [y + share for y, share in zip(filled, shares, strict=True)]
 
 
 def _headings(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> None:
     for stage in plan.stages:
-        own = [b for b in boxes if b.stage is stage]
+        of_stage = [b for b in boxes if b.stage is stage]
         figure.add_trace(
             go.Bar(
-                x=[b.column for b in own],
-                base=[b.row + _BOTTOM + _GAUGE for b in own],
-                y=[_HEAD] * len(own),
+                x=[b.column for b in of_stage],
+                base=[b.row + _BOTTOM + _GAUGE for b in of_stage],
+                y=[_HEAD] * len(of_stage),
                 width=_WIDTH,
                 marker=stage_marker(stage.index, theme),
-                text=[_label(plan, stage)] * len(own),
+                text=[_label(plan, stage)] * len(of_stage),
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
                 insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
-                hovertext=[_text(plan, b) for b in own],
-                hovertemplate="%{hovertext}<extra></extra>",
-                customdata=[_key(b) for b in own],
+                hovertext=[_text(plan, b) for b in of_stage],
+                hovertemplate=HOVER_TEXT,
+                customdata=[_key(b) for b in of_stage],
                 name=f"stage {stage.index}",
                 showlegend=False,
             )
@@ -169,7 +179,7 @@ def _parts(stage: PlanStage) -> tuple[float, float, float]:
 
 
 def _label(plan: Plan, stage: PlanStage) -> str:
-    """What fits into the heading: cells are narrow where a node has many devices."""
+    """As much as fits into the heading: cells are narrow where a node has many devices."""
     share = units.percent(round(stage.peak_bytes / plan.cluster.device.memory_bytes, 2))
     if plan.cluster.devices_per_node > 8:
         return str(stage.index)
@@ -180,17 +190,17 @@ def _label(plan: Plan, stage: PlanStage) -> str:
 
 def _text(plan: Plan, box: _Box) -> str:
     per_node = plan.cluster.devices_per_node
-    where = f"<b>device {box.device}</b> (node {box.device // per_node}, number {box.device % per_node} of it)"
+    title = f"<b>device {box.device}</b> (node {box.device // per_node}, device {box.device % per_node} in it)"
     stage = box.stage
     if stage is None:
-        return lines(where, "not used")
+        return lines(title, "not used")
     return lines(
-        where,
+        title,
         f"stage {stage.index}: {layers_phrase(stage.layers)}",
         f"submesh {stage.submesh}, logical mesh {stage.logical_mesh}",
         f"{units.seconds(stage.latency_seconds)} a microbatch",
         f"weights, gradients, optimizer state {units.bytes_(stage.weight_bytes)}",
-        f"activations {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
+        f"activations held {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
         f"workspace {units.bytes_(stage.workspace_bytes)}",
         f"peak {units.bytes_(stage.peak_bytes)} of {units.bytes_(plan.cluster.device.memory_bytes)}",
     )

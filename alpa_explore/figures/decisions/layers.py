@@ -1,4 +1,7 @@
-"""Layers: the forward operators in order, their FLOPs, and the bytes that a cut behind each of them would send."""
+"""Layers: the forward operators in order, their FLOPs, and the bytes that a cut behind each of them would send.
+
+A layer is a run of consecutive forward operators (Alpa, §5.2, Eq. 6).
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,10 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import (
+    HOVER_TEXT,
     dress,
     empty,
     faint,
@@ -26,14 +31,9 @@ from alpa_explore.plans.report.tables import layers_table, stage_of_layer
 
 __all__ = ["layers_figure", "layers_sentence", "layers_table"]
 
-_MOST_MARKS = 2000
-"""Of more operators several share a mark: thousands of bars take a browser longer than a second."""
-_LABELLED_CUTS = 16
-"""So many cuts have their bytes written beside them; more would overlap."""
-
 
 def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
-    """Bars of FLOPs by operator in the colour of their stage, over the bytes that would cross a cut behind each."""
+    """FLOPs of each operator as bars in its stage's colour, above the bytes that would cross a cut behind it."""
     figure = make_subplots(
         rows=3,
         cols=1,
@@ -53,75 +53,92 @@ def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
 def layers_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     layers = plan.layers
-    count, step = sum(len(layer.operators) for layer in layers), _operators_a_mark(plan)
-    shared = "" if step == 1 else f" Each mark stands for up to {step} operators."
+    count, step = sum(len(layer.operators) for layer in layers), _operators_per_mark(plan)
+    sharing = "" if step == 1 else f" Each mark stands for up to {step} operators."
     if len(layers) == 1:
-        return f"One layer holds all {count:,} forward operators.{shared}"
+        return f"One layer holds all {count:,} forward operators.{sharing}"
     mean = sum(layer.flops for layer in layers) / len(layers)
     above = max(layer.flops for layer in layers) / mean - 1 if mean else 0.0
     most = units.bytes_(max(layer.cut_bytes for layer in layers))
     return (
         f"{len(layers)} layers hold {count:,} forward operators: the largest computes {units.percent(above)} more than "
-        f"the mean (delta allows {units.percent(plan.options.delta)}), and at most {most} leave a layer.{shared}"
+        f"the mean (delta allows {units.percent(plan.options.delta)}), and at most {most} cross a cut.{sharing}"
     )
 
 
 def _ends(plan: Plan) -> list[int]:
-    """For each layer the place behind its last operator."""
+    """For each layer, the index of the operator that follows its last one."""
     return list(accumulate(len(layer.operators) for layer in plan.layers))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Box:
+    """A stage or a layer in the strip at the top, over operators `start` to `end` (exclusive)."""
+
+    row: str
+    """'stage' or 'layer'."""
+    start: int
+    end: int
+    stage: int
+    label: str
+    text: str
+    """On hover."""
+    key: str
+
+
 def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
-    """Two rows of boxes on top: stages, and the layers in them."""
+    """Two rows of boxes at the top: the stages, and the layers in them."""
     ends = _ends(plan)
     starts = [0, *ends[:-1]]
     stage_of = stage_of_layer(plan)
     boxes = [
-        (
-            key(stage=s.index),
-            "stage",
-            starts[s.layers[0]],
-            ends[s.layers[1]],
-            s.index,
-            f"stage {s.index}" if len(plan.stages) < 13 else f"{s.index}",
-            lines(f"<b>stage {s.index}</b>", f"layers {s.layers[0]} to {s.layers[1]}", f"{len(s.devices)} devices"),
+        _Box(
+            row="stage",
+            start=starts[s.layers[0]],
+            end=ends[s.layers[1]],
+            stage=s.index,
+            label=f"stage {s.index}" if len(plan.stages) < 13 else f"{s.index}",
+            text=lines(
+                f"<b>stage {s.index}</b>", f"layers {s.layers[0]} to {s.layers[1]}", f"{len(s.devices)} devices"
+            ),
+            key=key(stage=s.index),
         )
         for s in plan.stages
     ] + [
-        (
-            key(stage=stage_of[layer.index], layer=layer.index),
-            "layer",
-            starts[layer.index],
-            ends[layer.index],
-            stage_of[layer.index],
-            f"{layer.index}" if len(plan.layers) > 8 else f"{layer.index} · {units.flops(layer.flops)}",
-            lines(
+        _Box(
+            row="layer",
+            start=starts[layer.index],
+            end=ends[layer.index],
+            stage=stage_of[layer.index],
+            label=f"{layer.index}" if len(plan.layers) > 8 else f"{layer.index} · {units.flops(layer.flops)}",
+            text=lines(
                 f"<b>layer {layer.index}</b>, stage {stage_of[layer.index]}",
                 f"{len(layer.operators)} forward operators",
                 units.flops(layer.flops),
-                f"{units.bytes_(layer.cut_bytes)} leave it",
+                f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
             ),
+            key=key(stage=stage_of[layer.index], layer=layer.index),
         )
         for layer in plan.layers
     ]
     for stage in plan.stages:
-        own = [b for b in boxes if b[4] == stage.index]
+        of_stage = [b for b in boxes if b.stage == stage.index]
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                y=[b[1] for b in own],
-                base=[b[2] - 0.5 for b in own],
-                x=[b[3] - b[2] for b in own],
-                customdata=[b[0] for b in own],
+                y=[b.row for b in of_stage],
+                base=[b.start - 0.5 for b in of_stage],
+                x=[b.end - b.start for b in of_stage],
+                customdata=[b.key for b in of_stage],
                 marker=stage_marker(stage.index, theme) | {"line": {"width": 1, "color": empty(theme)}},
                 width=0.9,
-                text=[b[5] for b in own],
+                text=[b.label for b in of_stage],
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,
                 insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
-                hovertext=[b[6] for b in own],
-                hovertemplate="%{hovertext}<extra></extra>",
+                hovertext=[b.text for b in of_stage],
+                hovertemplate=HOVER_TEXT,
                 name=f"stage {stage.index}",
             ),
             row=1,
@@ -131,69 +148,71 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
-    """What one mark stands for: an operator, or, of a very long model, some neighbours in one layer."""
+class _Mark:
+    """One bar: an operator, or, of a very long model, some neighbours in one layer."""
 
     layer: int
     first: int
-    """Place of its first operator."""
+    """Index of its first operator."""
     count: int
     flops: int
-    """Of all of them."""
+    """Of all its operators."""
     crossing_bytes: int
-    """Across the cheapest cut behind one of them."""
+    """Across the cheapest cut behind one of its operators."""
     text: str
     key: str
 
 
-def _runs(plan: Plan) -> list[_Run]:
-    step = _operators_a_mark(plan)
-    stage_of, place, found = stage_of_layer(plan), 0, []
+def _marks(plan: Plan) -> list[_Mark]:
+    step = _operators_per_mark(plan)
+    stage_of, place, marks = stage_of_layer(plan), 0, []
     for layer in plan.layers:
         for at in range(0, len(layer.operators), step):
             names = layer.operators[at : at + step]
             flops, crossing = sum(layer.operator_flops[at : at + step]), min(layer.operator_cut_bytes[at : at + step])
-            only = len(names) == 1
-            here = {"stage": stage_of[layer.index], "layer": layer.index} | ({"operator": names[0]} if only else {})
-            found.append(
-                _Run(
+            single = len(names) == 1
+            parts: dict[str, int | str] = {"stage": stage_of[layer.index], "layer": layer.index}
+            if single:
+                parts["operator"] = names[0]
+            marks.append(
+                _Mark(
                     layer=layer.index,
                     first=place,
                     count=len(names),
                     flops=flops,
                     crossing_bytes=crossing,
-                    key=key(**here),
+                    key=key(**parts),
                     text=lines(
-                        f"<b>{safe(names[0])}</b>" if only else f"<b>{safe(names[0])}</b> to {safe(names[-1])}",
+                        f"<b>{safe(names[0])}</b>" if single else f"<b>{safe(names[0])}</b> to {safe(names[-1])}",
                         f"layer {layer.index}",
                         units.flops(flops),
-                        f"{'a cut behind it' if only else 'the cheapest cut here'}: {units.bytes_(crossing)}",
+                        f"{'cut behind it' if single else 'cheapest cut among them'}: {units.bytes_(crossing)}",
                     ),
                 )
             )
             place += len(names)
-    return found
+    return marks
 
 
-def _operators_a_mark(plan: Plan) -> int:
-    return -(-sum(len(layer.operators) for layer in plan.layers) // _MOST_MARKS) or 1
+def _operators_per_mark(plan: Plan) -> int:
+    return -(-sum(len(layer.operators) for layer in plan.layers) // tuning.LAYER_MARKS) or 1
 
 
 def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
-    runs = _runs(plan)
-    flops = [run.flops for run in runs]
+    marks = _marks(plan)
+    flops = [mark.flops for mark in marks]
     divisor, unit = units.flops_axis(max(flops, default=0))
     for stage in plan.stages:
-        own = [run for run in runs if stage.layers[0] <= run.layer <= stage.layers[1]]
+        of_stage = [mark for mark in marks if stage.layers[0] <= mark.layer <= stage.layers[1]]
         figure.add_trace(
             go.Bar(
-                x=[run.first + (run.count - 1) / 2 for run in own],
-                y=[run.flops / divisor for run in own],
-                width=[run.count for run in own],
+                x=[mark.first + (mark.count - 1) / 2 for mark in of_stage],
+                y=[mark.flops / divisor for mark in of_stage],
+                width=[mark.count for mark in of_stage],
                 marker=stage_marker(stage.index, theme),
-                customdata=[run.key for run in own],
-                hovertext=[run.text for run in own],
-                hovertemplate="%{hovertext}<extra></extra>",
+                customdata=[mark.key for mark in of_stage],
+                hovertext=[mark.text for mark in of_stage],
+                hovertemplate=HOVER_TEXT,
                 name=f"stage {stage.index}",
             ),
             row=2,
@@ -205,19 +224,19 @@ def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
 
 
 def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
-    """Bytes that a cut behind each operator would send, and the cuts that were made."""
-    crossing, runs = [c for layer in plan.layers for c in layer.operator_cut_bytes], _runs(plan)
+    """Bytes that a cut behind each operator would send (C of Eq. 6), and the cuts that were made."""
+    crossing, marks = [c for layer in plan.layers for c in layer.operator_cut_bytes], _marks(plan)
     divisor, unit = units.bytes_axis(max(crossing, default=0))
     figure.add_trace(
         go.Scatter(
-            x=[run.first + run.count - 0.5 for run in runs],
-            y=[run.crossing_bytes / divisor for run in runs],
+            x=[mark.first + mark.count - 0.5 for mark in marks],
+            y=[mark.crossing_bytes / divisor for mark in marks],
             mode="lines",
             line={"shape": "hvh", "color": faint(theme), "width": 1.2},
             fill="tozeroy",
             fillcolor="rgba(123,135,148,0.18)",
-            hovertext=[run.text for run in runs],
-            hovertemplate="%{hovertext}<extra></extra>",
+            hovertext=[mark.text for mark in marks],
+            hovertemplate=HOVER_TEXT,
             name="bytes across a cut",
         ),
         row=3,
@@ -227,11 +246,11 @@ def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
     ends = [end for end in _ends(plan)[:-1] if end]
     cut = [crossing[end - 1] for end in ends]
     texts = [f"cut behind layer {i}: {units.bytes_(c)}" for i, c in enumerate(cut)]
-    common = {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>", "name": "cuts"}
-    at = [end - 0.5 for end in ends]
+    common = {"hovertext": texts, "hovertemplate": HOVER_TEXT, "name": "cuts"}
+    places = [end - 0.5 for end in ends]
     figure.add_trace(
         go.Scatter(
-            x=at,
+            x=places,
             y=[c / divisor for c in cut],
             mode="markers",
             marker={"symbol": "diamond", "size": 10, "color": ink(theme)},
@@ -241,10 +260,10 @@ def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
         row=3,
         col=1,
     )
-    if len(ends) <= _LABELLED_CUTS:
+    if len(ends) <= tuning.LABELLED_CUTS:
         figure.add_trace(
             go.Scatter(
-                x=at,
+                x=places,
                 y=[0.9 * top] * len(cut),
                 mode="text",
                 text=[f" {units.bytes_(c)}" for c in cut],
@@ -256,7 +275,7 @@ def _cuts(figure: go.Figure, plan: Plan, theme: str) -> None:
             col=1,
         )
     _boundaries(figure, plan, theme, top, row=3)
-    figure.update_yaxes(title=f"{unit} if cut here", range=[0, top], row=3, col=1)
+    figure.update_yaxes(title=f"{unit} across a cut here", range=[0, top], row=3, col=1)
 
 
 def _boundaries(figure: go.Figure, plan: Plan, theme: str, top: float, *, row: int) -> None:

@@ -1,4 +1,4 @@
-"""Which operators of a stage a figure shows: a page of them, or, of a long stage, equal ones as one row."""
+"""Which operators of a stage a figure shows: a page of them or, of a long stage, the slowest, equal ones joined."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.plans.plan import PlanOperator, PlanStage
-
-_TIME_SHARE = 0.95
-"""Of a long stage those rows are shown that take this share of its time together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +16,10 @@ class OperatorRow:
     """An operator, or several that differ only in the number of their block ('h.3.mlp' and 'h.4.mlp')."""
 
     operator: PlanOperator
-    """The first of them."""
+    """The first of them in execution order."""
     count: int
     compute_seconds: float
-    """Of all of them together, as is `communication_seconds`."""
+    """Sum over all of them, like `communication_seconds`."""
     communication_seconds: float
 
     @property
@@ -31,7 +29,7 @@ class OperatorRow:
 
     @property
     def label(self) -> str:
-        """Name of a single operator; for several the end of their module, their kind and how many they are."""
+        """Name of a single operator; for several, the end of their module's name, their kind and their number."""
         if self.count == 1:
             return self.operator.name
         place = ".".join(_any_block(self.operator.module).split(".")[-2:]).removeprefix("*.")
@@ -40,39 +38,41 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPage:
-    """Rows in execution order, and what they are in words (the subject of a title)."""
+    """Rows in execution order, and a phrase for them (the subject of a title)."""
 
     rows: Sequence[OperatorRow]
-    words: str
+    phrase: str
 
 
 def operator_page(
     stage: PlanStage, *, count: int, start: int | None = None, layer: int | None = None, phase: str | None = None
 ) -> OperatorPage:
-    """`count` operators from `start` on; without `start` all where they fit, else the rows that take most time.
+    """`count` operators from `start` on; without `start` all of them where they fit, else the rows that take most time.
 
-    `layer` and `phase` select before that.
+    Only operators of `layer` and `phase` count, where these are given.
     """
-    chosen = [o for o in stage.operators if (layer is None or o.layer == layer) and (phase is None or o.phase == phase)]
+    selected = [
+        o for o in stage.operators if (layer is None or o.layer == layer) and (phase is None or o.phase == phase)
+    ]
     kinds = f"{phase} operators" if phase else "operators"
     where = f"of layer {layer} " if layer is not None else ""
     if start is not None:
-        first = min(max(start, 0), max(len(chosen) - 1, 0))
-        some = chosen[first : first + count]
-        last = first + len(some) - 1
-        words = f"{kinds.capitalize()} {first}–{last} of {len(chosen):,} {where}in stage {stage.index}"
-        return OperatorPage(rows=[_row([o]) for o in some], words=words)
-    if len(chosen) <= count:
-        words = f"All {len(chosen)} {kinds} {where}in stage {stage.index}"
-        return OperatorPage(rows=[_row([o]) for o in chosen], words=words)
-    rows = _grouped(chosen)
+        first = min(max(start, 0), max(len(selected) - 1, 0))
+        page = selected[first : first + count]
+        last = first + len(page) - 1
+        phrase = f"{kinds.capitalize()} {first}–{last} of {len(selected):,} {where}in stage {stage.index}"
+        return OperatorPage(rows=[_row([o]) for o in page], phrase=phrase)
+    if len(selected) <= count:
+        phrase = f"All {len(selected)} {kinds} {where}in stage {stage.index}"
+        return OperatorPage(rows=[_row([o]) for o in selected], phrase=phrase)
+    rows = _grouped(selected)
     kept, covered = _heaviest(rows, count)
     number = sum(row.count for row in kept)
-    words = (
-        f"{number:,} of the {len(chosen):,} {kinds} {where}in stage {stage.index} take "
+    phrase = (
+        f"{number:,} of the {len(selected):,} {kinds} {where}in stage {stage.index} take "
         f"{units.percent(round(covered, 3))} of their time (equal ones share a row)"
     )
-    return OperatorPage(rows=kept, words=words)
+    return OperatorPage(rows=kept, phrase=phrase)
 
 
 def kind(operator: PlanOperator) -> str:
@@ -95,7 +95,7 @@ def _row(operators: Sequence[PlanOperator]) -> OperatorRow:
 
 
 def _grouped(operators: Sequence[PlanOperator]) -> list[OperatorRow]:
-    """Equal operators together, at the place of the first: same phase, kind, place in a block, shape and specs."""
+    """Equal operators together, where the first one is: same phase, kind, place in a block, shape and specs."""
     groups: dict[object, list[PlanOperator]] = {}
     for o in operators:
         moves = o.communication_seconds > 0
@@ -105,13 +105,13 @@ def _grouped(operators: Sequence[PlanOperator]) -> list[OperatorRow]:
 
 
 def _heaviest(rows: Sequence[OperatorRow], count: int) -> tuple[list[OperatorRow], float]:
-    """At most `count` rows that take `_TIME_SHARE` of the time, in their order, and the share that they take."""
+    """Up to `count` rows, in order, that take `tuning.SHARDING_TIME_SHARE` of the time, and the share they take."""
     total = sum(row.seconds for row in rows)
     kept: list[int] = []
     covered = 0.0
     for i in sorted(range(len(rows)), key=lambda i: -rows[i].seconds)[:count]:
         kept.append(i)
         covered += rows[i].seconds
-        if covered >= _TIME_SHARE * total:
+        if covered >= tuning.SHARDING_TIME_SHARE * total:
             break
     return [rows[i] for i in sorted(kept)], covered / total if total else 0.0

@@ -14,7 +14,7 @@ from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
 from alpa_explore.runtime.measured import Measured, MeasuredTask
 
-_ROWS = (
+_COLUMNS = (
     "of",
     "stage",
     "predicted_seconds",
@@ -26,6 +26,7 @@ _ROWS = (
     "predicted_peak_bytes",
     "measured_peak_bytes",
 )
+"""Columns of `run_rows`."""
 
 
 def run_table(measured: Measured) -> list[dict[str, Any]]:
@@ -33,22 +34,25 @@ def run_table(measured: Measured) -> list[dict[str, Any]]:
     groups: dict[str, list[MeasuredTask]] = {}
     for task in measured.tasks:
         groups.setdefault(f"{task.stage}{task.action}", []).append(task)
-    return [
-        {
-            "tasks": name,
-            "stage": own[0].stage,
-            "action": own[0].action,
-            "count": len(own),
-            "predicted_seconds": (predicted := _mean(own, "predicted_seconds")),
-            "measured_seconds": (took := _mean(own, "measured_seconds")),
-            "ratio": took / predicted if predicted else None,
-            "predicted_collective_seconds": _mean(own, "predicted_collective_seconds"),
-            "measured_collective_seconds": _mean(own, "measured_collective_seconds"),
-            "predicted_send_seconds": _mean(own, "predicted_send_seconds"),
-            "measured_receive_seconds": _mean(own, "measured_receive_seconds"),
-        }
-        for name, own in sorted(groups.items(), key=lambda item: (item[1][0].stage, "FBIWU".index(item[1][0].action)))
-    ]
+    ordered = sorted(groups.items(), key=lambda item: (item[1][0].stage, "FBIWU".index(item[1][0].action)))
+    return [_task_row(name, tasks) for name, tasks in ordered]
+
+
+def _task_row(name: str, tasks: Sequence[MeasuredTask]) -> dict[str, Any]:
+    predicted, took = _mean(tasks, "predicted_seconds"), _mean(tasks, "measured_seconds")
+    return {
+        "tasks": name,
+        "stage": tasks[0].stage,
+        "action": tasks[0].action,
+        "count": len(tasks),
+        "predicted_seconds": predicted,
+        "measured_seconds": took,
+        "ratio": took / predicted if predicted else None,
+        "predicted_collective_seconds": _mean(tasks, "predicted_collective_seconds"),
+        "measured_collective_seconds": _mean(tasks, "measured_collective_seconds"),
+        "predicted_send_seconds": _mean(tasks, "predicted_send_seconds"),
+        "measured_receive_seconds": _mean(tasks, "measured_receive_seconds"),
+    }
 
 
 def ranks_table(measured: Measured) -> list[dict[str, Any]]:
@@ -65,7 +69,7 @@ def ranks_table(measured: Measured) -> list[dict[str, Any]]:
 
 
 def run_rows(measured: Measured) -> list[dict[str, Any]]:
-    """Both tables as one: what the figure shows."""
+    """`run_table` and `ranks_table` as one table: what the figure shows."""
     tasks = [{"of": f"{row['count']} × {row['tasks']}", **row} for row in run_table(measured)]
     ranks = [
         {
@@ -76,13 +80,12 @@ def run_rows(measured: Measured) -> list[dict[str, Any]]:
         }
         for row in ranks_table(measured)
     ]
-    return [{name: row.get(name) for name in _ROWS} for row in (*tasks, *ranks)]
+    return [{name: row.get(name) for name in _COLUMNS} for row in (*tasks, *ranks)]
 
 
 def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
-    """Left two bars for the tasks of each stage, predicted and measured, in computing and collectives, with the waiting
-    for other stages behind the measured one; right two bars for each rank."""
-    rows = run_table(measured)
+    """Left, two bars for the tasks of each stage, predicted and measured, in computing and collectives; the time spent
+    waiting for other stages is added to the measured one. Right, two bars for the memory of each rank."""
     figure = make_subplots(
         rows=1,
         cols=2,
@@ -94,6 +97,13 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
         ),
     )
     figure.update_annotations(font_size=13)
+    _task_bars(figure, run_table(measured))
+    _memory_bars(figure, measured)
+    figure = dress(figure, run_sentence(measured), theme=theme, height=420, barmode="stack", bargap=0.3)
+    return figure.update_layout(legend={"y": -0.14, "yanchor": "top"}, margin={"b": 110})
+
+
+def _task_bars(figure: go.Figure, rows: Sequence[dict[str, Any]]) -> None:
     longest = max(max(r["predicted_seconds"], r["measured_seconds"] + r["measured_receive_seconds"]) for r in rows)
     scale, unit = units.seconds_axis(longest)
     for name, which, color, shape, values in (
@@ -117,29 +127,31 @@ def run_figure(measured: Measured, theme: str = "light") -> go.Figure:
             row=1,
             col=1,
         )
-    most = max(max(r.predicted_peak_bytes, r.measured_peak_bytes) for r in measured.ranks)
-    divisor, byte = units.bytes_axis(most)
+    figure.update_yaxes(title=unit, row=1, col=1)
+
+
+def _memory_bars(figure: go.Figure, measured: Measured) -> None:
+    largest = max(max(r.predicted_peak_bytes, r.measured_peak_bytes) for r in measured.ranks)
+    scale, unit = units.bytes_axis(largest)
     for which, color in (("predicted", OKABE_ITO[1]), ("measured", OKABE_ITO[0])):
-        held = [row[f"{which}_peak_bytes"] for row in ranks_table(measured)]
+        peaks = [row[f"{which}_peak_bytes"] for row in ranks_table(measured)]
         figure.add_trace(
             go.Bar(
                 x=[str(r.rank) for r in measured.ranks],
-                y=[v / divisor for v in held],
+                y=[peak / scale for peak in peaks],
                 offsetgroup=which,
                 name=f"{which}: memory",
                 marker={"color": color},
                 showlegend=False,
-                hovertext=[f"{which}: {units.bytes_(v)}" for v in held],
+                hovertext=[f"{which}: {units.bytes_(peak)}" for peak in peaks],
                 hoverinfo="text",
                 customdata=[key(stage=r.submesh, device=r.rank) for r in measured.ranks],
             ),
             row=1,
             col=2,
         )
-    figure.update_yaxes(title=unit, row=1, col=1).update_yaxes(title=byte, row=1, col=2)
+    figure.update_yaxes(title=unit, row=1, col=2)
     figure.update_xaxes(type="category").update_xaxes(title="rank", row=1, col=2)
-    figure = dress(figure, sentence(measured), theme=theme, height=420, barmode="stack", bargap=0.3)
-    return figure.update_layout(legend={"y": -0.14, "yanchor": "top"}, margin={"b": 110})
 
 
 def run_html(measured: Measured, theme: str = "light") -> str:
@@ -148,13 +160,13 @@ def run_html(measured: Measured, theme: str = "light") -> str:
     return page
 
 
-def sentence(measured: Measured) -> str:
-    """What an iteration took, beside what was said."""
-    took, said = measured.measured_iteration_seconds, measured.predicted_iteration_seconds
+def run_sentence(measured: Measured) -> str:
+    """The measured time of an iteration, and its ratio to the predicted one."""
+    took, predicted = measured.measured_iteration_seconds, measured.predicted_iteration_seconds
     planned = f" for {measured.planned_device}" if measured.planned_device else ""
     return (
         f"An iteration of {measured.model} under {measured.schedule} on {measured.device} took {units.seconds(took)}, "
-        f"{took / said:.3g} × the {units.seconds(said)} that were predicted{planned}."
+        f"{took / predicted:.3g} × the {units.seconds(predicted)} that were predicted{planned}."
     )
 
 
@@ -165,13 +177,13 @@ def _computing(rows: Sequence[dict[str, Any]], which: str) -> list[float]:
 def _hover(row: dict[str, Any]) -> str:
     return lines(
         f"<b>{row['tasks']}</b>, {row['count']} tasks",
-        f"predicted {units.seconds(row['predicted_seconds'])}, of it collectives "
+        f"predicted {units.seconds(row['predicted_seconds'])}, of which collectives "
         f"{units.seconds(row['predicted_collective_seconds'])}",
-        f"measured {units.seconds(row['measured_seconds'])}, of it collectives "
+        f"measured {units.seconds(row['measured_seconds'])}, of which collectives "
         f"{units.seconds(row['measured_collective_seconds'])}",
         f"waiting for other stages {units.seconds(row['measured_receive_seconds'])}",
     )
 
 
-def _mean(own: Sequence[MeasuredTask], key: str) -> float:
-    return fmean(getattr(task, key) for task in own)
+def _mean(tasks: Sequence[MeasuredTask], field: str) -> float:
+    return fmean(getattr(task, field) for task in tasks)

@@ -1,4 +1,4 @@
-"""A run as it goes: the loss of each step, and its seconds beside what was predicted."""
+"""A run in progress: the loss of each step, and its seconds beside the predicted ones."""
 
 from __future__ import annotations
 
@@ -10,25 +10,21 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.reports import StepReport
-
-MOST_POINTS = 1000
-"""Of a longer run every k-th step is drawn; the table has all."""
-FAR = 10.0
-"""Beyond this ratio of measured and predicted the axis of seconds is logarithmic: on a linear one one of them is 0."""
 
 
 def steps_figure(
     plan: Plan, *, steps: Sequence[StepReport], total: int, predicted_seconds: float, theme: str = "light"
 ) -> go.Figure:
-    """Left the loss over the steps, right their seconds, with the predicted seconds as a line across.
+    """Left, the loss over the steps; right, their seconds, with the predicted seconds as a dashed line.
 
-    `total` steps were asked for: the axis is as long from the start, so that the curve shows how far the run is.
+    The run has `total` steps: the axis has its full length from the start, so that it shows the progress.
     """
-    every = -(-len(steps) // MOST_POINTS)
-    shown = [s for s in steps if s.step % max(every, 1) == 0]
+    every = max(-(-len(steps) // tuning.RUN_STEPS), 1)
+    shown = [s for s in steps if s.step % every == 0]
     figure = make_subplots(
         rows=1,
         cols=2,
@@ -40,49 +36,17 @@ def steps_figure(
         ),
     )
     figure.update_annotations(font_size=13)
-    numbers = [s.step + 1 for s in shown]
-    hover = [_hover(s, predicted_seconds) for s in shown]
-    mode = "lines+markers" if len(shown) <= 60 else "lines"
-    common = {"x": numbers, "mode": mode, "hovertext": hover, "hoverinfo": "text"}
-    figure.add_trace(
-        go.Scatter(y=[s.loss for s in shown], name="loss", line={"color": OKABE_ITO[0]}, **common),
-        row=1,
-        col=1,
-    )
-    slowest = max([predicted_seconds, *(s.seconds for s in shown)])
-    scale, unit = units.seconds_axis(slowest)
-    figure.add_trace(
-        go.Scatter(
-            y=[s.seconds / scale for s in shown],
-            name="measured",
-            line={"color": OKABE_ITO[0]},
-            marker={"symbol": ["circle-open" if s.step == 0 else "circle" for s in shown], "size": 7},
-            **common,
-        ),
-        row=1,
-        col=2,
-    )
-    figure.add_trace(
-        go.Scatter(
-            x=[0.5, total + 0.5],
-            y=[predicted_seconds / scale] * 2,
-            mode="lines",
-            name="predicted",
-            hoverinfo="text",
-            hovertext=f"predicted: {units.seconds(predicted_seconds)}",
-            line={"color": OKABE_ITO[1], "dash": "dash", "width": 3},
-        ),
-        row=1,
-        col=2,
-    )
-    apart = _typical(steps) / predicted_seconds if steps and predicted_seconds else 1.0
-    if not 1 / FAR <= apart <= FAR:
+    scale, unit = units.seconds_axis(max([predicted_seconds, *(s.seconds for s in shown)]))
+    _curves(figure, shown, scale, predicted_seconds)
+    figure.add_trace(_predicted_line(scale, predicted_seconds, total), row=1, col=2)
+    ratio = _typical(steps) / predicted_seconds if steps and predicted_seconds else 1.0
+    if not 1 / tuning.RUN_LINEAR_RATIO <= ratio <= tuning.RUN_LINEAR_RATIO:
         figure.update_yaxes(type="log", dtick=1, row=1, col=2)
         unit += ", logarithmic"
     else:
         figure.update_yaxes(rangemode="tozero", row=1, col=2)
     figure.update_yaxes(title="loss", row=1, col=1).update_yaxes(title=unit, row=1, col=2)
-    figure.update_xaxes(title="step" if every <= 1 else f"step (one of {every} is drawn)", range=[0.5, total + 0.5])
+    figure.update_xaxes(title="step" if every == 1 else f"step (one of {every} is drawn)", range=[0.5, total + 0.5])
     for column in (1, 2):
         figure.update_xaxes(tickformat=",d", linecolor=faint(theme), tickfont_color=ink(theme), row=1, col=column)
     return dress(
@@ -90,8 +54,42 @@ def steps_figure(
     )
 
 
+def _curves(figure: go.Figure, shown: Sequence[StepReport], scale: float, predicted_seconds: float) -> None:
+    """Loss and measured seconds of the steps."""
+    common = {
+        "x": [s.step + 1 for s in shown],
+        "mode": "lines+markers" if len(shown) <= 60 else "lines",
+        "hovertext": [_hover(s, predicted_seconds) for s in shown],
+        "hoverinfo": "text",
+        "line": {"color": OKABE_ITO[0]},
+    }
+    figure.add_trace(go.Scatter(y=[s.loss for s in shown], name="loss", **common), row=1, col=1)
+    figure.add_trace(
+        go.Scatter(
+            y=[s.seconds / scale for s in shown],
+            name="measured",
+            marker={"symbol": ["circle-open" if s.step == 0 else "circle" for s in shown], "size": 7},
+            **common,
+        ),
+        row=1,
+        col=2,
+    )
+
+
+def _predicted_line(scale: float, predicted_seconds: float, total: int) -> go.Scatter:
+    return go.Scatter(
+        x=[0.5, total + 0.5],
+        y=[predicted_seconds / scale] * 2,
+        mode="lines",
+        name="predicted",
+        hoverinfo="text",
+        hovertext=f"predicted: {units.seconds(predicted_seconds)}",
+        line={"color": OKABE_ITO[1], "dash": "dash", "width": 3},
+    )
+
+
 def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[dict[str, Any]]:
-    """A row a step; the ratio is measured over predicted."""
+    """A row for each step; the ratio is measured over predicted."""
     return [
         {
             "step": s.step + 1,
@@ -105,9 +103,11 @@ def steps_table(steps: Sequence[StepReport], predicted_seconds: float) -> list[d
 
 
 def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicted_seconds: float) -> str:
-    """How far the run is, how the loss moved, and how a step compares with the prediction."""
+    """The progress of the run, the change of the loss, and a typical step beside the prediction."""
     if not steps:
-        return f"No step of {plan.model.name} is done yet; {units.seconds(predicted_seconds)} are predicted for each."
+        return (
+            f"No step of {plan.model.name} is done yet; {units.seconds(predicted_seconds)} are predicted for each step."
+        )
     loss = f"the loss is {steps[-1].loss:.4g}"
     if len(steps) > 1:
         loss = f"the loss went from {steps[0].loss:.4g} to {steps[-1].loss:.4g}"
@@ -120,7 +120,7 @@ def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicte
 
 
 def _typical(steps: Sequence[StepReport]) -> float:
-    """The median; of several steps the first, in which memory is taken, is left out."""
+    """The median seconds; without the first step, in which memory is allocated, where there are others."""
     return median([s.seconds for s in steps[1:]] or [s.seconds for s in steps])
 
 

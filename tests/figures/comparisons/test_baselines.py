@@ -1,4 +1,4 @@
-"""The figure of plans side by side, by its data."""
+"""The figure of a plan beside its baselines, by its data."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def test_bars_show_both_parts_of_the_iteration_and_the_memory(plans: list[Plan],
     assert once.marker.pattern.shape == "/", "colour is not the only sign"
 
 
-def test_the_title_says_which_other_plan_is_best_and_names_cannot_act(plans: list[Plan]) -> None:
+def test_the_title_names_the_best_baseline_and_names_are_escaped(plans: list[Plan]) -> None:
     figure = baselines_figure(plans)
     assert "takes 50 % longer than the automatic plan" in figure.layout.title.text
     assert figure.data[0].y[1] == "zero-3 (&lt;b&gt;all&lt;/b&gt;)"
@@ -37,7 +37,7 @@ def test_the_title_says_which_other_plan_is_best_and_names_cannot_act(plans: lis
     assert "no other plan" in baselines_figure(plans[:1]).layout.title.text
 
 
-def test_the_table_compares_with_the_first_and_the_page_is_whole(plans: list[Plan]) -> None:
+def test_the_table_compares_with_the_first_plan_and_the_page_is_self_contained(plans: list[Plan]) -> None:
     assert [row["times_first"] for row in comparison_table(plans)] == [1.0, 1.5]
     page = baselines_html(plans)
     assert "Plotly.newPlot" in page

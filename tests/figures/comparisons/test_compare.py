@@ -24,9 +24,9 @@ def bars(figure, row):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_stages_of_both_plans_cover_the_model_once(plan, other, theme) -> None:
     figure = compare_figure(plan, other, theme, other_name="pinned <b>")
-    for one, name in ((other, "pinned &lt;b&gt;"), (plan, "this plan")):
+    for shown, name in ((other, "pinned &lt;b&gt;"), (plan, "this plan")):
         stages = [t for t in bars(figure, name) if t.base is not None]
-        assert len(stages) == len(one.stages)
+        assert len(stages) == len(shown.stages)
         assert stages[0].base[0] == 0
         for before, after in pairwise(stages):
             assert after.base[0] == pytest.approx(before.base[0] + before.x[0])
@@ -40,20 +40,20 @@ def test_parts_of_the_time_add_up_to_an_iteration_or_where_batches_differ_to_a_s
         scale = {"s": 1.0, "ms": 1e-3}[unit.partition("(")[2].rstrip(")")]
         of = 1 if beside is other else plan.global_batch
         assert ("a sample" in unit) == (beside is not other)
-        parts = [t for t in bars(figure, "the other") if t.base is None]
+        parts = [t for t in bars(figure, "the other plan") if t.base is None]
         assert sum(t.x[1] for t in parts) * scale == pytest.approx(plan.predicted.iteration_seconds / of)
 
 
-def test_the_sentence_says_what_was_asked_otherwise_and_by_how_much_time_changed(plan) -> None:
+def test_the_sentence_names_the_settings_that_differ_and_the_change_of_the_time(plan) -> None:
     twice = replan(plan, num_microbatches=2 * plan.options.num_microbatches)
-    said = compare_sentence(plan, twice, other_name="the pinned plan")
-    assert "B 64 → 32" in said
-    assert "A sample takes" in said
-    assert "more than the" in said
+    sentence = compare_sentence(plan, twice, other_name="the pinned plan")
+    assert "B 64 → 32" in sentence
+    assert "A sample takes" in sentence
+    assert "more than the" in sentence
     same = compare_sentence(plan, plan)
     assert "as long as" in same
-    assert "Both were asked the same" in same
-    assert "cut and placed alike; 0 of" in same
+    assert "Both have the same settings" in same
+    assert "have the same layers and submeshes in both; 0 of" in same
 
 
 def test_the_table_has_both_sides_of_everything(plan, other) -> None:

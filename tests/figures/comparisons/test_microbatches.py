@@ -1,4 +1,4 @@
-"""The figure of other numbers of microbatches shows the rows of its table."""
+"""The microbatches figure shows the rows of its table."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_times_rates_and_memory_are_those_of_the_table(plan: Plan) -> None:
     assert heights == pytest.approx([row["peak_bytes"] * limit for row in rows])
 
 
-def test_the_plans_own_number_is_the_one_with_a_star(plan: Plan) -> None:
+def test_a_star_marks_the_number_of_the_plan(plan: Plan) -> None:
     line = trace(microbatches_figure(plan), "T")
     (starred,) = [x for x, symbol in zip(line.x, line.marker.symbol, strict=True) if symbol == "star"]
     assert starred == f"{plan.options.num_microbatches:,}"
 
 
-def test_a_number_at_which_nothing_fits_is_crossed_out_with_what_it_lacks(plan: Plan) -> None:
-    own = next(
+def test_a_number_at_which_nothing_fits_is_crossed_out_at_the_memory_that_it_needs(plan: Plan) -> None:
+    chosen = next(
         TriedMicrobatches(
             num_microbatches=row["num_microbatches"],
             samples=plan.model.samples,
@@ -52,8 +52,8 @@ def test_a_number_at_which_nothing_fits_is_crossed_out_with_what_it_lacks(plan: 
         if row["chosen"]
     )
     small = TriedMicrobatches(num_microbatches=1, samples=4096, iteration_seconds=None, over_bytes=2.0**30)
-    figure = microbatches_figure(replace(plan, microbatches=(small, own)))
-    crossed = trace(figure, "nothing fits: what is closest needs")
+    figure = microbatches_figure(replace(plan, microbatches=(small, chosen)))
+    crossed = trace(figure, "nothing fits; the closest needs")
     scale = trace(figure, "memory of a device").y[0] / plan.cluster.device.memory_bytes
     assert list(crossed.x) == ["1"]
     assert crossed.y[0] == pytest.approx((plan.cluster.device.memory_bytes + 2**30) * scale)

@@ -10,7 +10,7 @@ from alpa_explore.intra_op.formulations.compare import Comparison, SolverRow
 from alpa_explore.intra_op.problem.solution import Status
 
 
-def row(solver, seconds, objective, own, impossible=0):
+def row(solver, seconds, objective, before, impossible=0):
     return SolverRow(
         solver=solver,
         variables=100,
@@ -19,7 +19,7 @@ def row(solver, seconds, objective, own, impossible=0):
         solve_seconds=seconds / 4,
         repair_seconds=seconds / 4,
         objective_seconds=objective,
-        objective_before_seconds=own,
+        objective_before_seconds=before,
         impossible_nodes=impossible,
         differing_nodes=1,
         batch_share_before=0.5,
@@ -49,32 +49,32 @@ def comparison():
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_bars_show_seconds_and_both_gaps(comparison, theme):
-    seconds, own, shown = solvers_figure(comparison, theme).data
+    seconds, before, after = solvers_figure(comparison, theme).data
     assert list(seconds.x) == ["auto", "factor", "independent"]
     assert list(seconds.y) == pytest.approx([0.1, 0.4, 0.2])
-    assert list(own.y)[:2] == pytest.approx([0.0, 2.0])
-    assert own.y[2] is None
-    assert list(shown.y) == pytest.approx([0.0, 1.0, 0.0])
-    assert own.marker.pattern.shape == "/", "colour is not the only sign"
-    assert "50 %" in shown.hovertext[0]
+    assert list(before.y)[:2] == pytest.approx([0.0, 2.0])
+    assert before.y[2] is None
+    assert list(after.y) == pytest.approx([0.0, 1.0, 0.0])
+    assert before.marker.pattern.shape == "/", "colour is not the only sign"
+    assert "50 %" in after.hovertext[0]
 
 
-def test_seconds_are_logarithmic_and_an_impossible_answer_is_said(comparison):
+def test_seconds_are_logarithmic_and_an_infeasible_answer_is_marked(comparison):
     figure = solvers_figure(comparison)
     assert figure.layout.yaxis.type == "log"
     assert figure.layout.yaxis2.type is None
     texts = [a.text for a in figure.layout.annotations]
-    assert "alone: 7 placements<br>that cannot exist" in texts
+    assert "infeasible:<br>7 impossible<br>placements" in texts
     assert "auto is fastest" in figure.layout.title.text
     assert "factor ends 1 % above" in figure.layout.title.text
 
 
-def test_equal_answers_are_called_equal(comparison):
+def test_where_all_gaps_are_zero_the_title_says_so(comparison):
     equal = dataclasses.replace(comparison, rows=comparison.rows[::2])
     assert "all reach the optimum" in solvers_figure(equal).layout.title.text
 
 
-def test_the_table_has_a_row_a_formulation_and_the_page_is_whole(comparison):
+def test_the_table_has_a_row_for_each_formulation_and_the_page_is_self_contained(comparison):
     table = solvers_table(comparison)
     assert [r["gap"] for r in table] == pytest.approx([0.0, 0.01, 0.0])
     assert table[2]["gap_before_repair"] is None

@@ -1,4 +1,4 @@
-"""The Why figure: its bars are the parts of T, its sentence names what the figures say."""
+"""The Why figure: its bars are the parts of T, its sentence agrees with them."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ def test_the_table_holds_what_the_figure_draws(plan: Plan) -> None:
     rows = why_table(plan)
     for name in ("limits", "changes"):
         drawn = next(trace for trace in why_figure(plan).data if trace.name == name)
-        told = [row for row in rows if row["about"] == name[:-1]]
-        assert list(drawn.y) == [row["what"] for row in told][: len(drawn.y)]
-        assert list(drawn.x) == pytest.approx([100 * row["share_fraction"] for row in told][: len(drawn.y)])
+        listed = [row for row in rows if row["about"] == name[:-1]]
+        assert list(drawn.y) == [row["what"] for row in listed][: len(drawn.y)]
+        assert list(drawn.x) == pytest.approx([100 * row["share_fraction"] for row in listed][: len(drawn.y)])
 
 
-def test_a_plan_that_was_tried_can_be_the_advice(plan: Plan) -> None:
+def test_a_plan_that_was_tried_can_be_the_best_change(plan: Plan) -> None:
     faster = replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds / 2)
     other = replace(plan, predicted=faster, options=replace(plan.options, delta=0.1))
     assert "δ 0.6 → 0.1, 50 % less time a sample" in why_sentence(plan, tried=[other])
     unlike = replace(other, options=replace(other.options, num_layers=3))
-    assert "δ" not in why_sentence(plan, tried=[unlike]), "two settings at once say nothing about either"
+    assert "δ" not in why_sentence(plan, tried=[unlike]), "two settings changed at once are no single change"
 
 
-def test_without_strategies_compute_and_collectives_are_not_told_apart(plan: Plan) -> None:
+def test_without_strategies_compute_and_collectives_are_one_part(plan: Plan) -> None:
     bare = replace(plan, details=None, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "compute and collectives" in why_sentence(replan(bare))
 
 
-def test_computing_is_never_what_binds(plan: Plan) -> None:
-    """Free computing would make every plan faster: naming it says nothing."""
-    words = why_sentence(plan)
+def test_computing_is_never_named_as_the_limit(plan: Plan) -> None:
+    """Free computing would make every plan faster, so it is no information."""
+    sentence = why_sentence(plan)
     assert limits(plan)[0].name == COMPUTING
-    assert "Beside computing, " in words or "Nothing but computing binds" in words
-    assert "Computing binds" not in words
+    assert "Besides computing, " in sentence or "Nothing but computing limits the plan" in sentence
+    assert "limit is computing" not in sentence

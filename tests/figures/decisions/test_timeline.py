@@ -8,19 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from alpa_explore.figures.decisions.timeline import (
-    MOST_BARS,
-    busy_share,
-    largest_between,
-    timeline_figure,
-    timeline_table,
-)
+from alpa_explore.figures import tuning
+from alpa_explore.figures.decisions.timeline import timeline_figure, timeline_table
+from alpa_explore.figures.decisions.timeline_sampling import busy_share, largest_between
 from alpa_explore.plans.plan import Plan
 from alpa_explore.schedules.task import Action
 from tests.figures.test_figures import title_of, traces
 
 
-def test_every_task_is_a_bar_where_it_runs_and_every_wait_is_one(plan: Plan) -> None:
+def test_every_task_and_every_idle_gap_is_a_bar_at_its_time(plan: Plan) -> None:
     plan = replace(plan, details=None, stages=tuple(replace(s, operators=()) for s in plan.stages))
     timeline = plan.timeline("zb-h1")
     figure = timeline_figure(plan, ("zb-h1",))
@@ -34,13 +30,13 @@ def test_every_task_is_a_bar_where_it_runs_and_every_wait_is_one(plan: Plan) -> 
     for name, action in names.items():
         (bars,) = traces(figure, name)
         seconds = timeline.end_seconds - timeline.start_seconds
-        here = (timeline.schedule.actions == action) & (seconds > 0)
-        assert len(bars.x) == here.sum()
-        np.testing.assert_allclose(bars.base, timeline.start_seconds[here], rtol=1e-5)
-        np.testing.assert_allclose(bars.x, seconds[here], rtol=1e-5)
+        expected = (timeline.schedule.actions == action) & (seconds > 0)
+        assert len(bars.x) == expected.sum()
+        np.testing.assert_allclose(bars.base, timeline.start_seconds[expected], rtol=1e-5)
+        np.testing.assert_allclose(bars.x, seconds[expected], rtol=1e-5)
         drawn += sum(bars.x)
-    (waits,) = traces(figure, "waits")
-    assert drawn + sum(waits.x) == pytest.approx(4 * timeline.makespan_seconds, rel=1e-4)
+    (idle,) = traces(figure, "idle")
+    assert drawn + sum(idle.x) == pytest.approx(4 * timeline.makespan_seconds, rel=1e-4)
 
 
 def test_the_critical_path_leads_from_the_start_to_the_end(plan: Plan) -> None:
@@ -50,13 +46,13 @@ def test_the_critical_path_leads_from_the_start_to_the_end(plan: Plan) -> None:
     assert moments[-1] == pytest.approx(plan.timeline().makespan_seconds, rel=1e-5)
 
 
-def test_the_memory_of_the_fullest_submesh_is_divided_and_reaches_its_peak(plan: Plan) -> None:
+def test_the_memory_of_the_fullest_submesh_is_drawn_in_parts_that_reach_its_peak(plan: Plan) -> None:
     figure, rows = timeline_figure(plan), timeline_table(plan)
-    full = max(rows, key=lambda row: row["peak_bytes"])
-    parts = [trace for trace in figure.data if trace.name and trace.name.endswith(f"of submesh {full['submesh']}")]
+    fullest = max(rows, key=lambda row: row["peak_bytes"])
+    parts = [trace for trace in figure.data if trace.name and trace.name.endswith(f"of submesh {fullest['submesh']}")]
     stacked = [t for t in parts if t.stackgroup]
     assert [t.name.split(" ")[0] for t in stacked] == ["weights", "gradients", "optimizer", "activations", "workspace"]
-    assert np.sum([t.y for t in stacked], axis=0).max() == pytest.approx(full["peak_bytes"] / 2**30, rel=1e-4)
+    assert np.sum([t.y for t in stacked], axis=0).max() == pytest.approx(fullest["peak_bytes"] / 2**30, rel=1e-4)
     (capacity,) = traces(figure, "memory of a device")
     assert capacity.y[0] == plan.cluster.device.memory_bytes / 2**30
 
@@ -71,7 +67,7 @@ def test_schedules_side_by_side_share_the_axis_of_time_and_are_compared(plan: Pl
     assert [row["schedule"] for row in timeline_table(plan, ("1f1b", "gpipe"))] == ["1f1b"] * 4 + ["gpipe"] * 4
 
 
-def test_a_long_iteration_is_drawn_as_shares_and_a_part_of_it_task_by_task(deep_plan: Plan) -> None:
+def test_a_long_iteration_is_drawn_as_busy_shares_and_a_window_of_it_task_by_task(deep_plan: Plan) -> None:
     whole = timeline_figure(deep_plan, ("1f1b", "zb-h1"))
     assert len(traces(whole, "busy")) == 2
     assert traces(whole, "forward") == []
@@ -79,11 +75,11 @@ def test_a_long_iteration_is_drawn_as_shares_and_a_part_of_it_task_by_task(deep_
     for window in ("start", "middle", "end", (0.5, 0.51)):
         part = timeline_figure(deep_plan, window=window)
         bars = sum(len(t.x) for t in part.data if t.type == "bar" and t.name in ("forward", "backward", "update"))
-        assert 0 < bars <= MOST_BARS
+        assert 0 < bars <= tuning.TIMELINE_TASKS
         assert len(json.dumps(json.loads(part.to_json()))) < 400_000
 
 
-def test_the_shares_of_time_add_up_to_the_time_that_is_worked(deep_plan: Plan) -> None:
+def test_the_busy_shares_add_up_to_the_busy_seconds(deep_plan: Plan) -> None:
     timeline = deep_plan.timeline()
     edges = np.linspace(0, timeline.makespan_seconds, 101)
     for p in range(timeline.schedule.num_submeshes):

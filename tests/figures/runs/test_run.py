@@ -1,4 +1,4 @@
-"""A run beside its prediction, by the data of its figure and its tables; and the command that shows both."""
+"""A run beside its prediction: the data of the figure, the tables, and the command that shows both."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import asdict
 import pytest
 
 from alpa_explore import cli
-from alpa_explore.figures.runs.run import ranks_table, run_figure, run_table, sentence
+from alpa_explore.figures.runs.run import ranks_table, run_figure, run_sentence, run_table
 from alpa_explore.runtime.measured import FILE, Measured, MeasuredRank, MeasuredTask
 
 
-def task(name, predicted, took, collective=0.0, waited=0.0):
+def task(name, predicted, measured, collective=0.0, waited=0.0):
     return MeasuredTask(
         task=name,
         stage=int(name[0]),
         action=name[1],
         microbatch=int(name[2]),
         predicted_seconds=predicted,
-        measured_seconds=took,
+        measured_seconds=measured,
         predicted_collective_seconds=predicted / 4,
         measured_collective_seconds=collective,
         predicted_send_seconds=0.0,
@@ -56,15 +56,15 @@ def test_the_table_has_means_over_microbatches_and_the_ratio(measured) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_bars_of_a_task_add_up_to_what_was_predicted_and_measured(measured, theme) -> None:
+def test_the_bars_of_a_task_add_up_to_its_predicted_and_measured_seconds(measured, theme) -> None:
     figure = run_figure(measured, theme)
-    predicted, sums, computing, collectives, waiting, *memory = figure.data
+    predicted, predicted_collectives, computing, collectives, waiting, *memory = figure.data
     scale = {"ms": 1e-3, "s": 1.0}[figure.layout.yaxis.title.text]
     place = list(computing.x).index("0F")
-    assert (predicted.y[place] + sums.y[place]) * scale == pytest.approx(0.1)
+    assert (predicted.y[place] + predicted_collectives.y[place]) * scale == pytest.approx(0.1)
     assert (computing.y[place] + collectives.y[place]) * scale == pytest.approx(0.3)
     assert waiting.y[list(waiting.x).index("1F")] * scale == pytest.approx(0.3)
-    assert {predicted.offsetgroup, sums.offsetgroup} == {"predicted"}
+    assert {predicted.offsetgroup, predicted_collectives.offsetgroup} == {"predicted"}
     assert collectives.marker.pattern.shape == "x", "colour is not the only sign"
     assert [bar.y[0] for bar in memory] == [1.0, 2.0]
     assert "1.2 ×" in figure.layout.title.text
@@ -76,7 +76,7 @@ def test_the_command_prints_and_draws_a_run(measured, tmp_path, capsys) -> None:
     page = tmp_path / "run.html"
     assert cli.main(["compare-run", str(tmp_path), "--html", str(page)]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(sentence(measured))
+    assert out.startswith(run_sentence(measured))
     assert "measured receive" in out
     assert "Plotly.newPlot" in page.read_text()
     assert cli.main(["compare-run", str(tmp_path), "--json"]) == 0

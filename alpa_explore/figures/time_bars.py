@@ -1,4 +1,7 @@
-"""Bars of the parts of time that `explain.time_parts` names: the same colours, hatching and order in every figure."""
+"""Stacked bars of the parts of an iteration's time, with the same colours, hatching and order in every figure.
+
+The parts are those of `explain.time_parts`: compute, collectives by mesh axis, sends, gradient sync, idle time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from alpa_explore import units
-from alpa_explore.figures.style import OKABE_ITO, empty, faint, ground, lines
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ground, lines
 from alpa_explore.questions.explain import COMPUTE, SEND, SYNC, UNKNOWN, WAIT
 
 _LOOKS = {
@@ -17,29 +20,35 @@ _LOOKS = {
     SEND: (OKABE_ITO[3], "\\"),
     SYNC: (OKABE_ITO[2], "-"),
 }
-"""Part -> colour, hatching; collectives take the others."""
-_COLLECTIVES = ((OKABE_ITO[1], "/"), (OKABE_ITO[5], "x"), (OKABE_ITO[4], "+"), (OKABE_ITO[6], "|"))
+"""Part -> colour, hatching; collectives take those of `_COLLECTIVE_LOOKS` in turn."""
+_COLLECTIVE_LOOKS = ((OKABE_ITO[1], "/"), (OKABE_ITO[5], "x"), (OKABE_ITO[4], "+"), (OKABE_ITO[6], "|"))
 
 
-def part_bars(
+def time_bars(
     rows: Mapping[str, Mapping[str, float]], *, scale: float, theme: str, of: str, keys: Sequence[str] | None = None
 ) -> list[go.Bar]:
-    """A trace a part, a bar a row: row -> part -> seconds, drawn in units of `scale` seconds. `of` says what the whole
-    is, for the hover text; `keys` are those of the rows."""
+    """A trace for each part, a bar for each row.
+
+    `rows` maps a row to its parts and their seconds, drawn in units of `scale` seconds. `of` names the whole in the
+    hover text ('an iteration'); `keys` are the keys of the rows (see `figures.keys`).
+    """
     names = list(dict.fromkeys(name for parts in rows.values() for name in parts))
     order = [n for n in (COMPUTE, UNKNOWN) if n in names]
     order += sorted(n for n in names if n not in (*_LOOKS, WAIT)) + [n for n in (SEND, SYNC, WAIT) if n in names]
-    free = iter(_COLLECTIVES * len(order))
-    found = []
+    collective_looks = iter(_COLLECTIVE_LOOKS * len(order))
+    bars = []
     for name in order:
-        color, pattern = _LOOKS[name] if name in _LOOKS else next(free) if name != WAIT else (empty(theme), "")
+        if name in _LOOKS:
+            color, pattern = _LOOKS[name]
+        else:
+            color, pattern = (empty(theme), "") if name == WAIT else next(collective_looks)
         marker: dict[str, Any] = {
             "color": color,
             "line": {"width": 1, "color": faint(theme)},
             "pattern": {"shape": pattern, "fgcolor": ground(theme), "size": 6, "solidity": 0.25},
         }
         seconds = [parts.get(name, 0.0) for parts in rows.values()]
-        found.append(
+        bars.append(
             go.Bar(
                 orientation="h",
                 y=list(rows),
@@ -55,7 +64,7 @@ def part_bars(
                     )
                     for (row, parts), s in zip(rows.items(), seconds, strict=True)
                 ],
-                hovertemplate="%{hovertext}<extra></extra>",
+                hovertemplate=HOVER_TEXT,
             )
         )
-    return found
+    return bars

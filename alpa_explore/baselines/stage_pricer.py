@@ -1,0 +1,168 @@
+"""Prices the stages of a pipeline whose mesh axes have roles, with the cost model of the planner.
+
+Each stage gets the fastest choice of strategies that its roles permit (to the proven optimum); where that does not fit
+in memory at its place in the pipeline, the fastest that fits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+
+from alpa_explore.baselines.kinds import RolePipeline
+from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.cluster import Cluster, LogicalMesh
+from alpa_explore.cost.model import CostModel
+from alpa_explore.errors import CancelledError, SolverError
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.regrets import pinned
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
+from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
+from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
+from alpa_explore.layering import Layering
+from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
+from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.search.stage_profile import StageProfile
+from alpa_explore.search.stages.tied_weights import tied_weights
+
+
+class StagePricer:
+    """Prices stages of one graph on one cluster; equal stages with equal roles are solved once."""
+
+    def __init__(
+        self,
+        layered: LayeredGraph,
+        layering: Layering,
+        cluster: Cluster,
+        num_microbatches: int,
+        cancel: threading.Event | None,
+    ) -> None:
+        self.layer_flops = tuple(layer.flops for layer in layering.layers)
+        self.layered, self.cluster, self.cancel = layered, cluster, cancel
+        self.num_microbatches = num_microbatches
+        self._stage_graph: Callable[[int, int], StageGraph] = slice_stages(layered)
+        self._choices: dict[str, tuple[int, ...]] = {}
+        self._solves = self._variables = self._constraints = 0
+        self._models: dict[LogicalMesh, CostModel] = {}
+        self._solved: dict[object, tuple[str, StageTotals] | None] = {}
+        """Stage structure, mesh and roles (and microbatches held, where memory is short) -> solution."""
+
+    def problem(self, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
+        """The stage problem of these layers on a logical mesh."""
+        squeezed = mesh.squeezed()
+        model = self._models.setdefault(squeezed, CostModel(self.cluster.device, squeezed))
+        return build_stage_problem(self._stage_graph(first, last), model)
+
+    def costs(self, pipeline: RolePipeline) -> StageCosts:
+        """Candidates of the stages of `pipeline`, each at its place. CancelledError where `cancel` is set."""
+        candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
+        for place, (first, last) in zip(range(len(pipeline.ranges), 0, -1), pipeline.ranges, strict=True):
+            solutions = [
+                (mesh, self._solution(first, last, mesh, roles, min(place, self.num_microbatches)))
+                for mesh, roles in pipeline.meshes
+            ]
+            stage_candidates = [
+                StageCandidate(logical_mesh=mesh, solution_key=solution[0], **asdict(solution[1]))
+                for mesh, solution in solutions
+                if solution is not None
+            ]
+            candidates[first, last, 0] = tuple(dict.fromkeys(stage_candidates))
+        received = received_bytes(self.layered)
+        return StageCosts(
+            num_layers=self.layered.num_layers,
+            submeshes=(pipeline.submesh,),
+            device_memory_bytes=self.cluster.device.memory_bytes,
+            candidates=candidates,
+            layer_flops=self.layer_flops,
+            received_bytes={r: received[r] for r in pipeline.ranges},
+            versions=(self.layered.rematerialized,),
+            tied_weights=tied_weights(self.layered),
+        )
+
+    def profile(self, costs: StageCosts) -> StageProfile:
+        """`costs` with the solutions behind them and the statistics of all solves so far."""
+        return StageProfile(
+            costs=costs,
+            choices=self._choices,
+            problem_of=self.problem,
+            solves=self._solves,
+            distinct_solves=len(self._choices),
+            cached_solves=0,
+            variables=self._variables,
+            constraints=self._constraints,
+            warnings=(),
+        )
+
+    def _solution(
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...], held: int
+    ) -> tuple[str, StageTotals] | None:
+        """(solution key, totals) of the fastest permitted choice, or of the fastest that fits with `held` microbatches.
+
+        Where none is found that fits, the fastest one; None where no choice is legal.
+        """
+        key = (self._stage_graph(first, last).structure_key, mesh.squeezed(), roles)
+        limited_key = (*key, held)
+        if limited_key in self._solved:
+            return self._solved[limited_key]
+        if key not in self._solved:
+            self._solved[key] = self._fastest(first, last, mesh, roles)
+        fastest = self._solved[key]
+        memory = self.cluster.device.memory_bytes
+        if fastest is None or _peak_bytes(fastest[1], held) <= memory:
+            return fastest
+        problem, permitted = self._permitted(first, last, mesh, roles)
+        # Kept where nothing that fits is found: the error states by how much it is too large.
+        self._solved[limited_key] = fastest
+        with suppress(SolverError):  # out of time
+            fitting = solve_limited(
+                permitted, problem.memory_limit(held, memory), time_limit_seconds=FITTING_SECONDS, gap=TOLERANCE
+            )
+            self._solves += 1
+            if fitting.choices:
+                self._solved[limited_key] = self._store(problem, fitting.choices)
+        return self._solved[limited_key]
+
+    def _fastest(
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
+    ) -> tuple[str, StageTotals] | None:
+        problem, permitted = self._permitted(first, last, mesh, roles)
+        solution = solve(permitted)
+        self._solves += 1
+        self._variables += permitted.variables
+        self._constraints += len(permitted.node_costs) + sum(sum(m.shape) for m in permitted.edge_costs)
+        return self._store(problem, solution.choices) if solution.choices else None
+
+    def _permitted(
+        self, first: int, last: int, mesh: LogicalMesh, roles: tuple[Role, ...]
+    ) -> tuple[StageProblem, ShardingProblem]:
+        """The stage problem, and its sharding problem with the strategies that the roles permit.
+
+        A small memory price breaks ties between equally fast choices in favour of less memory.
+        """
+        stop_if_cancelled(self.cancel, f"{self._solves} of its stages were solved")
+        problem = self.problem(first, last, mesh)
+        priced = problem.at(
+            inverse_b=1.0 / self.num_microbatches,
+            memory_price=TIE_SECONDS / self.cluster.device.memory_bytes,
+            microbatches_held=1,
+        )
+        return problem, pinned(priced, strategies_for_roles(problem, roles))
+
+    def _store(self, problem: StageProblem, choices: tuple[int, ...]) -> tuple[str, StageTotals]:
+        name = f"baseline-{len(self._choices)}"
+        self._choices[name] = choices
+        return name, problem.totals(choices)
+
+
+def stop_if_cancelled(cancel: threading.Event | None, progress: str) -> None:
+    """CancelledError, with the progress so far, where `cancel` is set."""
+    if cancel is not None and cancel.is_set():
+        raise CancelledError("The baseline was cancelled", found=progress, remedy="Start again.")
+
+
+def _peak_bytes(totals: StageTotals, held: int) -> float:
+    return totals.weight_bytes + held * totals.activation_bytes + totals.workspace_bytes
