@@ -27,7 +27,7 @@ from alpa_explore.programs.lowering.decision import StageDecision, plan_decision
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.csv_file import read_csv
-from alpa_explore.schedules.task import LETTERS, Action, Task
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
         for action in stage.tasks:
             own = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
             compute, collective = fmean(c for c, _ in own), min(c for _, c in own)
-            times = 1 if action is Action.UPDATE else schedule.num_microbatches
+            times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches
             exchanged = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].exchanges)
             found.append(
                 Observation(

@@ -15,7 +15,7 @@ from alpa_explore.errors import ProgramError
 from alpa_explore.programs.instruction import Box, Collective, Free, Instruction, Receive, Send
 from alpa_explore.programs.program import Program, StageProgram
 from alpa_explore.schedules.simulator.check import check as check_schedule
-from alpa_explore.schedules.task import LETTERS, Action
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."
 _Letter = tuple[int, int, int, tuple[int, ...]]
@@ -28,16 +28,22 @@ def check(program: Program) -> None:
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
             _values(stage, rank, f"stage {number}, rank {rank}")
-    microbatch = [i for s in program.stages for a in s.tasks if a is not Action.UPDATE for i in _of(s, a)]
-    _messages(microbatch, "forward and backward tasks")
-    _messages([i for s in program.stages for i in _of(s, Action.UPDATE)], "update tasks")
+    per_microbatch = [i for s in program.stages for a in s.tasks if a not in ONCE_AN_ITERATION for i in _of(s, a)]
+    _messages(per_microbatch, "forward and backward tasks")
+    updates = [i for s in program.stages for a in s.tasks if a in ONCE_AN_ITERATION for i in _of(s, a)]
+    _messages(updates, "update tasks")
     for number, stage in enumerate(program.stages):
-        for action in [a for a in stage.tasks if a is not Action.UPDATE]:
+        for action in [a for a in stage.tasks if a not in ONCE_AN_ITERATION]:
             _meet(stage.tasks[action], f"stage {number}, {LETTERS[action]}", waiting_for_mail=False)
-    together: dict[int, tuple[Instruction, ...]] = {}
-    for stage in program.stages:
-        for rank, instructions in stage.tasks[Action.UPDATE].items():
-            together[rank] = (*together.get(rank, ()), *instructions)
+    together = {
+        rank: tuple(
+            instruction
+            for task in program.order(rank)
+            if task.action in ONCE_AN_ITERATION
+            for instruction in program.stages[task.stage].tasks[task.action][rank]
+        )
+        for rank in program.ranks
+    }
     _meet(together, "update", waiting_for_mail=True)
 
 
@@ -48,7 +54,8 @@ def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
 def _values(stage: StageProgram, rank: int, where: str) -> None:
     lasting = {one.value for one in stage.lasting[rank]}
     held: set[int] = set()
-    before_update = list(stage.tasks)[-2]
+    last_of_microbatch = [action for action in stage.tasks if action not in ONCE_AN_ITERATION][-1]
+    last = list(stage.tasks)[-1]
     for action in stage.tasks:
         for place, instruction in enumerate(stage.tasks[action][rank]):
             at = f"{where}, {LETTERS[action]} instruction {place} ({type(instruction).__name__})"
@@ -64,7 +71,7 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
             held |= set(instruction.writes) - lasting
         if action is Action.FORWARD and stage.loss is not None and stage.loss not in held:
             raise ProgramError("The loss is freed too early", found=f"value {stage.loss} in {where}", remedy=_REMEDY)
-        if action in (before_update, Action.UPDATE) and held:
+        if action in (last_of_microbatch, last) and held:
             raise ProgramError(
                 "Values are never freed", found=f"{len(held)} after {LETTERS[action]} in {where}", remedy=_REMEDY
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.instruction import Box, Instruction
-from alpa_explore.schedules.task import Action, Schedule, Task
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action, Schedule, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class StageProgram:
 
     ranks: tuple[int, ...]
     tasks: Mapping[Action, Mapping[int, tuple[Instruction, ...]]] = field(repr=False)
-    """In the order in which a microbatch meets them, the update last: action -> rank -> instructions. The backward task
-    is BACKWARD, or BACKWARD_INPUT and BACKWARD_WEIGHT."""
+    """action -> rank -> instructions; in the order in which they run. The backward task is BACKWARD, or BACKWARD_INPUT
+    and BACKWARD_WEIGHT; the update is UPDATE, or ONCE_AN_ITERATION (see `programs.lowering.lower`)."""
     lasting: Mapping[int, tuple[Lasting, ...]] = field(repr=False)
     """For each rank."""
     loss: int | None
@@ -55,10 +55,14 @@ class Program:
         return tuple(sorted({rank for stage in self.stages for rank in stage.ranks}))
 
     def order(self, rank: int) -> tuple[Task, ...]:
-        """What a rank runs in an iteration; the updates are its end."""
+        """The tasks of a rank in an iteration: those of the schedule, then the updates of its stages.
+
+        Where an update is in three parts, each part runs for all stages of the rank before the next part begins.
+        """
         own = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
         submesh = self.schedule.submesh_of_stage[own[0]]
-        return (*self.schedule.order(submesh), *(Task(Action.UPDATE, stage, 0) for stage in own))
+        updates = [Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in own if a in self.stages[stage].tasks]
+        return (*self.schedule.order(submesh), *updates)
 
     def of_rank(self, rank: int) -> Program:
         """The same program with the instructions of one rank alone."""

@@ -29,7 +29,7 @@ import torch
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.instruction import Collective, Receive, Send
 from alpa_explore.programs.program import Program
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
 """Number of a microbatch, counted over all steps -> its inputs, by tensor of the graph."""
@@ -120,7 +120,7 @@ def read_job(folder: Path, rank: int) -> tuple[RankJob, Values]:
 def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:
     """(message, whether it is of an update task) -> the instruction of this rank that receives it."""
     return {
-        (one.message, task[1] is Action.UPDATE): one
+        (one.message, task[1] in ONCE_AN_ITERATION): one
         for r, task, one in _all(program)
         if r == rank and isinstance(one, Receive)
     }

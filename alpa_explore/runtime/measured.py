@@ -22,7 +22,7 @@ from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.task import LETTERS, Action
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
 
 FILE = "measured.json"
 
@@ -150,7 +150,7 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
     found = []
     for place in range(len(timeline.schedule.actions)):
         task = timeline.schedule.task(place)
-        own = [written[rank]["tasks"][str(task)] for rank in stages[task.stage]]
+        own = [_measured(written[rank]["tasks"], task) for rank in stages[task.stage]]
         sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
         found.append(
             MeasuredTask(
@@ -169,6 +169,15 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
             )
         )
     return found
+
+
+def _measured(tasks: dict[str, dict[str, list[float]]], task: Task) -> dict[str, list[float]]:
+    """The seconds of a task of a rank, one entry a step; of an update in parts the sum of the parts."""
+    if task.action is not Action.UPDATE:
+        return tasks[str(task)]
+    names = [str(Task(action, task.stage, task.microbatch)) for action in ONCE_AN_ITERATION]
+    parts = [tasks[name] for name in names if name in tasks]
+    return {figure: [sum(step) for step in zip(*(p[figure] for p in parts), strict=True)] for figure in parts[0]}
 
 
 def _collective(timeline: Timeline, place: int) -> float:

@@ -124,7 +124,7 @@ class RankExecutor:
             self.instructions_done += 1
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
-        if task.action is Action.UPDATE:
+        if task.action is list(stage.tasks)[-1]:
             left = [values for (own, _), values in self.held.items() if own == task.stage and values]
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}

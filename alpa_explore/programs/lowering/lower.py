@@ -65,7 +65,11 @@ class _Lowering:
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
         counted = counted_losses(self.graph)
-        self.writers = [StageWriter(decision, counted=counted, halves=halves) for decision in decisions]
+        self.update_in_parts = self._update_in_parts()
+        self.writers = [
+            StageWriter(decision, counted=counted, halves=halves, update_in_parts=self.update_in_parts)
+            for decision in decisions
+        ]
         self.home = {
             tensor: stage
             for stage, decision in enumerate(decisions)
@@ -153,7 +157,7 @@ class _Lowering:
         gradients: dict[tuple[int, int], int] = {}
         for stage, decision in enumerate(self.decisions):
             writer = self.writers[stage]
-            writer.action = Action.UPDATE
+            writer.action = Action.SEND_GRADIENTS if self.update_in_parts else Action.UPDATE
             for position, strategy in decision.updates.items():
                 tensor = self.graph.parameters[position].gradient
                 value = self.sums[stage][position]
@@ -168,14 +172,27 @@ class _Lowering:
                             strategy.inputs[1],
                             self.decisions[other],
                             wanted,
-                            self._message(tensor, other),
+                            self._message(tensor, stage, other),
                         )
         for (stage, position), value in gradients.items():
+            self.writers[stage].action = Action.UPDATE
             self._step(stage, position, value)
         for stage, decision in enumerate(self.decisions):
+            self.writers[stage].action = Action.RECEIVE_WEIGHTS if self.update_in_parts else Action.UPDATE
             for position, spec in decision.weights.items():
                 if position not in decision.updates:
                     self._fetch(stage, position, spec)
+
+    def _update_in_parts(self) -> bool:
+        """Whether a rank runs several stages that use one weight.
+
+        The rank would wait in the update of the first stage for what it sends itself in the update of the second.
+        """
+        for position in range(len(self.graph.parameters)):
+            ranks = [rank for decision in self.decisions if position in decision.weights for rank in decision.ranks]
+            if len(set(ranks)) < len(ranks):
+                return True
+        return False
 
     def _step(self, stage: int, position: int, gradient: int) -> None:
         writer, decision = self.writers[stage], self.decisions[stage]
@@ -188,7 +205,7 @@ class _Lowering:
                 parameter.gradient,
                 self.decisions[owner].updates[position].inputs[1],
                 strategy.inputs[1],
-                self._message(parameter.gradient, stage),
+                self._message(parameter.gradient, owner, stage),
             )
             for owner in self._owners(position)
         ]
@@ -215,7 +232,7 @@ class _Lowering:
         writer.value_of[updated] = (updated, strategy.outputs[0])
         for reader, target in enumerate(self.decisions):  # stages that read the weight and make no gradient of it
             if position in target.weights and position not in target.updates and self._owners(position)[0] == stage:
-                name = self._message(updated, reader)
+                name = self._message(updated, stage, reader)
                 writer.send(updated, updated, strategy.outputs[0], target, target.weights[position], name)
         stored = writer.reshard(updated, updated, strategy.outputs[0], decision.weights[position])
         for rank in decision.ranks:
@@ -227,7 +244,8 @@ class _Lowering:
             return
         (updated,) = self.graph.operators[self.graph.parameters[position].update].outputs
         sent = self.decisions[owners[0]].updates[position].outputs[0]
-        value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, self._message(updated, stage))
+        name = self._message(updated, owners[0], stage)
+        value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, name)
         for rank in self.decisions[stage].ranks:
             self.writers[stage].emit(rank, Store(source=value, target=self.graph.parameters[position].tensor))
 
@@ -248,8 +266,9 @@ class _Lowering:
                     writer.emit(rank, Load(tensor=tensor, box=box, target=tensor))
                 writer.value_of[tensor] = (tensor, spec)
             else:
-                sender = self.writers[self.home[tensor]]
-                value = writer.receive(sender, tensor, self.left[tensor], spec, self._message(tensor, stage))
+                home = self.home[tensor]
+                name = self._message(tensor, home, stage)
+                value = writer.receive(self.writers[home], tensor, self.left[tensor], spec, name)
                 writer.value_of[tensor] = (value, spec)
 
     def _read_forward(self, stage: int, tensor: int) -> bool:
@@ -272,11 +291,12 @@ class _Lowering:
                 self.loss[stage] = value
             for reader in readers:
                 other = self.decisions[reader]
-                writer.send(value, tensor, complete, other, other.sources[tensor], self._message(tensor, reader))
+                name = self._message(tensor, stage, reader)
+                writer.send(value, tensor, complete, other, other.sources[tensor], name)
 
-    def _message(self, tensor: int, receiver: int) -> int:
-        """The name of what a stage sends: a rank may run several stages, and each gets its own."""
-        return tensor * len(self.decisions) + receiver
+    def _message(self, tensor: int, sender: int, receiver: int) -> int:
+        """The name of what a stage sends to another; both are part of it, since a rank may run several stages."""
+        return (tensor * len(self.decisions) + sender) * len(self.decisions) + receiver
 
     def _last(self, stage: int, value: int, tensor: int, spec: Spec, *, zero: bool) -> None:
         shape = self.graph.tensors[tensor].shape

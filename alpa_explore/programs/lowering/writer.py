@@ -21,7 +21,7 @@ from alpa_explore.programs.instruction import (
 )
 from alpa_explore.programs.lowering.boxes import arriving_spec, box_of, coordinates, inside, intersection
 from alpa_explore.programs.lowering.decision import StageDecision
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 from alpa_explore.sharding.local.local_call import AllReduce, LocalCall, localize
 from alpa_explore.sharding.local.sums import nll_over
 from alpa_explore.sharding.reshard import Step, StepKind
@@ -32,14 +32,17 @@ from alpa_explore.tracing.aten import draws
 class StageWriter:
     """The instructions of one stage under construction."""
 
-    def __init__(self, decision: StageDecision, *, counted: Collection[int], halves: bool) -> None:
+    def __init__(
+        self, decision: StageDecision, *, counted: Collection[int], halves: bool, update_in_parts: bool
+    ) -> None:
         self.decision, self.counted = decision, counted
         self.graph: TrainingGraph = decision.stage.layered.graph
         self.mesh = decision.mesh_shape
         self.devices = list(zip(decision.ranks, coordinates(self.mesh), strict=True))
         backward = (Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT) if halves else (Action.BACKWARD,)
+        update = ONCE_AN_ITERATION if update_in_parts else (Action.UPDATE,)
         self.tasks: dict[Action, dict[int, list[Instruction]]] = {
-            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, *backward, Action.UPDATE)
+            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, *backward, *update)
         }
         self.action = Action.FORWARD
         self.value_of: dict[int, tuple[int, Spec]] = {}

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime.job import RankJob, receives
-from alpa_explore.schedules.task import Action, Task
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.reshard import StepKind
 
 _Letter = tuple[int, int, bool]
@@ -182,4 +182,4 @@ class _Outbox:
 
 
 def _letter(message: int, task: Task) -> _Letter:
-    return message, task.microbatch, task.action is Action.UPDATE
+    return message, task.microbatch, task.action in ONCE_AN_ITERATION
