@@ -31,7 +31,9 @@ import numpy as np
 FORMAT_VERSION = 1
 _MAGIC = "alpa-explore-cache"
 _ARRAY = "$array"
-_DTYPES = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64"})
+_DTYPES = frozenset(
+    ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,10 @@ def _encoded(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
         stored = value
         if value.dtype.kind in "iu" and value.size:
-            stored = value.astype(np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max())))
+            low, high = int(value.min()), int(value.max())
+            # With a sign the range is as wide below zero as above: the common type of a signed and an unsigned one
+            # would be float64 where 64 bits are needed.
+            stored = value.astype(np.min_scalar_type(min(low, -high - 1) if low < 0 else high))
         data = base64.b64encode(np.ascontiguousarray(stored).tobytes()).decode()
         return {_ARRAY: [value.dtype.name, list(value.shape), stored.dtype.name, data]}
     raise TypeError(f"a {type(value).__name__} cannot be stored in the cache")
