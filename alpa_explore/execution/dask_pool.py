@@ -166,20 +166,32 @@ class DaskPool:
         if common.status != "finished":
             self._outcome(common, counter)
 
-    def wait(self) -> int:
-        """Wait for a first worker, and shortly for those that are expected; how many threads they have together."""
-        try:
-            if self.expected > 1:
-                with suppress(TimeoutError):
-                    self.client.wait_for_workers(self.expected, timeout=_CONNECT_SECONDS)
-            self.client.wait_for_workers(1, timeout=_WORKERS_SECONDS)
-        except TimeoutError as error:
+    def wait(self, stop: threading.Event | None = None) -> int:
+        """Wait for a first worker, and shortly for all expected ones; the number of threads that they have together.
+
+        Returns early, whatever has started by then, once `stop` is set.
+        """
+        if self.expected > 1:
+            self._wait_for(self.expected, _CONNECT_SECONDS, stop)
+        if not self._wait_for(1, _WORKERS_SECONDS, stop):
             raise ExecutorError(
                 "The dask scheduler has no workers",
                 found=f"none came within {_WORKERS_SECONDS} s",
                 remedy="Start workers (`dask worker ADDRESS`), or leave the scheduler out.",
-            ) from error
+            )
         return sum(self.client.nthreads().values()) or 1
+
+    def _wait_for(self, count: int, seconds: float, stop: threading.Event | None) -> bool:
+        """Wait until `count` workers have come or `stop` is set; False when neither happens in time."""
+        end = time.monotonic() + seconds
+        while stop is None or not stop.is_set():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                self.client.wait_for_workers(count, timeout=left if stop is None else min(left, _LOOK_SECONDS))
+                return True
+        return True
 
     def _next(self, finished: queue.SimpleQueue[Future], cancel: threading.Event | None, counter: Counter) -> Future:
         """The next finished batch, while looking for a cancel and for what may have died."""

@@ -68,6 +68,7 @@ class Executor:
         """What went wrong without stopping the work."""
         self._pool: DaskPool | None = None
         self._starting: threading.Thread | None = None
+        self._closing = threading.Event()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -79,7 +80,11 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End what was started here: local workers, or the connection to a scheduler. May be called again."""
+        """End what was started here: local workers, or the connection to a scheduler. May be called again.
+
+        Workers that are still being started are ended at once, not waited for.
+        """
+        self._closing.set()
         if self._starting is not None:
             self._starting.join()
         with self._lock:
@@ -168,6 +173,8 @@ class Executor:
         def start() -> None:
             try:
                 self._start()
+            except _ClosedError:
+                pass
             except (ExecutorError, ImportError, OSError, RuntimeError) as error:
                 self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
 
@@ -181,13 +188,29 @@ class Executor:
         with self._lock:
             if self._pool is None:
                 where = "processes" if self.scheduler == "auto" else self.scheduler
+                if self.scheduler == "auto" and self._closing.is_set():
+                    raise _ClosedError
                 pool = dask_pool.open_pool(where, self.workers)
                 if self.scheduler == "auto":
-                    pool.wait()
+                    self._wait_beside(pool)
                     if self._warm_up is not None:
                         pool.warm(self._warm_up)
                 self._pool = pool
             return self._pool
+
+    def _wait_beside(self, pool: DaskPool) -> None:
+        """Wait for the workers of a new pool. When that fails, or the executor is closed meanwhile, the pool is ended."""
+        try:
+            pool.wait(self._closing)
+            if self._closing.is_set():
+                raise _ClosedError
+        except BaseException:
+            pool.close()
+            raise
+
+
+class _ClosedError(Exception):
+    """The executor was closed while its workers were being started."""
 
 
 def run_tasks(

@@ -229,6 +229,45 @@ def test_workers_are_started_while_what_they_will_do_is_prepared(monkeypatch):
 
 
 @pytest.mark.distributed
+def test_closing_does_not_wait_for_workers_that_nobody_needs_and_leaves_none_behind(monkeypatch):
+    from alpa_explore.execution import dask_pool  # so that its import is not what takes time
+    from alpa_explore.execution.local_cluster import WorkerProcess
+
+    assert dask_pool.DaskPool
+    monkeypatch.setattr(executors, "_SOON_SECONDS", 0.01)
+    launched = []
+
+    def never_ready(self):
+        self._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        launched.append(self._process)
+
+    monkeypatch.setattr(WorkerProcess, "_launch", never_ready)
+    with Executor("auto", workers=2) as executor:
+        with executor.soon():
+            assert comes_true(lambda: len(launched) == 2), "preparing takes long, so workers are started"
+        start = time.monotonic()
+    assert time.monotonic() - start < 3
+    assert all(process.poll() is not None for process in launched)
+    assert executor.warnings == []
+    executor.close()
+
+
+@pytest.mark.distributed
+def test_closing_at_any_moment_of_the_start_leaves_no_process_behind(monkeypatch):
+    psutil = pytest.importorskip("psutil")
+    from alpa_explore.execution import dask_pool
+
+    assert dask_pool.DaskPool
+    monkeypatch.setattr(executors, "_SOON_SECONDS", 0.0)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    for pause in (0.0, 0.05, 0.2, 0.6):
+        with Executor("auto", workers=2) as executor, executor.soon():
+            time.sleep(pause)
+        assert executor.warnings == []
+        assert comes_true(lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before, 3)
+
+
+@pytest.mark.distributed
 def test_a_shared_value_is_one_object_on_each_worker_and_threads_are_single():
     before = dict(os.environ)
     with Executor("processes", workers=2) as executor:
