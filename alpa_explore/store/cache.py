@@ -17,7 +17,6 @@ import hashlib
 import itertools
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,6 +26,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+from platformdirs import user_cache_path
 
 FORMAT_VERSION = 1
 _MAGIC = "alpa-explore-cache"
@@ -213,11 +213,7 @@ def default_folder() -> Path:
         return Path(own)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg) / "alpa_explore"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "alpa_explore" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "alpa_explore"
-    return Path.home() / ".cache" / "alpa_explore"
+    return user_cache_path("alpa_explore", appauthor=False)
 
 
 def _word(version: str) -> str:

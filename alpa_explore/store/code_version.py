@@ -11,7 +11,7 @@ _PACKAGE = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".json")
 
 
-@cache
+@cache  # Memo of a pure function: the sources of a running program do not change.
 def code_version(parts: tuple[str, ...], distributions: tuple[str, ...] = ()) -> str:
     """The digest of some parts of alpa_explore and of the versions of some libraries.
 

@@ -217,6 +217,8 @@ def test_the_folder_is_the_users_the_xdg_one_or_the_platforms(monkeypatch, tmp_p
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder().is_relative_to(tmp_path) or sys.platform == "win32"
+    if sys.platform == "linux":
+        assert default_folder() == tmp_path / ".cache" / "alpa_explore"
 
 
 def test_opening_a_cache_writes_nothing(tmp_path):

@@ -14,8 +14,8 @@ from alpa_explore.store.code_version import code_version
 from alpa_explore.tracing import catalogue
 from tests.architecture.sources import ROOT, syntax_tree
 
-ONLY_WHERE = {"cloudpickle", "distributed"}
-"""Libraries that say where a task runs, not what it answers."""
+ONLY_WHERE = {"cloudpickle", "distributed", "platformdirs"}
+"""Libraries that say where a task runs and where its answer is kept, not what it is."""
 
 
 @pytest.fixture

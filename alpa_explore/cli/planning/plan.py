@@ -66,9 +66,10 @@ def add(commands: Any) -> None:
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto, elimination, ilp, highs, cbc or highs-direct; all are exact (default: auto)",
+        help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
-    beyond = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)").add_argument
+    beyond_the_paper = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)")
+    beyond = beyond_the_paper.add_argument
     beyond("--cut", type=int, action="append", default=[], metavar="LAYER", help="a stage must begin with this layer")
     beyond("--stages", type=int, metavar="N", help="how many stages there must be")
     beyond(
@@ -122,12 +123,13 @@ def add(commands: Any) -> None:
     )
     beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
-    beyond(
+    remat = beyond_the_paper.add_mutually_exclusive_group().add_argument
+    remat(
         "--remat",
         choices=("all", "none", "auto"),
-        help="compute activations again in all layers, in none, or where a stage needs it (default: as the model)",
+        help="recompute activations in all layers, in none, or where a stage needs it (default: the paper's)",
     )
-    argument("--no-remat", action="store_true", help="the same as --remat none")
+    remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
     argument(
         "--scheduler",
         metavar="WHERE",
@@ -178,7 +180,7 @@ def run(options: argparse.Namespace) -> int:
                 progress=line,
                 cancel=cancel,
                 pipeline=pipeline,
-                rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
+                rematerialization=_REMATERIALIZATION[options.remat],
                 **mappings(spec_constraints),
             )
         except CancelledError as error:

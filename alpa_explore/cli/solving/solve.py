@@ -26,7 +26,7 @@ def add(commands: Any) -> None:
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto (default), elimination, ilp, enumerated, cbc, highs-direct, toulbar2",
+        help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best answer so far")
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
