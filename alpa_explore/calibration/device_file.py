@@ -106,12 +106,12 @@ def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[st
 def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
     """(FLOPs, share of the peak). Seconds without the launch never fall with size: no product is quicker than a smaller
     one."""
-    found, least = [], 0.0
+    curve, least = [], 0.0
     for point in sorted(points, key=lambda p: p.size):
         least = max(least, _net(point, launch), point.size / peak)
         # At the peak the quotient may be one rounding above 1, which is no share.
-        found.append((point.size, min(1.0, point.size / (peak * least))))
-    return tuple(found)
+        curve.append((point.size, min(1.0, point.size / (peak * least))))
+    return tuple(curve)
 
 
 def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:

@@ -48,7 +48,7 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
     OptionError where the runs were planned for different devices; PlanFileError where there is no measured run;
     RecipeError where a model cannot be made again.
     """
-    found: list[Observation] = []
+    observed: list[Observation] = []
     first: Cluster | None = None
     for folder in folders:
         cluster, observations = _observed(Path(folder), allow_import=allow_import)
@@ -60,10 +60,10 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
                 found=f"{first.device.name} in {folders[0]}, other figures ({cluster.device.name}) in {folder}",
                 remedy="Give runs of plans with the same --cluster device.",
             )
-        found += observations
+        observed += observations
     if first is None:
         raise OptionError("There is no run to learn from", found="no folder", remedy="Name folders of runs.")
-    return Recalibration(before=first, after=refit(first, found), tasks=tuple(found))
+    return Recalibration(before=first, after=refit(first, observed), tasks=tuple(observed))
 
 
 def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
@@ -80,16 +80,16 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
     plan = rebuild(load_plan(home / "plan.json"), allow_import=allow_import)
     schedule = read_csv(home / "schedule.csv")
     program, decisions = lower(plan, schedule), plan_decisions(plan, schedule)
-    found: list[Observation] = []
+    observed: list[Observation] = []
     for number, (stage, decision) in enumerate(zip(program.stages, decisions, strict=True)):
         rank = stage.ranks[0]
         _, tasks = rehearse(program, rank)
         for action in stage.tasks:
-            own = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
-            compute, collective = fmean(c for c, _ in own), min(c for _, c in own)
+            typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
+            compute, collective = fmean(c for c, _ in typical), min(c for _, c in typical)
             times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches
             exchanged = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].exchanges)
-            found.append(
+            observed.append(
                 Observation(
                     name=f"{number}{LETTERS[action]}",
                     share=times * (compute + collective),
@@ -99,17 +99,17 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
                     collective_seconds=collective,
                 )
             )
-    total = sum(one.share for one in found) or 1.0
-    return plan.cluster, [replace(one, share=one.share / total) for one in found]
+    total = sum(observation.share for observation in observed) or 1.0
+    return plan.cluster, [replace(observation, share=observation.share / total) for observation in observed]
 
 
 def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[float, float]:
     """(seconds of computing, of collectives) of a rank's tasks of a kind."""
     letters = str(Task(action, stage, 0))[:-1]
     compute, collective = [], []
-    for name, one in tasks.items():
+    for name, times in tasks.items():
         if name.rstrip("0123456789") == letters:
-            each = list(zip(one["seconds"], one["collective_seconds"], one["receive_seconds"], strict=True))
+            each = list(zip(times["seconds"], times["collective_seconds"], times["receive_seconds"], strict=True))
             for seconds, exchanging, waiting in each[1:] or each:
                 compute.append(seconds - exchanging - waiting)
                 collective.append(exchanging)
@@ -123,21 +123,21 @@ def _kernels(program: Program, decision: StageDecision, stage: int, action: Acti
     operators = dict.fromkeys(i.operator.index for i in instructions if isinstance(i, Compute))
     for index in operators:
         yield decision.model.kernel(graph.operators[index], graph.tensors, decision.strategies[index])
-    for one in instructions:
-        if isinstance(one, Optimize):
-            update = graph.operators[graph.parameters[one.parameter].update]
-            yield decision.model.kernel(update, graph.tensors, decision.updates[one.parameter])
+    for instruction in instructions:
+        if isinstance(instruction, Optimize):
+            update = graph.operators[graph.parameters[instruction.parameter].update]
+            yield decision.model.kernel(update, graph.tensors, decision.updates[instruction.parameter])
 
 
-def _exchanged(cluster: Cluster, one: Exchange) -> Exchanged:
+def _exchanged(cluster: Cluster, exchange: Exchange) -> Exchanged:
     """A collective on the links of a cluster: as a ring along an axis of a mesh (`cluster.mesh`)."""
-    per_node, ranks = cluster.devices_per_node, one.ranks
+    per_node, ranks = cluster.devices_per_node, exchange.ranks
     between = len({rank // per_node for rank in ranks}) > 1
     stride = abs(ranks[1] - ranks[0]) if len(ranks) > 1 else 1
     return Exchanged(
-        kind=one.kind,
+        kind=exchange.kind,
         size=len(ranks),
-        bytes=one.bytes,
+        bytes=exchange.bytes,
         between_nodes=between,
         sharing=min(stride, per_node) if between else 1,
     )

@@ -54,16 +54,16 @@ def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: f
                 found=str(error).strip().splitlines()[-1],
                 remedy="Try fewer --ranks, or --device cpu.",
             ) from error
-        found = json.loads((Path(folder) / "found.json").read_text())
+        curves = json.loads((Path(folder) / "found.json").read_text())
     return Measurements(
         device=_name(kind),
         software=f"torch {torch.__version__}, {platform.system()} {platform.machine()}",
         memory_bytes=_memory_bytes(kind, ranks),
         main_dtype=_DTYPES[kind][0],
         ranks=ranks,
-        matmul={dtype: _points(pairs) for dtype, pairs in found["matmul"].items()},
-        memory=_points(found["memory"]),
-        collectives={name: _points(pairs) for name, pairs in found["collectives"].items()},
+        matmul={dtype: _points(pairs) for dtype, pairs in curves["matmul"].items()},
+        memory=_points(curves["memory"]),
+        collectives={name: _points(pairs) for name, pairs in curves["collectives"].items()},
     )
 
 
@@ -72,14 +72,14 @@ def _checked(kind: str, ranks: int | None) -> int:
         raise OptionError("Unknown kind of device", found=repr(kind), remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
-    there = torch.cuda.device_count() if kind == "cuda" else (os.cpu_count() or 1)
+    available = torch.cuda.device_count() if kind == "cuda" else (os.cpu_count() or 1)
     if ranks is None:
-        return there if kind == "cuda" else min(2, there)
-    if not 1 <= ranks <= there:
+        return available if kind == "cuda" else min(2, available)
+    if not 1 <= ranks <= available:
         raise OptionError(
             "Every rank measures on a device of its own",
             found=f"{ranks} ranks",
-            remedy=f"Give 1 to {there}, as many as there are {'GPUs' if kind == 'cuda' else 'cores'}.",
+            remedy=f"Give 1 to {available}, as many as there are {'GPUs' if kind == 'cuda' else 'cores'}.",
         )
     return ranks
 
@@ -95,13 +95,13 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> 
         backend = "nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     clock = _Clock(kind, ranks, run_seconds)
-    found: dict[str, Any] = {
+    curves: dict[str, Any] = {
         "matmul": {dtype: _matmul(clock, kind, dtype) for dtype in _DTYPES[kind]},
         "memory": _memory(clock, kind),
         "collectives": _collectives(clock, kind, ranks) if ranks > 1 else {},
     }
     if rank == 0:
-        (Path(folder) / "found.json").write_text(json.dumps(found))
+        (Path(folder) / "found.json").write_text(json.dumps(curves))
     if ranks > 1:
         dist.destroy_process_group()
 
@@ -143,7 +143,7 @@ class _Clock:
 
 def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
     """Square products, sides doubling."""
-    found, side = [], 32
+    points, side = [], 32
     while side <= _LARGEST[kind]:
         a = torch.randn(side, side, device=kind).to(getattr(torch, dtype))
         out = torch.empty_like(a)
@@ -152,16 +152,16 @@ def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
             torch.mm(a, a, out=out)
 
         seconds = clock(kernel)
-        found.append((2.0 * side**3, seconds))
+        points.append((2.0 * side**3, seconds))
         if 8 * seconds > _SLOWEST_SECONDS:
             break
         side *= 2
-    return found
+    return points
 
 
 def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
     """c = a + b: two reads and a write."""
-    found = []
+    points = []
     for exponent in range(6, _LARGEST_BYTES[kind].bit_length() - 2, 2):
         a = torch.ones(2**exponent, device=kind)
         out = torch.empty_like(a)
@@ -170,15 +170,15 @@ def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
             torch.add(a, a, out=out)
 
         seconds = clock(kernel)
-        found.append((2.0 * 4 * 2**exponent, seconds))
+        points.append((2.0 * 4 * 2**exponent, seconds))
         if 4 * seconds > _SLOWEST_SECONDS:
             break
-    return found
+    return points
 
 
 def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[float, float]]]:
     """Each kind of collective, sizes growing fourfold. A size is what one device holds of the larger side."""
-    found: dict[str, list[tuple[float, float]]] = {}
+    points: dict[str, list[tuple[float, float]]] = {}
     for exponent in range(8, _LARGEST_BYTES[kind].bit_length() - 3, 2):
         count = 2**exponent * ranks
         whole = torch.ones(count, device=kind)
@@ -189,10 +189,10 @@ def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[f
             whole.fill_(1.0)  # sums must not grow without end
             seconds = clock(kernel)
             slowest = max(slowest, seconds)
-            found.setdefault(step.value, []).append((4.0 * count, seconds))
+            points.setdefault(step.value, []).append((4.0 * count, seconds))
         if 4 * slowest > _SLOWEST_SECONDS:
             break
-    return found
+    return points
 
 
 def _kernels(whole: torch.Tensor, part: torch.Tensor, other: torch.Tensor) -> dict[StepKind, Callable[[], object]]:

@@ -70,13 +70,13 @@ def refit(cluster: Cluster, observations: Sequence[Observation]) -> Cluster:
     return replace(cluster, device=device, inside_node=inside, between_nodes=between)
 
 
-def predicted(cluster: Cluster, one: Observation) -> tuple[float, float]:
+def predicted(cluster: Cluster, observation: Observation) -> tuple[float, float]:
     """(seconds of computing, of collectives) by the figures of a cluster."""
     return (
-        sum(compute_seconds(cluster.device, kernel) for kernel in one.kernels),
+        sum(compute_seconds(cluster.device, kernel) for kernel in observation.kernels),
         sum(
             collective_seconds(e.kind, e.bytes, e.size, link.bandwidth / e.sharing, link.latency_seconds)
-            for e in one.exchanged
+            for e in observation.exchanged
             for link in [cluster.between_nodes if e.between_nodes else cluster.inside_node]
         ),
     )
@@ -96,22 +96,22 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
         [(arithmetic_seconds(device, k), memory_seconds(device, k), k.matrix) for k in o.kernels if not k.is_view]
         for o in observations
     ]
-    found = best = np.ones(3)
+    factors = best = np.ones(3)
     least = np.inf
     for _ in range(ROUNDS):
         rows = np.zeros((len(observations), 3))
         for row, kernels in zip(rows, figures, strict=True):
             row[0] = len(kernels) * launch
             for arithmetic, memory, matrix in kernels:
-                by_products = matrix and found[1] * arithmetic > found[2] * memory
+                by_products = matrix and factors[1] * arithmetic > factors[2] * memory
                 row[1 if by_products else 2] += arithmetic if by_products else memory
-        error = _error(rows, measured, shares, found)
+        error = _error(rows, measured, shares, factors)
         if error < least:
-            best, least = found, error
+            best, least = factors, error
         # Halfway: what changes sides with every round would never come to rest.
-        found = np.sqrt(found * _solved(rows, measured, shares))
-    found = best
-    slower_launch, a, m = found.tolist()
+        factors = np.sqrt(factors * _solved(rows, measured, shares))
+    factors = best
+    slower_launch, a, m = factors.tolist()
     return replace(
         _stretched(device, a),
         launch_seconds=launch * slower_launch,
@@ -143,12 +143,12 @@ def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link,
             latency, beta = figures[which]
             row[2 * which] += collective_seconds(e.kind, 0.0, e.size, 1.0, latency)
             row[2 * which + 1] += collective_seconds(e.kind, e.bytes * e.sharing, e.size, 1.0 / beta, 0.0)
-    found = _solved(rows, measured, shares)
-    told = [bool(rows[:, 2 * which : 2 * which + 2].any()) for which in range(2)]
+    factors = _solved(rows, measured, shares)
+    observed = [bool(rows[:, 2 * which : 2 * which + 2].any()) for which in range(2)]
     inside, between = (
         replace(link, latency_seconds=latency * slower, bandwidth=1.0 / (beta * narrower)) if seen else link
         for link, seen, (latency, beta), (slower, narrower) in zip(
-            links, told, figures, found.reshape(2, 2).tolist(), strict=True
+            links, observed, figures, factors.reshape(2, 2).tolist(), strict=True
         )
     )
     return inside, between

@@ -59,14 +59,14 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """The parser with all commands."""
-    found = _Parser(
+    root = _Parser(
         prog="alpa-explore", description="Plan model-parallel training, and see every decision.", allow_abbrev=False
     )
-    found.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
-    commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
+    commands = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
     for command in _COMMANDS:
         command.add(commands)
-    return found
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -226,8 +226,8 @@ def run_tasks(
 ) -> dict[K, Any]:
     """All results of one set of tasks, in the order of `tasks`; what was started for it is ended (see Executor)."""
     with Executor(scheduler, workers=workers) as executor:
-        found = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
-    return {key: found[key] for key in tasks}
+        results = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
+    return {key: results[key] for key in tasks}
 
 
 def _serial(

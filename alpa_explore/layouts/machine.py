@@ -85,11 +85,11 @@ def machine(name: str, devices_per_node: int = 8) -> Machine:
     """
     from_file = is_file_name(name)
     device, inside, between = read_device(name) if from_file else load_preset(name)
-    own = None if from_file else load_section(name, SECTION)
-    known = own or load_section(_MEASURED_ON, SECTION)
-    assert known is not None, "the preset that others fall back to has the section"
-    software = Software(**known["software"])
-    if own is None:
+    section = None if from_file else load_section(name, SECTION)
+    figures = section or load_section(_MEASURED_ON, SECTION)
+    assert figures is not None, "the preset that others fall back to has the section"
+    software = Software(**figures["software"])
+    if section is None:
         software = Software(
             **{
                 **asdict(software),
@@ -102,6 +102,6 @@ def machine(name: str, devices_per_node: int = 8) -> Machine:
         inside_node=inside,
         between_nodes=between,
         software=software,
-        calibrated=own is not None,
+        calibrated=section is not None,
         devices_per_node=devices_per_node,
     )

@@ -31,7 +31,7 @@ def score(
 ) -> Score:
     """Compare predictions with measurements, row by row."""
     errors = [abs(p / m - 1) for p, m in zip(predicted, measured, strict=True)]
-    one = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices <= devices_per_node]
+    single = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices <= devices_per_node]
     several = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices > devices_per_node]
     members: dict[GroupKey, list[int]] = {}
     for i, x in enumerate(layouts):
@@ -45,7 +45,7 @@ def score(
             weighted, pairs = weighted + tau * count, pairs + count
     return Score(
         rows=len(errors),
-        one_node_error=_mean(one),
+        one_node_error=_mean(single),
         several_nodes_error=_mean(several),
         kendall_tau=weighted / pairs if pairs else None,
         groups=tuple(groups),

@@ -139,11 +139,11 @@ def _all_of(faults: Sequence[OptionError], path: str | Path) -> OptionError:
     """One error for all that is wrong, so that a table is corrected in one go."""
     if len(faults) == 1:
         return faults[0]
-    told = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
+    messages = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
     more = "; and more" if len(faults) > _MOST_FAULTS else ""
     return OptionError(
         f"Cells of {path} cannot be used",
-        found="; ".join(told) + more,
+        found="; ".join(messages) + more,
         remedy="Correct them: either all rows are predicted, or none.",
     )
 

@@ -52,7 +52,7 @@ def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
 
 
 def _values(stage: StageProgram, rank: int, where: str) -> None:
-    lasting = {one.value for one in stage.lasting[rank]}
+    lasting = {value.value for value in stage.lasting[rank]}
     held: set[int] = set()
     last_of_microbatch = [action for action in stage.tasks if action not in ONCE_AN_ITERATION][-1]
     last = list(stage.tasks)[-1]
@@ -79,13 +79,13 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
 
 def _messages(instructions: Iterable[tuple[int, Instruction]], where: str) -> None:
     sent: Counter[_Letter] = Counter()
-    wanted: Counter[_Letter] = Counter()
-    for rank, one in instructions:
-        if isinstance(one, Send):
-            sent[rank, one.to, one.message, _extents(one.box)] += 1
-        if isinstance(one, Receive):
-            wanted.update((source, rank, one.message, _extents(box)) for source, box in one.pieces)
-    for surplus, verb in ((sent - wanted, "is sent and not received"), (wanted - sent, "is awaited and not sent")):
+    awaited: Counter[_Letter] = Counter()
+    for rank, instruction in instructions:
+        if isinstance(instruction, Send):
+            sent[rank, instruction.to, instruction.message, _extents(instruction.box)] += 1
+        if isinstance(instruction, Receive):
+            awaited.update((source, rank, instruction.message, _extents(box)) for source, box in instruction.pieces)
+    for surplus, verb in ((sent - awaited, "is sent and not received"), (awaited - sent, "is awaited and not sent")):
         if surplus:
             source, target, message, extents = next(iter(surplus))
             raise ProgramError(
@@ -110,18 +110,18 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
         moved = False
         for rank, instructions in tasks.items():
             while place[rank] < len(instructions):
-                one = instructions[place[rank]]
-                if isinstance(one, Collective):
-                    key = (one.kind, one.ranks, one.target, one.joined, one.cut)
+                instruction = instructions[place[rank]]
+                if isinstance(instruction, Collective):
+                    key = (instruction.kind, instruction.ranks, instruction.target, instruction.joined, instruction.cut)
                     arrived.setdefault(key, set()).add(rank)
-                    if arrived[key] != set(one.ranks):
+                    if arrived[key] != set(instruction.ranks):
                         break
-                elif isinstance(one, Send):
-                    sent.add((rank, one.to, one.message))
+                elif isinstance(instruction, Send):
+                    sent.add((rank, instruction.to, instruction.message))
                 elif (
                     waiting_for_mail
-                    and isinstance(one, Receive)
-                    and any((source, rank, one.message) not in sent for source, _ in one.pieces)
+                    and isinstance(instruction, Receive)
+                    and any((source, rank, instruction.message) not in sent for source, _ in instruction.pieces)
                 ):
                     break
                 place[rank] += 1
@@ -132,7 +132,7 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
         raise ProgramError("Ranks wait for each other", found=f"{where}: {shown}", remedy=_REMEDY)
 
 
-def _named(one: Instruction) -> str:
-    if isinstance(one, Collective):
-        return f"{one.kind.value} of value {one.source} with ranks {one.ranks}"
-    return f"{type(one).__name__} of message {one.message}" if isinstance(one, Receive) else type(one).__name__
+def _named(instruction: Instruction) -> str:
+    if isinstance(instruction, Collective):
+        return f"{instruction.kind.value} of value {instruction.source} with ranks {instruction.ranks}"
+    return f"{type(instruction).__name__} of message {instruction.message}" if isinstance(instruction, Receive) else type(instruction).__name__

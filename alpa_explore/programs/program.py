@@ -59,9 +59,9 @@ class Program:
 
         Where an update is in three parts, each part runs for all stages of the rank before the next part begins.
         """
-        own = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
-        submesh = self.schedule.submesh_of_stage[own[0]]
-        updates = [Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in own if a in self.stages[stage].tasks]
+        stages = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
+        submesh = self.schedule.submesh_of_stage[stages[0]]
+        updates = [Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in stages if a in self.stages[stage].tasks]
         return (*self.schedule.order(submesh), *updates)
 
     def of_rank(self, rank: int) -> Program:
@@ -69,8 +69,8 @@ class Program:
         stages = [
             replace(
                 stage,
-                lasting={r: own for r, own in stage.lasting.items() if r == rank},
-                tasks={a: {r: one for r, one in own.items() if r == rank} for a, own in stage.tasks.items()},
+                lasting={r: of_ranks for r, of_ranks in stage.lasting.items() if r == rank},
+                tasks={a: {r: instructions for r, instructions in of_ranks.items() if r == rank} for a, of_ranks in stage.tasks.items()},
             )
             for stage in self.stages
         ]
@@ -79,4 +79,4 @@ class Program:
     @property
     def instruction_count(self) -> int:
         """Over all tasks and ranks."""
-        return sum(len(one) for stage in self.stages for task in stage.tasks.values() for one in task.values())
+        return sum(len(instructions) for stage in self.stages for task in stage.tasks.values() for instructions in task.values())

@@ -34,8 +34,8 @@ def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[s
     rows = []
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
-            tasks = {LETTERS[action]: len(own[rank]) for action, own in stage.tasks.items()}
-            kinds = Counter(type(one) for own in stage.tasks.values() for one in own[rank])
+            tasks = {LETTERS[action]: len(of_ranks[rank]) for action, of_ranks in stage.tasks.items()}
+            kinds = Counter(type(instruction) for of_ranks in stage.tasks.values() for instruction in of_ranks[rank])
             rows.append(
                 {
                     "stage": number,
@@ -59,44 +59,44 @@ def rank_lines(program: Program, rank: int) -> Iterator[str]:
         for one in stage.lasting[rank]:
             tensor, what = program.graph.tensors[one.tensor], "zero, the sum of" if one.zero else ""
             yield f"lasting  %{one.value} = {' '.join(filter(None, (what, tensor.name)))} {_box(one.box)}"
-        for action, own in stage.tasks.items():
+        for action, of_ranks in stage.tasks.items():
             letter = f"{number}{LETTERS[action]}"
-            yield from (f"{letter:7}  {instruction_line(one, program.graph)}" for one in own[rank])
+            yield from (f"{letter:7}  {instruction_line(one, program.graph)}" for one in of_ranks[rank])
 
 
-def instruction_line(one: Instruction, graph: TrainingGraph) -> str:
+def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
     """'%5 = aten.mm.default(%3, %4)  # mm_2'; %n is a value."""
-    match one:
+    match instruction:
         case Load():
-            return f"%{one.target} = load {graph.tensors[one.tensor].name} {_box(one.box)}"
+            return f"%{instruction.target} = load {graph.tensors[instruction.tensor].name} {_box(instruction.box)}"
         case Count():
-            return f"%{one.target} = count targets of {graph.operators[one.loss].name}"
+            return f"%{instruction.target} = count targets of {graph.operators[instruction.loss].name}"
         case Compute():
-            made = ", ".join(f"%{value}" for value in one.operator.outputs)
-            read = ", ".join(f"%{value}" for value in one.operator.inputs)
-            drawn = "" if one.seed is None else f"  seed {one.seed}"
-            return f"{made} = {one.operator.kind}({read}){drawn}  # {one.operator.name}"
+            written = ", ".join(f"%{value}" for value in instruction.operator.outputs)
+            read = ", ".join(f"%{value}" for value in instruction.operator.inputs)
+            drawn = "" if instruction.seed is None else f"  seed {instruction.seed}"
+            return f"{written} = {instruction.operator.kind}({read}){drawn}  # {instruction.operator.name}"
         case Collective():
             dims = "".join(
-                f" {name} {dim}" for name, dim in (("join", one.joined), ("cut", one.cut)) if dim is not None
+                f" {name} {dim}" for name, dim in (("join", instruction.joined), ("cut", instruction.cut)) if dim is not None
             )
-            return f"%{one.target} = {one.kind.value} %{one.source} of ranks {_list(one.ranks)}{dims}"
+            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {_list(instruction.ranks)}{dims}"
         case Slice():
-            return f"%{one.target} = %{one.source} piece {one.piece} of {one.pieces} of dim {one.dim}"
+            return f"%{instruction.target} = %{instruction.source} piece {instruction.piece} of {instruction.pieces} of dim {instruction.dim}"
         case Send():
-            return f"send %{one.source} {_box(one.box)} to rank {one.to}, message {one.message}"
+            return f"send %{instruction.source} {_box(instruction.box)} to rank {instruction.to}, message {instruction.message}"
         case Receive():
-            pieces = "; ".join(f"{_box(box)} of rank {source}" for source, box in one.pieces)
-            return f"%{one.target} = receive {list(one.shape)}: {pieces}, message {one.message}"
+            pieces = "; ".join(f"{_box(box)} of rank {source}" for source, box in instruction.pieces)
+            return f"%{instruction.target} = receive {list(instruction.shape)}: {pieces}, message {instruction.message}"
         case Accumulate():
-            return f"%{one.target} += %{one.source}"
+            return f"%{instruction.target} += %{instruction.source}"
         case Optimize():
-            name = graph.parameters[one.parameter].name
-            return f"%{one.target} = {one.kind}(%{one.weight}, %{one.gradient})  # {name} {_box(one.box)}"
+            name = graph.parameters[instruction.parameter].name
+            return f"%{instruction.target} = {instruction.kind}(%{instruction.weight}, %{instruction.gradient})  # {name} {_box(instruction.box)}"
         case Store():
-            return f"%{one.target} = %{one.source}"
+            return f"%{instruction.target} = %{instruction.source}"
         case Free():
-            return "free " + ", ".join(f"%{value}" for value in one.values)
+            return "free " + ", ".join(f"%{value}" for value in instruction.values)
 
 
 def _box(box: Box) -> str:

@@ -94,8 +94,8 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             box[task] = (*box.get(task, ()), instruction.message)
     first_stage: dict[int, int] = {}
     for number, stage in enumerate(program.stages):
-        for one in stage.lasting[stage.ranks[0]]:
-            first_stage.setdefault(one.tensor, number)
+        for lasting in stage.lasting[stage.ranks[0]]:
+            first_stage.setdefault(lasting.tensor, number)
     for rank in program.ranks:
         job = RankJob(
             program=program.of_rank(rank),
@@ -120,9 +120,9 @@ def read_job(folder: Path, rank: int) -> tuple[RankJob, Values]:
 def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:
     """(message, whether it is of an update task) -> the instruction of this rank that receives it."""
     return {
-        (one.message, task[1] in ONCE_AN_ITERATION): one
-        for r, task, one in _all(program)
-        if r == rank and isinstance(one, Receive)
+        (instruction.message, task[1] in ONCE_AN_ITERATION): instruction
+        for r, task, instruction in _all(program)
+        if r == rank and isinstance(instruction, Receive)
     }
 
 
@@ -131,7 +131,7 @@ def _all(program: Program) -> list[tuple[int, tuple[int, Action], Any]]:
     return [
         (rank, (number, action), instruction)
         for number, stage in enumerate(program.stages)
-        for action, own in stage.tasks.items()
-        for rank, instructions in own.items()
+        for action, of_ranks in stage.tasks.items()
+        for rank, instructions in of_ranks.items()
         for instruction in instructions
     ]

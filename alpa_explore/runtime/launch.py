@@ -174,14 +174,14 @@ def _fault(error: Exception) -> RunError:
     return RunError("The run could not be prepared", found=f"{type(error).__name__}: {error}", remedy=remedy)
 
 
-def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **asked: Any) -> Run:
+def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **options: Any) -> Run:
     """Train `plan`, on every device of it a process. Returns at once; the handle says how it goes.
 
     `asked` is what `request_of` takes: steps, data, and more. `folder` is where the run keeps its logs, by default a
     new one in `runs_folder()`. What cannot be run here is refused before anything is started; what goes wrong later is
     raised by the handle's `result`.
     """
-    request = request_of(plan, target, **asked)
+    request = request_of(plan, target, **options)
     home = make_folder(folder, plan.model.name)
     ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
     # What was recorded is compared with what the ranks were given.

@@ -78,9 +78,9 @@ class Measured:
 
 def write_measured(folder: Path) -> Measured:
     """Join what the ranks have written; `measured.json`."""
-    found = _joined(folder)
-    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
-    return found
+    measured = _joined(folder)
+    (folder / FILE).write_text(json.dumps(asdict(measured), indent=1), encoding="utf-8")
+    return measured
 
 
 def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
@@ -147,12 +147,12 @@ def _rank(stored: dict[str, Any]) -> MeasuredRank:
 
 
 def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any]) -> list[MeasuredTask]:
-    found = []
+    tasks = []
     for place in range(len(timeline.schedule.actions)):
         task = timeline.schedule.task(place)
-        own = [_measured(written[rank]["tasks"], task) for rank in stages[task.stage]]
+        of_ranks = [_measured(written[rank]["tasks"], task) for rank in stages[task.stage]]
         sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
-        found.append(
+        tasks.append(
             MeasuredTask(
                 task=str(task),
                 stage=task.stage,
@@ -160,15 +160,15 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
                 microbatch=task.microbatch,
                 predicted_seconds=float(timeline.end_seconds[place] - timeline.start_seconds[place]),
                 measured_seconds=max(
-                    _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in own
+                    _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in of_ranks
                 ),
                 predicted_collective_seconds=_collective(timeline, place),
-                measured_collective_seconds=max(_settled(o["collective_seconds"]) for o in own),
+                measured_collective_seconds=max(_settled(o["collective_seconds"]) for o in of_ranks),
                 predicted_send_seconds=float(sent) if sent == sent else 0.0,
-                measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in own),
+                measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in of_ranks),
             )
         )
-    return found
+    return tasks
 
 
 def _measured(tasks: dict[str, dict[str, list[float]]], task: Task) -> dict[str, list[float]]:

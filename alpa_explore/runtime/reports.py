@@ -102,9 +102,9 @@ class StepReader:
                 for event in self._new(place, path):
                     if event["event"] == "step":
                         self._half.setdefault(event["step"], []).append(event)
-            while len(own := self._half.get(len(self._done), ())) == len(self._paths):
-                loss = next((e["loss"] for e in own if e["loss"] is not None), math.nan)
-                seconds = max(e["seconds"] for e in own)
+            while len(of_step := self._half.get(len(self._done), ())) == len(self._paths):
+                loss = next((e["loss"] for e in of_step if e["loss"] is not None), math.nan)
+                seconds = max(e["seconds"] for e in of_step)
                 del self._half[len(self._done)]
                 self._done.append(StepReport(step=len(self._done), loss=loss, seconds=seconds))
             return tuple(self._done)

@@ -65,16 +65,16 @@ class Varied:
 
 
 def training(
-    graph: TrainingGraph, summary: ModelSummary, own: OwnModel | None, *, seed: int, allow_import: bool
+    graph: TrainingGraph, summary: ModelSummary, source: OwnModel | None, *, seed: int, allow_import: bool
 ) -> tuple[Values, Microbatches]:
     """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `recipe.follow`."""
-    if own is None:
-        made = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
-        own = OwnModel(model=made.model, example_inputs=made.example_inputs, loss=made.loss, data=made.microbatch)
-    weights = initial_weights(graph, own.model)
-    if own.data is not None:
-        if not callable(own.data) and not len(own.data):
+    if source is None:
+        recipe = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
+        source = OwnModel(model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch)
+    weights = initial_weights(graph, source.model)
+    if source.data is not None:
+        if not callable(source.data) and not len(source.data):
             raise OptionError("There is no data", found="an empty list", remedy="Give one microbatch or more.")
-        return weights, Microbatches(graph=graph, data=own.data, loss=own.loss)
-    tensors = tuple(microbatch_tensors(own.example_inputs, own.loss))
+        return weights, Microbatches(graph=graph, data=source.data, loss=source.loss)
+    tensors = tuple(microbatch_tensors(source.example_inputs, source.loss))
     return weights, Microbatches(graph=graph, data=Varied(inputs=tensors), loss=None)

@@ -209,8 +209,8 @@ class _OtherVersion(Exception):
 
 def default_folder() -> Path:
     """$ALPA_EXPLORE_CACHE, else alpa_explore in $XDG_CACHE_HOME or the platform's folder for caches."""
-    if own := os.environ.get("ALPA_EXPLORE_CACHE"):
-        return Path(own)
+    if chosen := os.environ.get("ALPA_EXPLORE_CACHE"):
+        return Path(chosen)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg) / "alpa_explore"
     return user_cache_path("alpa_explore", appauthor=False)

@@ -62,16 +62,16 @@ def _rows() -> list[dict[str, Any]]:
 
     from alpa_explore.cluster.presets import load_preset, preset_names
 
-    found: dict[str, dict[str, Any]] = {}
+    row_of: dict[str, dict[str, Any]] = {}
     for name in preset_names():
         device, inside, between = load_preset(name)
         figures = asdict(device)
         row = {"device": figures.pop("name"), "aliases": [], **figures}
         row |= {"inside_node": asdict(inside), "between_nodes": asdict(between)}
-        found.setdefault(device.name, row)
+        row_of.setdefault(device.name, row)
         if name != device.name:
-            found[device.name]["aliases"].append(name)
-    return list(found.values())
+            row_of[device.name]["aliases"].append(name)
+    return list(row_of.values())
 
 
 def _link(link: dict[str, Any]) -> str:

@@ -58,9 +58,9 @@ def run(options: argparse.Namespace) -> int:
 
     if options.html is not None:
         check_target(options.html, "The page")
-    known = entry(options.model)
-    b = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    microbatch_size(known, b)
+    model = entry(options.model)
+    b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
     kinds = tuple(dict.fromkeys(options.kind or KINDS))
     degrees = {"megatron": Degrees(tp=options.tp, dp=options.dp, pp=options.pp)}
@@ -72,32 +72,32 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.errors import AlpaExploreError
     from alpa_explore.planner import plan as planner
 
-    graph = planner.resolve(known.name, b, precision=options.precision)
+    graph = planner.resolve(model.name, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
-        line.say(f"planning {known.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
+        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = planner.plan(
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )
         plans, refused = [automatic], []
         for kind in kinds:
             line.say(f"pricing {kind}")
-            asked = degrees.get(kind, Degrees())
+            degree = degrees.get(kind, Degrees())
             try:
-                found = baseline(
+                priced = baseline(
                     graph,
                     cluster,
                     kind,
                     num_microbatches=b,
                     num_layers=options.layers,
                     delta=options.delta,
-                    tp=asked.tp,
-                    dp=asked.dp,
-                    pp=asked.pp,
+                    tp=degree.tp,
+                    dp=degree.dp,
+                    pp=degree.pp,
                 )
             except AlpaExploreError as error:  # the others can still be compared
                 refused.append({"plan": kind, "reason": str(error)})
             else:
-                plans.append(found)
+                plans.append(priced)
     if options.html is not None:
         from alpa_explore.figures.comparisons.baselines import baselines_html
 

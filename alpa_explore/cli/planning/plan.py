@@ -153,21 +153,21 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
-    known = entry(options.model)
-    microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    batch = known.global_batch if options.global_batch is None else options.global_batch
+    model = entry(options.model)
+    microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    batch = model.global_batch if options.global_batch is None else options.global_batch
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
-        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
+        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
-        line.say(f"planning {known.name} on {cluster}, {sizes}")
+        line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import plan as planner
 
         try:
             plan = planner.plan(
-                known.name,
+                model.name,
                 cluster,
                 num_microbatches=microbatches,
                 global_batch=batch,

@@ -53,22 +53,22 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.layouts.score import score
     from alpa_explore.layouts.table import read_layouts
 
-    known = machine(options.device, options.devices_per_node)
+    described = machine(options.device, options.devices_per_node)
     rows = read_layouts(options.table, vocabulary=options.vocabulary, recompute=not options.no_remat)
-    if not known.calibrated:
-        complain(f"{known.device.name} has no measured iterations: taken are its preset and the host of the A100")
-    times = [iteration_time(row.layout, known) for row in rows]
+    if not described.calibrated:
+        complain(f"{described.device.name} has no measured iterations: taken are its preset and the host of the A100")
+    times = [iteration_time(row.layout, described) for row in rows]
     needed = [device_bytes(row.layout) for row in rows]
-    room = known.device.memory_bytes
+    room = described.device.memory_bytes
     over = [(row.line, size) for row, size in zip(rows, needed, strict=True) if size > room]
     if over:
-        line, most = max(over, key=lambda found: found[1])
+        line, most = max(over, key=lambda scored: scored[1])
         complain(
-            f"{len(over)} of {len(rows)} layouts would not fit in the {units.bytes_(room)} of {known.device.name}; "
+            f"{len(over)} of {len(rows)} layouts would not fit in the {units.bytes_(room)} of {described.device.name}; "
             f"line {line} needs most, {units.bytes_(most)} a device: divide it more, or take smaller microbatches"
         )
     pairs = [(r, t, r.measured_seconds) for r, t in zip(rows, times, strict=True) if r.measured_seconds is not None]
-    found = score(
+    scored = score(
         [r.layout for r, _, _ in pairs],
         [t.seconds for _, t, _ in pairs],
         [m for _, _, m in pairs],
@@ -77,12 +77,12 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {
-                "device": known.device.name,
+                "device": described.device.name,
                 "rows": [
                     {**_record(row, time), "memory_bytes": round(size), "fits_memory": size <= room}
                     for row, time, size in zip(rows, times, needed, strict=True)
                 ],
-                **({"errors": _errors(found)} if pairs else {}),
+                **({"errors": _errors(scored)} if pairs else {}),
             }
         )
         return 0
@@ -94,10 +94,10 @@ def run(options: argparse.Namespace) -> int:
             ]
         )
     )
-    if found.groups:
-        print(f"\n{render_table([_group(*group) for group in found.groups])}")
+    if scored.groups:
+        print(f"\n{render_table([_group(*group) for group in scored.groups])}")
     if pairs:
-        print(f"\n{_sentence(found)}")
+        print(f"\n{_sentence(scored)}")
     return 0
 
 
@@ -134,28 +134,28 @@ def _group(key: GroupKey, rows: int, tau: float) -> dict[str, Any]:
     return {**dict(zip(names, key, strict=True)), "rows": rows, "Kendall's tau": f"{tau:.2f}"}
 
 
-def _errors(found: Score) -> dict[str, Any]:
+def _errors(scored: Score) -> dict[str, Any]:
     fields = ("hidden", "heads", "layers", "sequence", "devices")
     return {
-        "one_node_fraction": found.one_node_error,
-        "several_nodes_fraction": found.several_nodes_error,
-        "kendall_tau": found.kendall_tau,
+        "one_node_fraction": scored.one_node_error,
+        "several_nodes_fraction": scored.several_nodes_error,
+        "kendall_tau": scored.kendall_tau,
         "groups": [
-            {**dict(zip(fields, key, strict=True)), "rows": rows, "kendall_tau": tau} for key, rows, tau in found.groups
+            {**dict(zip(fields, key, strict=True)), "rows": rows, "kendall_tau": tau} for key, rows, tau in scored.groups
         ],
     }
 
 
-def _sentence(found: Score) -> str:
+def _sentence(scored: Score) -> str:
     parts = [
         f"{units.percent(error)} on {where}"
-        for error, where in ((found.one_node_error, "one node"), (found.several_nodes_error, "several nodes"))
+        for error, where in ((scored.one_node_error, "one node"), (scored.several_nodes_error, "several nodes"))
         if error is not None
     ]
-    text = f"Mean absolute error of {found.rows} measured rows: {', '.join(parts)}."
-    if found.kendall_tau is None:
+    text = f"Mean absolute error of {scored.rows} measured rows: {', '.join(parts)}."
+    if scored.kendall_tau is None:
         return text
-    return f"{text} Order within each model and number of GPUs: Kendall's tau {found.kendall_tau:.2f}."
+    return f"{text} Order within each model and number of GPUs: Kendall's tau {scored.kendall_tau:.2f}."
 
 
 def _number(cell: str) -> int | float | str:

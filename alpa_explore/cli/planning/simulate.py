@@ -119,12 +119,12 @@ def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
         return [plan_timeline(plan, read_csv(options.schedule), stages_per_submesh=stages)]
     if options.schedule != "all":
         return [plan_timeline(plan, options.schedule, stages_per_submesh=stages)]
-    found = []
+    timelines = []
     for name in SCHEDULES:
         try:
-            found.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
+            timelines.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
         except ScheduleError as error:
             if name != INTERLEAVED:
                 raise
             complain(f"{name} is left out: {error}")
-    return found
+    return timelines

@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.runtime.launch import describe_run, launch, request_of
 
     plan = load_plan(options.file)
-    asked = {
+    requested = {
         "steps": options.steps,
         "learning_rate": options.learning_rate,
         "seed": options.seed,
@@ -110,9 +110,9 @@ def run(options: argparse.Namespace) -> int:
         "scheduler": options.scheduler,
     }
     if options.dry_run:
-        print_json(describe_run(request_of(plan, options.target, **asked)))
+        print_json(describe_run(request_of(plan, options.target, **requested)))
         return 0
-    handle = launch(plan, options.target, folder=options.folder, **asked)
+    handle = launch(plan, options.target, folder=options.folder, **requested)
     complain(f"{len(handle.ranks)} ranks, the run is in {handle.folder}")
     try:
         follow(handle)

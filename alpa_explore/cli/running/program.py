@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> int:
                 "checked": True,
                 "instructions": program.instruction_count,
                 "stages": rows,
-                "ranks": {rank: asdict(one) for rank, one in live.items()},
+                "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
             }
         )
     else:

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.runtime.verify import verify
 
     plan = load_plan(options.file)
-    found = verify(
+    verification = verify(
         plan,
         steps=options.steps,
         tolerance=options.tolerance,
@@ -53,28 +53,28 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {
-                "passed": found.passed,
-                "tolerance": found.tolerance,
-                "ranks": found.ranks,
-                "steps": found.steps,
-                "compared": len(found.differences),
-                "worst": asdict(found.worst),
-                "relative_error": {kind: found.worst_of(kind) for kind in kinds},
+                "passed": verification.passed,
+                "tolerance": verification.tolerance,
+                "ranks": verification.ranks,
+                "steps": verification.steps,
+                "compared": len(verification.differences),
+                "worst": asdict(verification.worst),
+                "relative_error": {kind: verification.worst_of(kind) for kind in kinds},
             }
         )
     else:
-        rows = [asdict(max((d for d in found.differences if d.what == kind), key=_size)) for kind in kinds]
+        rows = [asdict(max((d for d in verification.differences if d.what == kind), key=_size)) for kind in kinds]
         print(render_table([{**row, "relative_error": f"{row['relative_error']:.1e}"} for row in rows]))
-        verdict = "within" if found.passed else "OVER"
+        verdict = "within" if verification.passed else "OVER"
         print(
-            f"\n{len(found.differences)} comparisons of {found.ranks} ranks with one process: the largest relative"
-            f" error is {found.worst.relative_error:.1e}, {verdict} the tolerance of {found.tolerance:g}."
+            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process: the largest relative"
+            f" error is {verification.worst.relative_error:.1e}, {verdict} the tolerance of {verification.tolerance:g}."
         )
-    if not found.passed and plan.model.precision != "float32":
+    if not verification.passed and plan.model.precision != "float32":
         complain(
             f"the plan computes in {plan.model.precision}, whose rounding alone is more than 1e-5: see --tolerance"
         )
-    return 0 if found.passed else 1
+    return 0 if verification.passed else 1
 
 
 def _size(difference: Any) -> float:

@@ -88,13 +88,13 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.models.catalog import entry, microbatch_size
     from alpa_explore.store.write import check_target
 
-    known = entry(options.model)
-    b = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    microbatch_size(known, b)
+    model = entry(options.model)
+    b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    microbatch_size(model, b)
     cluster, mesh = parse_mesh(options.mesh, options.device)
     solvers = None if options.solvers is None else tuple(s.strip() for s in options.solvers.split(","))
     check_formulations(solvers or FORMULATIONS)
-    asked = _run_of_layers(options.layers)
+    layers = _run_of_layers(options.layers)
     if not options.time_limit > 0:
         raise OptionError(
             "The time limit must be positive", found=f"{options.time_limit:g} s", remedy="60 is the default."
@@ -106,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.planner.plan import resolve
 
     with ProgressLine(sys.stderr) as line:
-        line.say(f"capturing {known.name}, B = {b:,}")
-        stage, count = _stage(resolve(known.name, b), options.num_layers, asked)
+        line.say(f"capturing {model.name}, B = {b:,}")
+        stage, count = _stage(resolve(model.name, b), options.num_layers, layers)
         question = Question(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
         comparison = compare_solvers(
             question, solvers, time_limit_seconds=options.time_limit, say=lambda name: line.say(f"solving: {name}")
@@ -119,9 +119,9 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.html, solvers_html(comparison), "The page")
         print(f"wrote {options.html}", file=sys.stderr)
     if options.json:
-        print_json({"model": known.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
+        print_json({"model": model.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
     else:
-        print(_report(known.name, b, cluster, mesh, count, comparison))
+        print(_report(model.name, b, cluster, mesh, count, comparison))
     return 0
 
 
@@ -142,17 +142,17 @@ def parse_mesh(text: str, device: str) -> tuple[Cluster, LogicalMesh]:
             remedy=f"For example 16x8 or 8x4x4, with {MOST_DEVICES:,} devices at most.",
         )
     devices, axes = math.prod(shape), sum(size > 1 for size in shape)
-    found = f"{text.strip()} has {devices:,} devices on {axes} axes of more than one"
+    description = f"{text.strip()} has {devices:,} devices on {axes} axes of more than one"
     if devices < 2 or devices > MOST_DEVICES or axes > MOST_AXES or len(shape) > MOST_AXES:
         raise ClusterError(
             "The mesh is too small" if devices < 2 else "The mesh is too large",
-            found=found,
+            found=description,
             remedy=f"Give 2 to {MOST_DEVICES:,} devices on at most {MOST_AXES} axes.",
         )
     inside = min(devices, 8)
     if devices % inside or inside & (inside - 1):
         raise ClusterError(
-            "The mesh does not fill its nodes", found=found, remedy="Give 2, 4, or a multiple of 8 devices."
+            "The mesh does not fill its nodes", found=description, remedy="Give 2, 4, or a multiple of 8 devices."
         )
     cluster = Cluster.parse(f"{devices // inside}x{inside}:{device}")
     return cluster, logical_mesh(cluster, Submesh(cluster.nodes, inside), shape)
@@ -169,7 +169,7 @@ def _run_of_layers(text: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2] or match[1])
 
 
-def _stage(graph: TrainingGraph, num_layers: int | None, asked: tuple[int, int] | None) -> tuple[StageGraph, int]:
+def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int] | None) -> tuple[StageGraph, int]:
     """The stage of the layers that were asked for, or of the middle one, and the number of layers."""
     from alpa_explore.intra_op.stage.layered_graph import assign_layers
     from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -185,7 +185,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, asked: tuple[int, int] 
     else:
         layering = cluster_operators(graph, num_layers, delta=0.5)
     count = len(layering.layers)
-    first, last = asked or (count // 2, count // 2)
+    first, last = layers or (count // 2, count // 2)
     if last >= count:
         raise OptionError(
             "There is no such layer",

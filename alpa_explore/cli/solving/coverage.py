@@ -31,15 +31,15 @@ def run(options: argparse.Namespace) -> int:
     """Print one line for each kind of operator."""
     from alpa_explore.models.catalog import entry
 
-    known = entry(options.model)  # an unknown name is told before torch is imported
+    model = entry(options.model)  # an unknown name is told before torch is imported
 
     from alpa_explore.planner.plan import resolve
     from alpa_explore.sharding.coverage import coverage
 
-    graph = resolve(known.name, known.num_microbatches)
-    found = coverage(graph)
+    graph = resolve(model.name, model.num_microbatches)
+    records = coverage(graph)
     if options.json:
-        print_json([asdict(record) for record in found])
+        print_json([asdict(record) for record in records])
         return 0
     rows = [
         {
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
             "of all FLOPs_fraction": r.flops_share,
             "divided by": r.reason or ", ".join(r.factors) or "–",
         }
-        for r in found
+        for r in records
     ]
-    totals = {how: sum(r.count for r in found if r.how == how) for how in ("rule", "discovered", "replicated")}
+    totals = {how: sum(r.count for r in records if r.how == how) for how in ("rule", "discovered", "replicated")}
     print(
-        f"{known.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
+        f"{model.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
     )
     print(f"\n{render_table(rows)}\n{_NOTE}")
     return 0

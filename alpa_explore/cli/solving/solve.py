@@ -46,28 +46,28 @@ def run(options: argparse.Namespace) -> int:
 
     file = read_problem(options.file)
     if file.memory is None:
-        found = solve(file.problem, options.solver, options.time_limit)
+        solution = solve(file.problem, options.solver, options.time_limit)
     else:
-        found = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
+        solution = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
     answer: dict[str, Any] = {
         "file": options.file,
         "name": file.problem.name,
         "nodes": len(file.problem.node_costs),
         "edges": len(file.problem.edges),
         "solver": options.solver,
-        "status": found.status.name.lower(),
-        "advice": found.status.value,
-        "seconds": found.seconds,
+        "status": solution.status.name.lower(),
+        "advice": solution.status.value,
+        "seconds": solution.seconds,
         "objective": None,
         "bound": None,
         "gap": None,
-        "variables": found.variables,
-        "constraints": found.constraints,
+        "variables": solution.variables,
+        "constraints": solution.constraints,
         "peak_usage": None,
         "usage_limit": None if file.memory is None else file.memory.limit,
         "choices": None,
     }
-    if found.status is Status.INFEASIBLE:
+    if solution.status is Status.INFEASIBLE:
         if conflict := conflicting_nodes(file.problem):
             answer["advice"] = f"No choice satisfies nodes {', '.join(map(str, conflict))} together."
         elif file.memory is not None:
@@ -78,27 +78,27 @@ def run(options: argparse.Namespace) -> int:
                 f"{'the smallest that is possible is' if exact else 'needed are more than'} {least:,.0f}."
             )
     else:
-        evaluation = evaluate_file(options.file, found.choices)
-        if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - found.objective) > 1e-6 * abs(
-            found.objective
+        evaluation = evaluate_file(options.file, solution.choices)
+        if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - solution.objective) > 1e-6 * abs(
+            solution.objective
         ):
             raise SolverError(
                 "The answer does not stand up to the file", found=f"{evaluation}", remedy="Please report this problem."
             )
         # The sum from the file is exact where its numbers are whole.
-        proven = evaluation.cost if found.status is Status.OPTIMAL else found.bound
+        proven = evaluation.cost if solution.status is Status.OPTIMAL else solution.bound
         answer |= {
             "objective": evaluation.cost,
             "bound": proven,
-            "gap": found.gap,
-            "choices": list(found.choices),
+            "gap": solution.gap,
+            "choices": list(solution.choices),
             "peak_usage": evaluation.peak if file.memory is not None else None,
         }
     if options.json:
         print_json(answer)
     else:
         print(_report(answer))
-    return 1 if found.status is Status.INFEASIBLE else 0
+    return 1 if solution.status is Status.INFEASIBLE else 0
 
 
 def _report(answer: dict[str, Any]) -> str:

@@ -43,13 +43,13 @@ Arriving: TypeAlias = Generator[str, None, torch.Tensor]
 class Transport(Protocol):
     """How one rank reaches the others. Between two ranks messages arrive in the order in which they were sent."""
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
         """What this rank has after a collective to which it brings `piece`."""
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """Hand `piece`, which nobody else writes to, over; it does not wait."""
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
         """The box that rank `source` sends for this instruction."""
 
 
@@ -90,19 +90,19 @@ class RankExecutor:
         self.memory = Memory()
         self._step = 0
         for number in self.stages:
-            for one in program.stages[number].lasting[rank]:
+            for lasting in program.stages[number].lasting[rank]:
                 try:
-                    if one.zero:
-                        value = self._zero(one.tensor, one.box)
+                    if lasting.zero:
+                        value = self._zero(lasting.tensor, lasting.box)
                     else:
-                        value = cut(state[one.tensor], one.box).to(self.device)
+                        value = cut(state[lasting.tensor], lasting.box).to(self.device)
                 except RuntimeError as error:  # so torch says that memory has run out
-                    tensor, extents = program.graph.tensors[one.tensor], [stop - start for start, stop in one.box]
-                    what = f"the sum of gradients {tensor.name}" if one.zero else tensor.name
+                    tensor, extents = program.graph.tensors[lasting.tensor], [stop - start for start, stop in lasting.box]
+                    what = f"the sum of gradients {tensor.name}" if lasting.zero else tensor.name
                     error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
                     raise
                 self.memory.add(value)
-                self.lasting[number, one.value] = value
+                self.lasting[number, lasting.value] = value
 
     def begin(self, step: int) -> None:
         """Sums of gradients are zero again."""
@@ -111,9 +111,9 @@ class RankExecutor:
         self.counts.clear()
         self.gradients.clear()
         for number in self.stages:
-            for one in self.program.stages[number].lasting[self.rank]:
-                if one.zero and step:
-                    self._replace(number, one.value, self._zero(one.tensor, one.box))
+            for lasting in self.program.stages[number].lasting[self.rank]:
+                if lasting.zero and step:
+                    self._replace(number, lasting.value, self._zero(lasting.tensor, lasting.box))
 
     def run(self, task: Task, load: Callable[[int], Values]) -> Waiting:
         """One task; `load(microbatch)` gives the whole inputs of a microbatch of this iteration."""
@@ -125,7 +125,7 @@ class RankExecutor:
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
         if task.action is list(stage.tasks)[-1]:
-            left = [values for (own, _), values in self.held.items() if own == task.stage and values]
+            left = [values for (number, _), values in self.held.items() if number == task.stage and values]
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
@@ -161,8 +161,8 @@ class RankExecutor:
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
                 operator = instruction.operator
-                made = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
-                for target, tensor in zip(operator.outputs, made, strict=True):
+                outputs = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
+                for target, tensor in zip(operator.outputs, outputs, strict=True):
                     write(target, tensor)
             case Collective():
                 piece = read(instruction.source)
@@ -185,11 +185,11 @@ class RankExecutor:
             case Optimize():
                 gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
                 self.gradients.append((instruction.parameter, instruction.box, gradient))
-                own = (task.stage, instruction.parameter)
-                if own not in self.optimizers:
+                key = (task.stage, instruction.parameter)
+                if key not in self.optimizers:
                     weight = read(instruction.weight)
-                    self.optimizers[own] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
-                write(instruction.target, self.optimizers[own].step(gradient))
+                    self.optimizers[key] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
+                write(instruction.target, self.optimizers[key].step(gradient))
             case Store():
                 write(instruction.target, read(instruction.source))
             case Free():

@@ -62,7 +62,7 @@ def interpret(
         )
     if isinstance(state, torch.nn.Module):
         graph, state = program.graph, initial_weights(program.graph, state)
-        microbatches = [input_values(graph, microbatch_tensors(one, loss)) for one in microbatches]
+        microbatches = [input_values(graph, microbatch_tensors(inputs, loss)) for inputs in microbatches]
     office = _Office()
     ranks = [
         RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
@@ -113,24 +113,24 @@ class _Mailbox:
     def __init__(self, office: _Office, rank: int) -> None:
         self.office, self.rank = office, rank
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        key, office = (task, one.ranks, one.target), self.office
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        key, office = (task, instruction.ranks, instruction.target), self.office
         office.gathered.setdefault(key, {})[self.rank] = piece
-        while len(office.gathered[key]) < len(one.ranks):
-            yield f"{one.kind.value} {task} of ranks {one.ranks}"
-        made = _collective(one, [office.gathered[key][other] for other in one.ranks], one.ranks.index(self.rank))
+        while len(office.gathered[key]) < len(instruction.ranks):
+            yield f"{instruction.kind.value} {task} of ranks {instruction.ranks}"
+        result = _collective(instruction, [office.gathered[key][other] for other in instruction.ranks], instruction.ranks.index(self.rank))
         office.taken[key] = office.taken.get(key, 0) + 1
-        if office.taken[key] == len(one.ranks):
+        if office.taken[key] == len(instruction.ranks):
             del office.gathered[key], office.taken[key]
-        return made
+        return result
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
-        self.office.mail[self.rank, one.to, one.message, task.microbatch] = piece
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        self.office.mail[self.rank, instruction.to, instruction.message, task.microbatch] = piece
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
-        letter = (source, self.rank, one.message, task.microbatch)
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
+        letter = (source, self.rank, instruction.message, task.microbatch)
         while letter not in self.office.mail:
-            yield f"message {one.message} of rank {source} in {task}"
+            yield f"message {instruction.message} of rank {source} in {task}"
         return self.office.mail.pop(letter)
 
 
@@ -144,15 +144,15 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
         for parameter, box, gradient in rank.gradients:
             gradients.setdefault(parameter, []).append((box, gradient))
         for number in rank.stages:
-            for one in program.stages[number].lasting[rank.rank]:
-                if not one.zero and one.tensor in place:
-                    piece = rank.lasting[number, one.value]
-                    parameters.setdefault(place[one.tensor], []).append((one.box, piece))
+            for lasting in program.stages[number].lasting[rank.rank]:
+                if not lasting.zero and lasting.tensor in place:
+                    piece = rank.lasting[number, lasting.value]
+                    parameters.setdefault(place[lasting.tensor], []).append((lasting.box, piece))
 
     def whole(pieces: dict[int, list[tuple[Box, torch.Tensor]]], what: str) -> dict[int, torch.Tensor]:
         return {
-            p: _whole(found, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
-            for p, found in sorted(pieces.items())
+            p: _whole(boxes, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
+            for p, boxes in sorted(pieces.items())
         }
 
     losses = {m: loss for rank in ranks for m, loss in rank.losses.items()}
@@ -165,27 +165,27 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
     )
 
 
-def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
+def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
     """What the rank at `place` of the group has afterwards."""
-    if one.kind is StepKind.ALL_GATHER:
-        assert one.joined is not None
-        return torch.cat(pieces, one.joined)
-    if one.kind is StepKind.ALL_TO_ALL:
-        assert one.joined is not None
-        assert one.cut is not None
-        return torch.cat([torch.chunk(p, len(pieces), one.cut)[place] for p in pieces], one.joined)
+    if instruction.kind is StepKind.ALL_GATHER:
+        assert instruction.joined is not None
+        return torch.cat(pieces, instruction.joined)
+    if instruction.kind is StepKind.ALL_TO_ALL:
+        assert instruction.joined is not None
+        assert instruction.cut is not None
+        return torch.cat([torch.chunk(p, len(pieces), instruction.cut)[place] for p in pieces], instruction.joined)
     total = pieces[0].clone()
     for piece in pieces[1:]:
         total = total + piece
-    if one.kind is StepKind.ALL_REDUCE:
+    if instruction.kind is StepKind.ALL_REDUCE:
         return total
-    assert one.kind is StepKind.REDUCE_SCATTER
-    assert one.cut is not None
-    return torch.chunk(total, len(pieces), one.cut)[place].clone(memory_format=torch.contiguous_format)
+    assert instruction.kind is StepKind.REDUCE_SCATTER
+    assert instruction.cut is not None
+    return torch.chunk(total, len(pieces), instruction.cut)[place].clone(memory_format=torch.contiguous_format)
 
 
 def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name: str) -> torch.Tensor:
-    made = torch.full(shape, float("nan"), dtype=pieces[0][1].dtype)
+    whole = torch.full(shape, float("nan"), dtype=pieces[0][1].dtype)
     seen: dict[Box, torch.Tensor] = {}
     for box, piece in pieces:
         if box in seen and not torch.equal(seen[box], piece):
@@ -195,5 +195,5 @@ def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name:
                 remedy="A rule or a resharding is wrong: please report it with the plan.",
             )
         seen[box] = piece
-        made[tuple(slice(start, stop) for start, stop in box)] = piece
-    return made
+        whole[tuple(slice(start, stop) for start, stop in box)] = piece
+    return whole

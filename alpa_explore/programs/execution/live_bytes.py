@@ -33,12 +33,12 @@ def live_bytes(program: Program) -> dict[int, LiveBytes]:
 
 def _of_rank(program: Program, rank: int) -> LiveBytes:
     executor, tasks = rehearse(program, rank)
-    lasting = executor.memory.now_bytes - sum(one.change_bytes for one in tasks.values())
+    lasting = executor.memory.now_bytes - sum(task_bytes.change_bytes for task_bytes in tasks.values())
     now = peak = lasting
     for task in program.order(rank):
-        one = tasks[task.stage, task.action]
-        peak = max(peak, now + one.peak_bytes)
-        now += one.change_bytes
+        task_bytes = tasks[task.stage, task.action]
+        peak = max(peak, now + task_bytes.peak_bytes)
+        now += task_bytes.change_bytes
     graph = program.graph
     state_bytes = sum(
         graph.parameters[parameter].state_bytes_per_element * gradient.numel()

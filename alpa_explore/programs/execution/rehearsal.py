@@ -51,7 +51,7 @@ def rehearse(program: Program, rank: int) -> tuple[RankExecutor, Rehearsal]:
     executor = RankExecutor(
         program, rank, nowhere, _empty(program, inputs=False), learning_rate=0.0, seed=0, device=META
     )
-    memory, found = executor.memory, dict[tuple[int, Action], Rehearsed]()
+    memory, rehearsed = executor.memory, dict[tuple[int, Action], Rehearsed]()
     for stage in executor.stages:
         for action, instructions in program.stages[stage].tasks.items():
             before, memory.peak_bytes = memory.now_bytes, memory.now_bytes
@@ -62,12 +62,12 @@ def rehearse(program: Program, rank: int) -> tuple[RankExecutor, Rehearsal]:
                     executor.counts[instruction.loss] = torch.empty((), device=META)
                 for _ in executor.one(task, instruction, lambda _: inputs):
                     raise AssertionError("nothing is waited for")
-            found[stage, action] = Rehearsed(
+            rehearsed[stage, action] = Rehearsed(
                 change_bytes=memory.now_bytes - before,
                 peak_bytes=memory.peak_bytes - before,
                 exchanges=tuple(nowhere.exchanges),
             )
-    return executor, found
+    return executor, rehearsed
 
 
 def _empty(program: Program, *, inputs: bool) -> Values:
@@ -85,21 +85,21 @@ class _Nowhere:
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        shape, count = list(piece.shape), len(one.ranks)
-        if one.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and one.joined is not None:
-            shape[one.joined] *= count
-        if one.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) and one.cut is not None:
-            shape[one.cut] //= count
-        made = piece.new_empty(shape)
-        self.exchanges.append(Exchange(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
-        return made
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        shape, count = list(piece.shape), len(instruction.ranks)
+        if instruction.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and instruction.joined is not None:
+            shape[instruction.joined] *= count
+        if instruction.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) and instruction.cut is not None:
+            shape[instruction.cut] //= count
+        result = piece.new_empty(shape)
+        self.exchanges.append(Exchange(kind=instruction.kind, ranks=instruction.ranks, bytes=max(piece.nbytes, result.nbytes)))
+        return result
         yield ""
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """It is gone."""
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
         extents = [stop - start for start, stop in box]
-        return torch.empty(extents, dtype=getattr(torch, one.dtype), device=META)
+        return torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=META)
         yield ""

@@ -26,8 +26,8 @@ def box_of(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int], coordina
 
 def intersection(a: Box, b: Box) -> Box | None:
     """What two boxes have in common; None for nothing."""
-    found = tuple((max(p[0], q[0]), min(p[1], q[1])) for p, q in zip(a, b, strict=True))
-    return found if all(start < stop for start, stop in found) else None
+    shared = tuple((max(p[0], q[0]), min(p[1], q[1])) for p, q in zip(a, b, strict=True))
+    return shared if all(start < stop for start, stop in shared) else None
 
 
 def inside(box: Box, outer: Box) -> Box:
@@ -40,7 +40,7 @@ def arriving_spec(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -
     divides, so that each byte crosses once; an all-gather inside the mesh makes the copies."""
     best = spec
     choices = [[p] if p != REPLICATE else [REPLICATE, *range(len(shape))] for p in spec]
-    for found in itertools.product(*choices):
-        if is_legal(found, shape, mesh_shape) and local_share(found, mesh_shape) < local_share(best, mesh_shape):
-            best = found
+    for candidate in itertools.product(*choices):
+        if is_legal(candidate, shape, mesh_shape) and local_share(candidate, mesh_shape) < local_share(best, mesh_shape):
+            best = candidate
     return best

@@ -62,7 +62,7 @@ class StageDecision:
 
 def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequence[int]) -> StageDecision:
     """The decisions of one stage from the choice of every node of its problem."""
-    found: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
+    specs: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
     strategies: dict[int, Strategy] = {}
     updates: dict[int, Strategy] = {}
     for node, choice in zip(problem.nodes, choices, strict=True):
@@ -73,15 +73,15 @@ def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequenc
             assert node.priced is not None, "updates are priced"
             updates[node.subject] = node.priced.strategies[choice]
         else:
-            found[node.kind][node.subject] = node_specs(problem, node)[choice]
+            specs[node.kind][node.subject] = node_specs(problem, node)[choice]
     return StageDecision(
         stage=problem.stage,
         model=problem.model,
         ranks=tuple(ranks),
         strategies=strategies,
-        sources=found[NodeKind.SOURCE],
-        weights=found[NodeKind.WEIGHT],
-        accumulators=found[NodeKind.ACCUMULATOR],
+        sources=specs[NodeKind.SOURCE],
+        weights=specs[NodeKind.WEIGHT],
+        accumulators=specs[NodeKind.ACCUMULATOR],
         updates=updates,
     )
 

@@ -46,9 +46,9 @@ def _freed(instructions: Sequence[Instruction], kept: set[int]) -> list[Instruct
     for value, place in last.items():
         if value not in kept:
             dying.setdefault(place, []).append(value)
-    found: list[Instruction] = []
+    with_frees: list[Instruction] = []
     for place, instruction in enumerate(instructions):
-        found.append(instruction)
+        with_frees.append(instruction)
         if place in dying:
-            found.append(Free(values=tuple(dying[place])))
-    return found
+            with_frees.append(Free(values=tuple(dying[place])))
+    return with_frees

@@ -95,8 +95,8 @@ class _Lowering:
             gradient = self.graph.parameters[position].gradient
             self._last(stage, self.sums[stage][position], gradient, spec, zero=True)
         for tensor, spec in decision.sources.items():
-            one = self.graph.tensors[tensor]
-            if one.producer is None and one.kind is not TensorKind.INPUT:
+            source = self.graph.tensors[tensor]
+            if source.producer is None and source.kind is not TensorKind.INPUT:
                 self._last(stage, tensor, tensor, spec, zero=False)
                 writer.value_of[tensor] = (tensor, spec)
         self._come_in(stage, Action.FORWARD)
@@ -145,12 +145,12 @@ class _Lowering:
     def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
         """The backward operators from which a path leads to something that another stage reads."""
         elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
-        found: set[int] = set()
+        awaited: set[int] = set()
         for index in reversed(operators):
             for tensor in self.graph.operators[index].outputs:
-                if tensor in elsewhere or any(reader in found for reader in self.graph.readers.get(tensor, ())):
-                    found.add(index)
-        return found
+                if tensor in elsewhere or any(reader in awaited for reader in self.graph.readers.get(tensor, ())):
+                    awaited.add(index)
+        return awaited
 
     def update(self) -> None:
         """The optimizer steps of all stages; stages that share a weight exchange what they summed for it."""
@@ -165,13 +165,13 @@ class _Lowering:
                 gradients[stage, position] = value
                 for other in self._owners(position):
                     if other != stage:
-                        wanted = self.decisions[other].updates[position].inputs[1]
+                        expected_spec = self.decisions[other].updates[position].inputs[1]
                         writer.send(
                             value,
                             tensor,
                             strategy.inputs[1],
                             self.decisions[other],
-                            wanted,
+                            expected_spec,
                             self._message(tensor, stage, other),
                         )
         for (stage, position), value in gradients.items():
@@ -257,12 +257,12 @@ class _Lowering:
         """Load or receive the sources that this task is the first to read."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor, spec in decision.sources.items():
-            one = self.graph.tensors[tensor]
+            source = self.graph.tensors[tensor]
             if tensor in writer.value_of or (action is Action.FORWARD and not self._read_forward(stage, tensor)):
                 continue
-            if one.producer is None:
+            if source.producer is None:
                 for rank, coordinate in writer.devices:
-                    box = box_of(spec, one.shape, writer.mesh, coordinate)
+                    box = box_of(spec, source.shape, writer.mesh, coordinate)
                     writer.emit(rank, Load(tensor=tensor, box=box, target=tensor))
                 writer.value_of[tensor] = (tensor, spec)
             else:
@@ -273,8 +273,8 @@ class _Lowering:
 
     def _read_forward(self, stage: int, tensor: int) -> bool:
         """Whether the forward task must have a source: one of its operators reads it, or it was sent for later use."""
-        graph, here = self.graph, set(self.decisions[stage].stage.operators)
-        reading = [r for r in graph.readers[tensor] if r in here]
+        graph, operators = self.graph, set(self.decisions[stage].stage.operators)
+        reading = [r for r in graph.readers[tensor] if r in operators]
         return any(graph.operators[r].phase is Phase.FORWARD for r in reading)
 
     def _leave(self, stage: int, index: int) -> None:
@@ -309,14 +309,14 @@ class _Lowering:
         writer, loss = self.writers[stage], self.loss[stage]
         tasks: dict[Action, dict[int, tuple[object, ...]]] = {action: {} for action in writer.tasks}
         for rank in self.decisions[stage].ranks:
-            lasting = {one.value for one in self.lasting[stage][rank]}
+            lasting = {held.value for held in self.lasting[stage][rank]}
             for action, instructions in with_frees(
-                {action: own[rank] for action, own in writer.tasks.items()}, lasting, set() if loss is None else {loss}
+                {action: of_ranks[rank] for action, of_ranks in writer.tasks.items()}, lasting, set() if loss is None else {loss}
             ).items():
                 tasks[action][rank] = tuple(instructions)
         return StageProgram(
             ranks=self.decisions[stage].ranks,
             tasks=tasks,  # type: ignore[arg-type]
-            lasting={rank: tuple(own) for rank, own in self.lasting[stage].items()},
+            lasting={rank: tuple(of_ranks) for rank, of_ranks in self.lasting[stage].items()},
             loss=loss,
         )

@@ -53,16 +53,16 @@ def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
             fits = allowed & _fitting(problem, node, batch.get(v), axis, kind)
             allowed = fits if fits.any() else allowed  # an operator or a weight that cannot is left alone
         costs.append(np.where(allowed, cost, FORBIDDEN))
-    found = solve(
+    solution = solve(
         ShardingProblem(name=base.name, node_costs=tuple(costs), edges=base.edges, edge_costs=base.edge_costs)
     )
-    if found.status is Status.INFEASIBLE or found.objective >= FORBIDDEN:
+    if solution.status is Status.INFEASIBLE or solution.objective >= FORBIDDEN:
         raise ProgramError(
             "The stage cannot be divided like this",
             found=f"{', '.join(kinds)} on {problem.model.mesh}",
             remedy="Choose other kinds, a smaller axis, or more samples in a microbatch.",
         )
-    return found.choices
+    return solution.choices
 
 
 def _fitting(problem: StageProblem, node: Node, batch: frozenset[Option] | None, axis: int, kind: Kind) -> Flags:
@@ -71,8 +71,8 @@ def _fitting(problem: StageProblem, node: Node, batch: frozenset[Option] | None,
     if node.kind is NodeKind.SOURCE:
         if graph.tensors[node.subject].kind is not TensorKind.INPUT:
             return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
-        wanted = (REPLICATE,) if kind == "tensor" else (0,)
-        return np.array([spec[axis] in wanted for spec in node_specs(problem, node)])
+        allowed_placements = (REPLICATE,) if kind == "tensor" else (0,)
+        return np.array([spec[axis] in allowed_placements for spec in node_specs(problem, node)])
     if node.kind is NodeKind.WEIGHT:
         return np.array([kind != "data" or s[axis] == REPLICATE for s in node_specs(problem, node)])
     assert node.priced is not None or node.kind is NodeKind.ACCUMULATOR, "operators and updates are priced"

@@ -69,22 +69,22 @@ class StageWriter:
     def reshard(self, value: int, tensor: int, source: Spec, target: Spec) -> int:
         """The value of `tensor` in another spec: the steps that the plan has priced."""
         for step in self.decision.way(tensor, source, target):
-            made = self.fresh()
+            result = self.fresh()
             for rank, coordinate in self.devices:
-                self.emit(rank, self._step(step, coordinate, value, made))
-            value = made
+                self.emit(rank, self._step(step, coordinate, value, result))
+            value = result
         return value
 
-    def _step(self, step: Step, coordinate: Sequence[int], value: int, made: int) -> Instruction:
+    def _step(self, step: Step, coordinate: Sequence[int], value: int, result: int) -> Instruction:
         before, after = step.source[step.axis], step.target[step.axis]
         if step.kind is StepKind.SLICE:
             pieces = self.mesh[step.axis]
-            return Slice(source=value, target=made, dim=after, piece=coordinate[step.axis], pieces=pieces)
+            return Slice(source=value, target=result, dim=after, piece=coordinate[step.axis], pieces=pieces)
         return Collective(
             kind=step.kind,
             ranks=self.group(coordinate, (step.axis,)),
             source=value,
-            target=made,
+            target=result,
             joined=before if step.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) else None,
             cut=after if step.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) else None,
         )
@@ -93,9 +93,9 @@ class StageWriter:
         """One operator under its strategy; its outputs become known."""
         operator, strategy = self.graph.operators[index], self.decision.strategies[index]
         read = []
-        for tensor, wanted in zip(operator.inputs, strategy.inputs, strict=True):
+        for tensor, input_spec in zip(operator.inputs, strategy.inputs, strict=True):
             value, spec = self.value_of[tensor]
-            read.append(self.reshard(value, tensor, spec, wanted))
+            read.append(self.reshard(value, tensor, spec, input_spec))
         if index in self.counted:
             read.append(operator.outputs[1])
         numbers: dict[int, int] = dict(enumerate(read))
@@ -123,44 +123,44 @@ class StageWriter:
 
     def _number(self, operator: Operator, call: LocalCall, numbers: dict[int, int]) -> None:
         """Give the values of a local call their numbers, those of its outputs the tensors'; the same on each rank."""
-        own = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
+        tensor_of = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
         for step in call.steps:
             for local in (step.target,) if isinstance(step, AllReduce) else step.outputs:
                 if local not in numbers:
-                    numbers[local] = own[local] if local in own else self.fresh()
+                    numbers[local] = tensor_of[local] if local in tensor_of else self.fresh()
 
-    def send(self, value: int, tensor: int, spec: Spec, target: StageDecision, wanted: Spec, message: int) -> None:
+    def send(self, value: int, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec, message: int) -> None:
         """Send a value without a pending sum to another stage, which `receive`s it as `wanted`."""
-        for receiver, pieces in self.crossing(tensor, spec, target, wanted):
+        for receiver, pieces in self.crossing(tensor, spec, target, target_spec):
             for rank, box in pieces:
-                own = box_of(spec, self.graph.tensors[tensor].shape, self.mesh, dict(self.devices)[rank])
-                self.emit(rank, Send(source=value, to=receiver, message=message, box=inside(box, own)))
+                held = box_of(spec, self.graph.tensors[tensor].shape, self.mesh, dict(self.devices)[rank])
+                self.emit(rank, Send(source=value, to=receiver, message=message, box=inside(box, held)))
 
     def crossing(
-        self, tensor: int, spec: Spec, target: StageDecision, wanted: Spec
+        self, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec
     ) -> Iterator[tuple[int, list[tuple[int, Box]]]]:
         """For each receiving rank who sends which box (in coordinates of the tensor): each byte of its box once."""
         shape = self.graph.tensors[tensor].shape
-        arriving = arriving_spec(wanted, shape, target.mesh_shape)
+        arriving = arriving_spec(target_spec, shape, target.mesh_shape)
         holders: dict[Box, list[int]] = {}
         for rank, coordinate in self.devices:
             holders.setdefault(box_of(spec, shape, self.mesh, coordinate), []).append(rank)
         places = zip(target.ranks, coordinates(target.mesh_shape), strict=True)
         for number, (receiver, coordinate) in enumerate(places):
-            own = box_of(arriving, shape, target.mesh_shape, coordinate)
+            needed = box_of(arriving, shape, target.mesh_shape, coordinate)
             pieces = []
             for box, ranks in holders.items():
-                shared = intersection(own, box)
+                shared = intersection(needed, box)
                 if shared is not None:
                     pieces.append((ranks[number % len(ranks)], shared))  # copies take turns
             yield receiver, pieces
 
-    def receive(self, sender: StageWriter, tensor: int, spec: Spec, wanted: Spec, message: int) -> int:
+    def receive(self, sender: StageWriter, tensor: int, spec: Spec, target_spec: Spec, message: int) -> int:
         """The value, in spec `wanted`, of what another stage sends from spec `spec`."""
         one = self.graph.tensors[tensor]
-        arriving = arriving_spec(wanted, one.shape, self.mesh)
+        arriving = arriving_spec(target_spec, one.shape, self.mesh)
         made, places = self.fresh(), dict(self.devices)
-        for rank, pieces in sender.crossing(tensor, spec, self.decision, wanted):
+        for rank, pieces in sender.crossing(tensor, spec, self.decision, target_spec):
             own = box_of(arriving, one.shape, self.mesh, places[rank])
             self.emit(
                 rank,
@@ -172,7 +172,7 @@ class StageWriter:
                     pieces=tuple((source, inside(box, own)) for source, box in pieces),
                 ),
             )
-        return self.reshard(made, tensor, arriving, wanted)
+        return self.reshard(made, tensor, arriving, target_spec)
 
 
 def _renumbered(step: Operator, numbers: dict[int, int]) -> Operator:

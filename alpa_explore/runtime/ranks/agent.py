@@ -118,8 +118,8 @@ class Agent:
                     f"signal {-code}, {name}{more}, at {self._doing(rank)}",
                     "Look at its log, at the memory of the machine, and whether somebody ended it.",
                 )
-        told = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
-        for rank, e in sorted(told, key=lambda one: bool(one[1]["follows"])):
+        reported = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
+        for rank, e in sorted(reported, key=lambda one: bool(one[1]["follows"])):
             return _failure(rank, e["what"], e["found"], e["remedy"])
         rank = failed[0]
         return _failure(
@@ -132,7 +132,7 @@ class Agent:
     def stuck(self) -> dict[str, Any] | None:
         """The failure, where a rank gives no sign of life or all of them stand still."""
         now, total = time.monotonic(), 0
-        known: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
+        alive_of: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:
             path = self.folder / f"rank-{rank}.alive"
             written = path.stat().st_mtime_ns if path.exists() else 0
@@ -145,15 +145,15 @@ class Agent:
                     f"no sign of life for {FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
                     "Its process was stopped, or the machine swaps: look at its memory.",
                 )
-            seen = known[rank]
+            seen = alive_of[rank]
             total += seen.instructions if seen else 0
         if total != self.progress[0]:
             self.progress = total, now
         if now - self.progress[1] < self.stall_seconds:
             return None
-        working = [rank for rank, seen in known.items() if rank not in self.codes and seen and not seen.waits_for]
+        working = [rank for rank, seen in alive_of.items() if rank not in self.codes and seen and not seen.waits_for]
         rank = (working or self.numbers)[0]
-        waiting = [f"rank {r} waits for {s.waits_for}" for r, s in known.items() if s and s.waits_for]
+        waiting = [f"rank {r} waits for {s.waits_for}" for r, s in alive_of.items() if s and s.waits_for]
         return _failure(
             rank,
             "The ranks make no progress",

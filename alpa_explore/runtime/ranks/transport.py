@@ -63,58 +63,58 @@ class ProcessTransport:
         self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
         """What this rank has afterwards. Sums are torch.distributed's, in its order."""
         yield from ()
-        self.waits_for = f"{one.kind.value} with ranks {', '.join(map(str, one.ranks))}"
+        self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
         start = time.perf_counter()
-        made = self._collective(one, piece)
+        result = self._collective(instruction, piece)
         self.collective_seconds += time.perf_counter() - start
         self.waits_for = ""
-        return made
+        return result
 
-    def _collective(self, one: Collective, piece: torch.Tensor) -> torch.Tensor:
-        members = sorted(one.ranks)
+    def _collective(self, instruction: Collective, piece: torch.Tensor) -> torch.Tensor:
+        members = sorted(instruction.ranks)
         group, count = self._groups[tuple(members)], len(members)
-        if one.kind is StepKind.ALL_REDUCE:
-            made = piece.clone(memory_format=torch.contiguous_format)
-            dist.all_reduce(made, group=group)
-            return made
-        if one.kind is StepKind.ALL_GATHER:
-            assert one.joined is not None
+        if instruction.kind is StepKind.ALL_REDUCE:
+            result = piece.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(result, group=group)
+            return result
+        if instruction.kind is StepKind.ALL_GATHER:
+            assert instruction.joined is not None
             pieces = [torch.empty_like(piece, memory_format=torch.contiguous_format) for _ in members]
             dist.all_gather(pieces, piece.contiguous(), group=group)
-            return torch.cat([pieces[members.index(r)] for r in one.ranks], one.joined)
-        assert one.cut is not None
-        chunks = torch.chunk(piece, count, one.cut)
-        given = torch.stack([chunks[one.ranks.index(member)] for member in members])
-        if one.kind is StepKind.REDUCE_SCATTER:
-            made = torch.empty_like(given[0])
-            dist.reduce_scatter_single(made, given.flatten(0, 1) if made.dim() else given, group=group)
-            return made
-        assert one.kind is StepKind.ALL_TO_ALL
-        assert one.joined is not None
+            return torch.cat([pieces[members.index(r)] for r in instruction.ranks], instruction.joined)
+        assert instruction.cut is not None
+        chunks = torch.chunk(piece, count, instruction.cut)
+        given = torch.stack([chunks[instruction.ranks.index(member)] for member in members])
+        if instruction.kind is StepKind.REDUCE_SCATTER:
+            result = torch.empty_like(given[0])
+            dist.reduce_scatter_single(result, given.flatten(0, 1) if result.dim() else given, group=group)
+            return result
+        assert instruction.kind is StepKind.ALL_TO_ALL
+        assert instruction.joined is not None
         taken = torch.empty_like(given)
         dist.all_to_all_single(taken, given, group=group)
-        return torch.cat([taken[members.index(r)] for r in one.ranks], one.joined)
+        return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """Without waiting; the piece is kept until it has left."""
-        if one.to == self.rank:
-            self._kept[self.rank, _letter(one.message, task)] = piece
+        if instruction.to == self.rank:
+            self._kept[self.rank, _letter(instruction.message, task)] = piece
             return
         piece = piece.contiguous()
-        pair = (self.rank, one.to)
-        work = dist.isend(piece, self._place[one.to], group=self._pairs[pair], tag=self._tag(pair))
+        pair = (self.rank, instruction.to)
+        work = dist.isend(piece, self._place[instruction.to], group=self._pairs[pair], tag=self._tag(pair))
         assert work is not None, "both ranks are in the group"
         self._sent.put(work, piece)
 
     def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
         """What `source` sent; what it sent before is taken in and kept."""
         yield from ()
-        wanted = _letter(one.message, task)
+        awaited = _letter(one.message, task)
         start = time.perf_counter()
-        while (source, wanted) not in self._kept:
+        while (source, awaited) not in self._kept:
             letter = next(self._expected[source])
             pair = (source, self.rank)
             instruction = self._receives[letter[0], letter[2]]
@@ -125,7 +125,7 @@ class ProcessTransport:
             self._wait(f"a message of rank {source}", work)
             self._kept[source, letter] = piece
         self.receive_seconds += time.perf_counter() - start
-        return self._kept.pop((source, wanted))
+        return self._kept.pop((source, awaited))
 
     def _wait(self, what: str, work: dist.Work) -> None:
         self.waits_for = what

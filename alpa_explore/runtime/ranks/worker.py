@@ -46,8 +46,8 @@ def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, pare
         dist.destroy_process_group()
     except Exception as error:  # whatever can go wrong is told to the one who started the run
         traceback.print_exc()
-        found = told(error, rank, status.alive().doing)
-        reporter.say("error", what=found.what, found=found.found, remedy=found.remedy, follows=_follows(error))
+        fault = told(error, rank, status.alive().doing)
+        reporter.say("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
         return 1
     return 0
 
@@ -130,7 +130,7 @@ class _Worker:
             losses = self.executor.losses
             loss = sum(losses.values()) / len(losses) if losses else None
             if loss is not None and not math.isfinite(loss):
-                worst = next(m for m, one in losses.items() if not math.isfinite(one))
+                worst = next(m for m, value in losses.items() if not math.isfinite(value))
                 raise RunError(
                     "The loss is no number",
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
@@ -145,13 +145,13 @@ class _Worker:
     def _iteration(self, step: int) -> None:
         executor, transport = self.executor, self.transport
         count = self.job.program.schedule.num_microbatches
-        known: dict[int, Any] = {}
+        loaded: dict[int, Any] = {}
 
         def load(microbatch: int) -> Any:
-            if microbatch not in known:
-                known.clear()
-                known[microbatch] = self.job.batches(step * count + microbatch)
-            return known[microbatch]
+            if microbatch not in loaded:
+                loaded.clear()
+                loaded[microbatch] = self.job.batches(step * count + microbatch)
+            return loaded[microbatch]
 
         executor.begin(step)
         transport.begin()
@@ -161,44 +161,44 @@ class _Worker:
                 raise AssertionError("this transport blocks")
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
-            own = self.measured.setdefault(task, _Measured())
-            own.seconds.append(time.perf_counter() - before[0])
-            own.collective_seconds.append(transport.collective_seconds - before[1])
-            own.receive_seconds.append(transport.receive_seconds - before[2])
+            measured = self.measured.setdefault(task, _Measured())
+            measured.seconds.append(time.perf_counter() - before[0])
+            measured.collective_seconds.append(transport.collective_seconds - before[1])
+            measured.receive_seconds.append(transport.receive_seconds - before[2])
         transport.finish()
 
     def _record(self, step: int) -> None:
-        found = {
+        record = {
             "gradients": [(p, box, g.cpu()) for p, box, g in self.executor.gradients],
             "values": [
-                (one.tensor, one.box, self.executor.lasting[number, one.value].cpu()) for number, one in self._stored()
+                (lasting.tensor, lasting.box, self.executor.lasting[number, lasting.value].cpu()) for number, lasting in self._stored()
             ],
         }
-        torch.save(found, self.folder / f"step-{step}-rank-{self.rank}.pt")
+        torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
     def _stored(self) -> Iterator[tuple[int, Lasting]]:
         """(stage, lasting value) of weights and buffers."""
         for number in self.executor.stages:
-            for one in self.job.program.stages[number].lasting[self.rank]:
-                if not one.zero:
-                    yield number, one
+            for lasting in self.job.program.stages[number].lasting[self.rank]:
+                if not lasting.zero:
+                    yield number, lasting
 
     def _finish(self) -> None:
         if self.job.options.save is not None:
             tensors, first = self.job.program.graph.tensors, self.job.first_stage
             pieces = [
-                (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
-                for number, one in self._stored()
-                if first[one.tensor] == number
+                (tensors[lasting.tensor].name, tensors[lasting.tensor].shape, lasting.box, self.executor.lasting[number, lasting.value])
+                for number, lasting in self._stored()
+                if first[lasting.tensor] == number
             ]
             save_weights(pieces, Path(self.job.options.save))
         tasks = {
             str(task): {
-                "seconds": list(own.seconds),
-                "collective_seconds": list(own.collective_seconds),
-                "receive_seconds": list(own.receive_seconds),
+                "seconds": list(measured.seconds),
+                "collective_seconds": list(measured.collective_seconds),
+                "receive_seconds": list(measured.receive_seconds),
             }
-            for task, own in self.measured.items()
+            for task, measured in self.measured.items()
         }
         peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
         if self.device.type == "cuda":
@@ -210,8 +210,8 @@ class _Worker:
 def _named(instruction: Instruction, job: RankJob) -> str:
     """An instruction in a few words, with what it makes where that is a tensor of the graph."""
     tensors = job.program.graph.tensors
-    made = [tensors[t] for t in instruction.writes if t < len(tensors)]
-    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in made)
+    written = [tensors[t] for t in instruction.writes if t < len(tensors)]
+    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in written)
     name = type(instruction).__name__.lower()
     if isinstance(instruction, Compute):
         name = f"{instruction.operator.kind} {instruction.operator.name}"

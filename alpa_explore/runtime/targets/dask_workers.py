@@ -56,13 +56,13 @@ def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
 
 def check_workers(scheduler: Any, world: int, device: str) -> None:
     """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
-    client, own = connect(scheduler)
+    client, opened_here = connect(scheduler)
     try:
         used = shares(list(client.nthreads()), world)
-        there = client.run(attached, device, workers=[address for address, _, _ in used])
-        refuse_missing(world, sum(min(there[address], count) for address, _, count in used), device)
+        attached_to = client.run(attached, device, workers=[address for address, _, _ in used])
+        refuse_missing(world, sum(min(attached_to[address], count) for address, _, count in used), device)
     finally:
-        if own:
+        if opened_here:
             client.close()
 
 
@@ -88,9 +88,9 @@ class DaskRanks:
     def poll(self) -> dict[str, Any] | None:
         """How the run ended; None while it goes on."""
         self._watch()
-        now, there = time.monotonic(), self._client.nthreads()
+        now, connected = time.monotonic(), self._client.nthreads()
         for address, run in self._runs:
-            if run.done() or address in there:
+            if run.done() or address in connected:
                 self._seen[address] = now
             elif now - self._seen.get(address, now) > GONE_SECONDS:
                 return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
@@ -131,8 +131,8 @@ class DaskRanks:
 
     def _outcome(self, address: str, run: Any) -> dict[str, Any]:
         if run.status == "finished":
-            found: dict[str, Any] = run.result()
-            return found
+            outcome: dict[str, Any] = run.result()
+            return outcome
         return self._failure(f"The Dask worker {address} could not start its ranks", f"{run.status}: {run.exception()}")
 
     def _follows(self, outcome: dict[str, Any]) -> bool:

@@ -41,7 +41,7 @@ def find_target(name: str, scheduler: Any = None) -> Target:
     """The target of that name; `scheduler` is where the workers of `dask` are. UnknownNameError."""
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
-    made = {
+    targets = {
         "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, count_of(plan))),
         "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
         "slurm": Target(check=_anywhere, start=write_slurm),
@@ -50,7 +50,7 @@ def find_target(name: str, scheduler: Any = None) -> Target:
             start=lambda folder, plan, _: DaskRanks(folder, count_of(plan), scheduler),
         ),
     }
-    return made[name]
+    return targets[name]
 
 
 def count_of(plan: Plan) -> int:

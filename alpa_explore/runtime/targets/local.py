@@ -28,13 +28,13 @@ FULL_BYTES = 2**16
 def check_devices(plan: Plan, device: str) -> None:
     """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
     refuse_missing(sum(len(stage.devices) for stage in plan.stages), attached(device), device)
-    wanted = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
+    needed = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    if device == "cpu" and wanted > memory:
+    if device == "cpu" and needed > memory:
         raise OptionError(
             "The plan needs more memory than this machine has",
-            found=f"{units.bytes_(wanted)} for all its ranks, {units.bytes_(memory)} here: "
-            f"{units.bytes_(wanted - memory)} are missing",
+            found=f"{units.bytes_(needed)} for all its ranks, {units.bytes_(memory)} here: "
+            f"{units.bytes_(needed - memory)} are missing",
             remedy="Plan a smaller model or a smaller microbatch.",
         )
 
@@ -44,13 +44,13 @@ def attached(device: str) -> int:
     return torch.cuda.device_count() if device == "cuda" else PROCESSES_A_CORE * (os.cpu_count() or 1)
 
 
-def refuse_missing(needed: int, there: int, device: str) -> None:
+def refuse_missing(needed: int, available: int, device: str) -> None:
     """OptionError where there are fewer devices than needed."""
     kind = "GPUs" if device == "cuda" else f"CPU processes ({PROCESSES_A_CORE} a core)"
-    if needed > there:
+    if needed > available:
         raise OptionError(
             "The plan needs more devices than are attached",
-            found=f"{needed} in the plan, {there} {kind} attached: {needed - there} are missing",
+            found=f"{needed} in the plan, {available} {kind} attached: {needed - available} are missing",
             remedy="Attach more, plan for fewer devices, or write a script (torchrun, slurm) for other machines."
             + (" The device 'cpu' runs it here." * (device == "cuda")),
         )
@@ -95,10 +95,10 @@ def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
     """How an agent says that its ranks ended, or what is known where it can say nothing."""
     path, log = folder / f"agent-{first}.json", folder / f"agent-{first}.log"
     if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    at = f"exit code {code} on {socket.gethostname()}" + (f": {said[-1][:300]}" if said else "")
+        outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return outcome
+    log_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    at = f"exit code {code} on {socket.gethostname()}" + (f": {log_lines[-1][:300]}" if log_lines else "")
     what, remedy = f"The agent of rank {first} ended", f"Look at {log}."
     if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
         what, at = "The disk with the folder of the run is full", f"{units.bytes_(free)} are free, {at}"
