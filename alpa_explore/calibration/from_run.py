@@ -15,13 +15,13 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from alpa_explore.calibration.refit import Exchanged, Observation, refit
+from alpa_explore.calibration.refit import LinkCollective, Observation, refit
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.rebuild import rebuild
-from alpa_explore.programs.execution.rehearsal import Exchange, rehearse
+from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
 from alpa_explore.programs.instruction import Compute, Optimize
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.lower import lower
@@ -88,13 +88,13 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
             typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
             compute, collective = fmean(c for c, _ in typical), min(c for _, c in typical)
             times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches
-            exchanged = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].exchanges)
+            collectives = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].collectives)
             observed.append(
                 Observation(
                     name=f"{number}{LETTERS[action]}",
                     share=times * (compute + collective),
                     kernels=tuple(_kernels(program, decision, number, action)),
-                    exchanged=exchanged,
+                    collectives=collectives,
                     compute_seconds=compute,
                     collective_seconds=collective,
                 )
@@ -129,12 +129,12 @@ def _kernels(program: Program, decision: StageDecision, stage: int, action: Acti
             yield decision.model.kernel(update, graph.tensors, decision.updates[instruction.parameter])
 
 
-def _exchanged(cluster: Cluster, exchange: Exchange) -> Exchanged:
+def _exchanged(cluster: Cluster, exchange: CollectiveCall) -> LinkCollective:
     """A collective on the links of a cluster: as a ring along an axis of a mesh (`cluster.mesh`)."""
     per_node, ranks = cluster.devices_per_node, exchange.ranks
     between = len({rank // per_node for rank in ranks}) > 1
     stride = abs(ranks[1] - ranks[0]) if len(ranks) > 1 else 1
-    return Exchanged(
+    return LinkCollective(
         kind=exchange.kind,
         size=len(ranks),
         bytes=exchange.bytes,

@@ -21,17 +21,12 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
+from alpa_explore.calibration import tuning
 from alpa_explore.calibration.device_file import Measurements, Point
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.sharding.reshard import StepKind
 
-RUNS = 5
 _DTYPES = {"cpu": ("float32", "bfloat16", "float64"), "cuda": ("float16", "bfloat16", "float32", "float64")}
-_LARGEST = {"cpu": 2**10, "cuda": 2**13}
-"""Side of the largest product."""
-_LARGEST_BYTES = {"cpu": 2**26, "cuda": 2**30}
-_SLOWEST_SECONDS = 2.0
-"""A curve ends where one kernel would take longer."""
 
 
 def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: float = 0.02) -> Measurements:
@@ -118,7 +113,7 @@ class _Clock:
         while once < self.run_seconds:
             repeats = max(2 * repeats, min(int(1.2 * self.run_seconds * repeats / max(once, 1e-9)), 100 * repeats))
             once = self._run(kernel, repeats)
-        return statistics.median(self._run(kernel, repeats) for _ in range(RUNS)) / repeats
+        return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
 
     def _run(self, kernel: Callable[[], object], repeats: int) -> float:
         """Seconds of `repeats` calls; the longest of all ranks, so that all go on alike."""
@@ -144,7 +139,7 @@ class _Clock:
 def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
     """Square products, sides doubling."""
     points, side = [], 32
-    while side <= _LARGEST[kind]:
+    while side <= tuning.LARGEST_SIDE[kind]:
         a = torch.randn(side, side, device=kind).to(getattr(torch, dtype))
         out = torch.empty_like(a)
 
@@ -153,7 +148,7 @@ def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
 
         seconds = clock(kernel)
         points.append((2.0 * side**3, seconds))
-        if 8 * seconds > _SLOWEST_SECONDS:
+        if 8 * seconds > tuning.SLOWEST_SECONDS:
             break
         side *= 2
     return points
@@ -162,7 +157,7 @@ def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
 def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
     """c = a + b: two reads and a write."""
     points = []
-    for exponent in range(6, _LARGEST_BYTES[kind].bit_length() - 2, 2):
+    for exponent in range(6, tuning.LARGEST_BYTES[kind].bit_length() - 2, 2):
         a = torch.ones(2**exponent, device=kind)
         out = torch.empty_like(a)
 
@@ -171,7 +166,7 @@ def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
 
         seconds = clock(kernel)
         points.append((2.0 * 4 * 2**exponent, seconds))
-        if 4 * seconds > _SLOWEST_SECONDS:
+        if 4 * seconds > tuning.SLOWEST_SECONDS:
             break
     return points
 
@@ -179,7 +174,7 @@ def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
 def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[float, float]]]:
     """Each kind of collective, sizes growing fourfold. A size is what one device holds of the larger side."""
     points: dict[str, list[tuple[float, float]]] = {}
-    for exponent in range(8, _LARGEST_BYTES[kind].bit_length() - 3, 2):
+    for exponent in range(8, tuning.LARGEST_BYTES[kind].bit_length() - 3, 2):
         count = 2**exponent * ranks
         whole = torch.ones(count, device=kind)
         part = torch.ones(count // ranks, device=kind)
@@ -190,7 +185,7 @@ def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[f
             seconds = clock(kernel)
             slowest = max(slowest, seconds)
             points.setdefault(step.value, []).append((4.0 * count, seconds))
-        if 4 * slowest > _SLOWEST_SECONDS:
+        if 4 * slowest > tuning.SLOWEST_SECONDS:
             break
     return points
 

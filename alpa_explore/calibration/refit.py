@@ -7,7 +7,7 @@ arithmetic and memory are the seconds that the device as it is takes (`compute`)
 matrix products at every size and m that of its memory; alpha and beta = 1 / bandwidth are those of the link that a
 collective takes. Which of the two a kernel waits for follows from a and m, so they are found in rounds. Least squares
 of relative errors, each weighted by the share of such tasks in the time of their run, with one row more for each figure
-that asks for what it was, by weight `PRIOR`: what the tasks do not tell stays.
+that asks for what it was, by weight `tuning.PRIOR`: what the tasks do not tell stays.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alpa_explore.calibration import tuning
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
@@ -24,19 +25,9 @@ from alpa_explore.cost.compute import Kernel, arithmetic_seconds, compute_second
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
-PRIOR = 0.1
-"""Where a task of average weight counts 1."""
-_UNSEEN = 1e-4
-"""The part that a figure has at least which is in no task."""
-ROUNDS = 60
-LEAST = 0.2
-"""No figure becomes better than five times what it was: then the runs tell of something else."""
-_NO_LAUNCH, _NO_LATENCY = 1e-6, 1e-6
-"""What a figure that was 0 is counted in."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchanged:
+class LinkCollective:
     """A collective: its kind, how many devices take part, bytes of the larger side on one of them."""
 
     kind: StepKind
@@ -55,7 +46,7 @@ class Observation:
     share: float
     """Of all tasks like this in the time of an iteration."""
     kernels: tuple[Kernel, ...]
-    exchanged: tuple[Exchanged, ...]
+    collectives: tuple[LinkCollective, ...]
     compute_seconds: float
     """Measured; likewise the next."""
     collective_seconds: float
@@ -64,7 +55,7 @@ class Observation:
 def refit(cluster: Cluster, observations: Sequence[Observation]) -> Cluster:
     """`cluster` with a device and links that explain the observations better."""
     computing = [o for o in observations if o.compute_seconds > 0 and not all(k.is_view for k in o.kernels)]
-    exchanging = [o for o in observations if o.collective_seconds > 0 and o.exchanged]
+    exchanging = [o for o in observations if o.collective_seconds > 0 and o.collectives]
     device = _device(cluster.device, computing) if computing else cluster.device
     inside, between = _links(cluster, exchanging) if exchanging else (cluster.inside_node, cluster.between_nodes)
     return replace(cluster, device=device, inside_node=inside, between_nodes=between)
@@ -76,7 +67,7 @@ def predicted(cluster: Cluster, observation: Observation) -> tuple[float, float]
         sum(compute_seconds(cluster.device, kernel) for kernel in observation.kernels),
         sum(
             collective_seconds(e.kind, e.bytes, e.size, link.bandwidth / e.sharing, link.latency_seconds)
-            for e in observation.exchanged
+            for e in observation.collectives
             for link in [cluster.between_nodes if e.between_nodes else cluster.inside_node]
         ),
     )
@@ -91,14 +82,14 @@ def mean_error(cluster: Cluster, observations: Sequence[Observation]) -> float:
 
 def _device(device: Device, observations: Sequence[Observation]) -> Device:
     measured, shares = _columns([(o.compute_seconds, o.share) for o in observations])
-    launch = device.launch_seconds or _NO_LAUNCH
+    launch = device.launch_seconds or tuning.ZERO_LAUNCH_SECONDS
     figures = [
         [(arithmetic_seconds(device, k), memory_seconds(device, k), k.matrix) for k in o.kernels if not k.is_view]
         for o in observations
     ]
     factors = best = np.ones(3)
     least = np.inf
-    for _ in range(ROUNDS):
+    for _ in range(tuning.ROUNDS):
         rows = np.zeros((len(observations), 3))
         for row, kernels in zip(rows, figures, strict=True):
             row[0] = len(kernels) * launch
@@ -135,10 +126,10 @@ def _stretched(device: Device, a: float) -> Device:
 def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link, Link]:
     measured, shares = _columns([(o.collective_seconds, o.share) for o in observations])
     links = (cluster.inside_node, cluster.between_nodes)
-    figures = [(link.latency_seconds or _NO_LATENCY, 1.0 / link.bandwidth) for link in links]
+    figures = [(link.latency_seconds or tuning.ZERO_LATENCY_SECONDS, 1.0 / link.bandwidth) for link in links]
     rows = np.zeros((len(observations), 4))
     for row, o in zip(rows, observations, strict=True):
-        for e in o.exchanged:
+        for e in o.collectives:
             which = int(e.between_nodes)
             latency, beta = figures[which]
             row[2 * which] += collective_seconds(e.kind, 0.0, e.size, 1.0, latency)
@@ -163,7 +154,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
 def _solved(rows: Floats, measured: Floats, shares: Floats) -> Floats:
     """Factors of all figures; where a factor is 1 a figure is what it was."""
     whole, targets = _with_prior(rows, measured, shares)
-    return LEAST + non_negative(whole, targets - LEAST * whole.sum(axis=1))
+    return tuning.LEAST_FACTOR + non_negative(whole, targets - tuning.LEAST_FACTOR * whole.sum(axis=1))
 
 
 def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> float:
@@ -176,5 +167,5 @@ def _with_prior(rows: Floats, measured: Floats, shares: Floats) -> tuple[Floats,
     weights = np.sqrt(shares)
     scaled = rows * (weights / measured)[:, None]
     # A figure counts by its part in the tasks: a factor of ten in what hardly matters is no reason to keep another.
-    prior = PRIOR * np.maximum(np.sqrt((scaled**2).mean(axis=0)), _UNSEEN)
+    prior = tuning.PRIOR * np.maximum(np.sqrt((scaled**2).mean(axis=0)), tuning.LEAST_PRIOR)
     return np.vstack([scaled, np.diag(prior)]), np.concatenate([weights, prior])

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from alpa_explore import __version__
+from alpa_explore.cli.browser import app, lab
 from alpa_explore.cli.listing import clusters, models
-from alpa_explore.cli.opening import app, lab
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, program, verify

@@ -17,6 +17,7 @@ import cloudpickle
 import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution import tuning
 from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
 K = TypeVar("K", bound=Hashable)
@@ -25,11 +26,6 @@ Client: Any = distributed.Client
 Future = Any
 """distributed.Future."""
 
-_CONNECT_SECONDS = 10
-_WORKERS_SECONDS = 60
-"""How long to wait for a first worker, and for another when all have gone."""
-_LOOK_SECONDS = 0.1
-_BATCHES_PER_WORKER = 8
 _ADVICE = "Run again: what was finished is kept. scheduler='serial' needs no workers."
 
 
@@ -50,7 +46,7 @@ def open_pool(where: Any, workers: int) -> DaskPool:
     end = ExitStack()
     end.enter_context(_quiet())
     try:
-        client = end.enter_context(Client(where, timeout=_CONNECT_SECONDS, set_as_default=False))
+        client = end.enter_context(Client(where, timeout=tuning.CONNECT_SECONDS, set_as_default=False))
     except (OSError, TimeoutError, ValueError) as error:
         end.close()
         raise ExecutorError(
@@ -77,7 +73,7 @@ def _local_pool(workers: int) -> DaskPool:
     from alpa_explore.execution.local_cluster import start_local_cluster
 
     cluster = start_local_cluster(workers)
-    client = Client(cluster, timeout=_CONNECT_SECONDS, set_as_default=False)
+    client = Client(cluster, timeout=tuning.CONNECT_SECONDS, set_as_default=False)
 
     def close() -> None:
         client.close()
@@ -172,11 +168,11 @@ class DaskPool:
         Returns early, whatever has started by then, once `stop` is set.
         """
         if self.expected > 1:
-            self._wait_for(self.expected, _CONNECT_SECONDS, stop)
-        if not self._wait_for(1, _WORKERS_SECONDS, stop):
+            self._wait_for(self.expected, tuning.CONNECT_SECONDS, stop)
+        if not self._wait_for(1, tuning.WORKERS_SECONDS, stop):
             raise ExecutorError(
                 "The dask scheduler has no workers",
-                found=f"none came within {_WORKERS_SECONDS} s",
+                found=f"none came within {tuning.WORKERS_SECONDS} s",
                 remedy="Start workers (`dask worker ADDRESS`), or leave the scheduler out.",
             )
         return sum(self.client.nthreads().values()) or 1
@@ -189,7 +185,7 @@ class DaskPool:
             if left <= 0:
                 return False
             with suppress(TimeoutError):
-                self.client.wait_for_workers(count, timeout=left if stop is None else min(left, _LOOK_SECONDS))
+                self.client.wait_for_workers(count, timeout=left if stop is None else min(left, tuning.LOOK_SECONDS))
                 return True
         return True
 
@@ -200,7 +196,7 @@ class DaskPool:
         while True:
             counter.check(cancel)
             try:
-                future = finished.get(timeout=_LOOK_SECONDS)
+                future = finished.get(timeout=tuning.LOOK_SECONDS)
                 if future.status not in ("lost", "pending"):
                     return future
                 # Its worker died with the result before we looked: the scheduler has it made again.
@@ -212,8 +208,8 @@ class DaskPool:
                 looked = now
                 if self.client.nthreads():
                     workers_seen = now
-            if now - workers_seen > _WORKERS_SECONDS:
-                raise self._gone("All workers are gone", f"none came back within {_WORKERS_SECONDS} s", counter)
+            if now - workers_seen > tuning.WORKERS_SECONDS:
+                raise self._gone("All workers are gone", f"none came back within {tuning.WORKERS_SECONDS} s", counter)
 
     def _check_alive(self, counter: Counter) -> None:
         if self.client.status != "running":
@@ -247,7 +243,7 @@ class _Outcome:
 
 def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]:
     """Every n-th task in one batch: callers put long tasks first, and so no batch gets them all."""
-    count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * _BATCHES_PER_WORKER)
+    count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * tuning.BATCHES_PER_WORKER)
     return [keys[number::count] for number in range(count)]
 
 

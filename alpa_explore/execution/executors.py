@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution import tuning
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
@@ -39,10 +40,6 @@ K = TypeVar("K", bound=Hashable)
 Results = Generator[tuple[K, Any], None, None]
 
 _PLACES = ("auto", "serial", "threads", "processes")
-_SOON_SECONDS = 1.0
-"""What takes longer to prepare is taken to be much work. (To read a graph from disk takes a fifth of it.)"""
-_AUTO_STAY_SECONDS = 2.0
-_AUTO_LEFT_SECONDS = 6.0
 
 
 class Executor:
@@ -93,10 +90,10 @@ class Executor:
                 self._pool = None
 
     @contextmanager
-    def soon(self) -> Iterator[None]:
+    def preparing(self) -> Iterator[None]:
         """Work for this executor is being prepared: where that takes long there is much of it, and workers are started
         meanwhile. Only "auto" needs it."""
-        timer = threading.Timer(_SOON_SECONDS, self._start_beside)
+        timer = threading.Timer(tuning.PREPARING_SECONDS, self._start_beside)
         timer.daemon = True
         if self.scheduler == "auto" and self.workers > 1:
             timer.start()
@@ -163,9 +160,9 @@ class Executor:
             yield from self._start().run(function, tasks, shared, cancel, counter, batch_size)
 
     def _worth_moving(self, counter: Counter, left: int) -> bool:
-        if self.workers < 2 or left < 2 or counter.elapsed < _AUTO_STAY_SECONDS or self.warnings:
+        if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
             return False
-        return counter.elapsed / counter.done * left > _AUTO_LEFT_SECONDS
+        return counter.elapsed / counter.done * left > tuning.AUTO_LEFT_SECONDS
 
     def _start_beside(self) -> None:
         """Start workers in a thread of their own; a failure is a warning."""
@@ -199,7 +196,7 @@ class Executor:
             return self._pool
 
     def _wait_beside(self, pool: DaskPool) -> None:
-        """Wait for the workers of a new pool. When that fails, or the executor is closed meanwhile, the pool is ended."""
+        """Wait for the workers of a new pool; end the pool when that fails or the executor is closed meanwhile."""
         try:
             pool.wait(self._closing)
             if self._closing.is_set():

@@ -22,11 +22,9 @@ from typing import Any
 from distributed import Scheduler
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 
+from alpa_explore.execution import tuning
+
 HOST = "127.0.0.1"
-_POLL_SECONDS = 0.05
-_STOP_SECONDS = 1.0
-_MAX_RESTARTS = 8
-"""Of one worker: the scheduler gives a task up after it has killed four, and an environment may be broken."""
 
 
 def start_local_cluster(workers: int) -> SpecCluster:
@@ -80,9 +78,9 @@ class WorkerProcess(ProcessInterface):
         )
 
     async def _keep_alive(self) -> None:
-        for _ in range(_MAX_RESTARTS):
+        for _ in range(tuning.MAX_RESTARTS):
             while self._process is not None and self._process.poll() is None:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(tuning.POLL_SECONDS)
             self._launch()
 
 
@@ -90,10 +88,10 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask the process to leave, then make it. It has nothing to save."""
     for stop in (process.terminate, process.kill):
         stop()
-        for _ in range(round(_STOP_SECONDS / _POLL_SECONDS)):
+        for _ in range(round(tuning.STOP_SECONDS / tuning.POLL_SECONDS)):
             if process.poll() is not None:
                 return
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(tuning.POLL_SECONDS)
 
 
 def _worker_options(name: Any) -> dict[str, object]:

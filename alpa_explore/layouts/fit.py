@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alpa_explore.layouts import tuning
 from alpa_explore.layouts.iteration import iteration_time
 from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import FITTED, Machine, Software
@@ -34,9 +35,6 @@ START = Software(
     shared_node_slowdown=0.04,
 )
 """Round figures of the right size: where the fit begins, and where it stays if the rows say nothing."""
-SEVERAL_NODES_WEIGHT = 1.8
-"""Rows on several nodes are one in fourteen; without a weight nothing that only they show would be seen."""
-_SCALE, _TIE, _STEP = 0.02, 0.2, 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +48,23 @@ class Measured:
 def fit(rows: Sequence[Measured], machine: Machine, *, start: Software = START, iterations: int = 60) -> Machine:
     """`machine` with the software that explains `rows` best; its other figures stay."""
     begin = np.log([getattr(start, name) for name in FITTED])
-    weight = np.array([SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows])
+    weight = np.array(
+        [tuning.SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows]
+    )
     measured = np.log([r.seconds for r in rows])
 
     def residuals(x: Floats) -> Floats:
         with_x = _with(machine, x)
         predicted = np.log([iteration_time(r.layout, with_x).seconds for r in rows])
-        return np.concatenate([_charbonnier(weight * (predicted - measured)), _TIE * (x - begin)])
+        return np.concatenate([_charbonnier(weight * (predicted - measured)), tuning.PRIOR_WEIGHT * (x - begin)])
 
-    x, damping = begin, 1e-2
+    x, damping, step_size = begin, 1e-2, tuning.DIFFERENCE_STEP
     now = residuals(x)
     for _ in range(iterations):
-        jacobian = np.stack([(residuals(x + _STEP * axis) - now) / _STEP for axis in np.eye(len(x))], axis=1)
+        jacobian = np.stack(
+            [(residuals(x + step_size * axis) - now) / step_size for axis in np.eye(len(x))],
+            axis=1,
+        )
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ now
         before = float(now @ now)
         while damping < 1e6:
@@ -85,5 +88,5 @@ def _with(machine: Machine, x: Floats) -> Machine:
 
 def _charbonnier(residual: Floats) -> Floats:
     """Values whose squares are ρ."""
-    root = np.sqrt(2 * (np.sqrt(1 + (residual / _SCALE) ** 2) - 1)) * _SCALE
+    root = np.sqrt(2 * (np.sqrt(1 + (residual / tuning.ROBUST_SCALE) ** 2) - 1)) * tuning.ROBUST_SCALE
     return np.asarray(np.sign(residual) * root)

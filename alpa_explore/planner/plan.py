@@ -118,7 +118,7 @@ def plan(
             )
 
         def hopeless(count: int) -> str:
-            with executor.soon(), cancelled_by(cancel):
+            with executor.preparing(), cancelled_by(cancel):
                 return too_small(captured(count), cluster)
 
         def at(count: int, progress: ProgressCallback | None) -> Plan:
@@ -170,7 +170,7 @@ def _planned(
 ) -> Plan:
     """The passes in order, for one B."""
     clock = _Clock()
-    with clock("capture"), executor.soon(), cancelled_by(cancel):
+    with clock("capture"), executor.preparing(), cancelled_by(cancel):
         graph = captured()
     with clock("layering"):
         if boundaries:

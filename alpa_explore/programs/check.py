@@ -1,9 +1,10 @@
-"""Whether a program can run, without running it: the cost grows with its instructions, not with microbatches.
+"""Check statically that a program can run. The cost grows with the number of instructions, not of microbatches.
 
-- A value is written before it is read, read no more once it is freed, and freed before the microbatch ends.
-- What is sent is received: between two ranks the same messages with boxes of the same shape.
-- The ranks of a collective meet: each task is played with instructions that only wait. Between tasks order is the
-  schedule's, which `schedules.check` has proven: whatever a task receives was sent by one that it comes after.
+- Every value is written before it is read, not read after it is freed, and freed before its microbatch ends.
+- Every message that is sent is received, with boxes of the same shape.
+- The ranks of a collective reach it in the same order, so that no task deadlocks: each task is simulated on all of its
+  ranks with instructions that only wait. Deadlocks between tasks are excluded by `schedules.simulator.check`: whatever
+  a task receives is sent by a task that precedes it. The updates of all stages are simulated as one task.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from alpa_explore.schedules.simulator.check import check as check_schedule
 from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."
-_Letter = tuple[int, int, int, tuple[int, ...]]
-"""From, to, message, extents of the box."""
+_Message = tuple[int, int, int, tuple[int, ...]]
+"""(sender, receiver, message, extents of the box)."""
 
 
 def check(program: Program) -> None:
-    """ProgramError that names rank, task and value where one of the above does not hold; ScheduleError as there."""
+    """Raise ProgramError, naming rank, task and value, where one of the above does not hold, or ScheduleError."""
     check_schedule(program.schedule)
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
@@ -52,7 +53,7 @@ def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
 
 
 def _values(stage: StageProgram, rank: int, where: str) -> None:
-    lasting = {value.value for value in stage.lasting[rank]}
+    lasting = {lasting.value for lasting in stage.lasting[rank]}
     held: set[int] = set()
     last_of_microbatch = [action for action in stage.tasks if action not in ONCE_AN_ITERATION][-1]
     last = list(stage.tasks)[-1]
@@ -78,8 +79,8 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
 
 
 def _messages(instructions: Iterable[tuple[int, Instruction]], where: str) -> None:
-    sent: Counter[_Letter] = Counter()
-    awaited: Counter[_Letter] = Counter()
+    sent: Counter[_Message] = Counter()
+    awaited: Counter[_Message] = Counter()
     for rank, instruction in instructions:
         if isinstance(instruction, Send):
             sent[rank, instruction.to, instruction.message, _extents(instruction.box)] += 1
@@ -101,7 +102,8 @@ def _extents(box: Box) -> tuple[int, ...]:
 
 
 def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for_mail: bool) -> None:
-    """Play a task on all of its ranks; only collectives wait, and receives where `waiting_for_mail`."""
+    """Simulate a task on all of its ranks. Collectives wait for their ranks, and receives for their messages where
+    `waiting_for_mail`. ProgramError on a deadlock."""
     place = dict.fromkeys(tasks, 0)
     sent: set[tuple[int, int, int]] = set()
     arrived: dict[tuple[object, ...], set[int]] = {}
@@ -135,4 +137,8 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
 def _named(instruction: Instruction) -> str:
     if isinstance(instruction, Collective):
         return f"{instruction.kind.value} of value {instruction.source} with ranks {instruction.ranks}"
-    return f"{type(instruction).__name__} of message {instruction.message}" if isinstance(instruction, Receive) else type(instruction).__name__
+    return (
+        f"{type(instruction).__name__} of message {instruction.message}"
+        if isinstance(instruction, Receive)
+        else type(instruction).__name__
+    )

@@ -1,4 +1,4 @@
-"""A program for people: a row for each rank and stage, and the instructions of a rank as lines."""
+"""A program as text: a table with a row for each rank and stage, and a listing of the instructions of a rank."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.live_bytes import LiveBytes
 from alpa_explore.programs.instruction import (
     Accumulate,
+    Assign,
     Box,
     Collective,
     Compute,
@@ -21,7 +22,6 @@ from alpa_explore.programs.instruction import (
     Receive,
     Send,
     Slice,
-    Store,
 )
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
@@ -30,7 +30,7 @@ COUNTED = (Compute, Collective, Send, Receive, Accumulate, Optimize, Free)
 
 
 def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[str, Any]]:
-    """What each rank does in each of its stages: instructions by kind and by task, and the bytes of the rank."""
+    """One row per stage and rank: the number of instructions by kind and by task, and the memory of the rank."""
     rows = []
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
@@ -52,7 +52,7 @@ def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[s
 
 
 def rank_lines(program: Program, rank: int) -> Iterator[str]:
-    """The instructions of a rank, task by task, a line each."""
+    """The instructions of a rank, one line each, task by task."""
     for number, stage in enumerate(program.stages):
         if rank not in stage.ranks:
             continue
@@ -78,22 +78,27 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
             return f"{written} = {instruction.operator.kind}({read}){drawn}  # {instruction.operator.name}"
         case Collective():
             dims = "".join(
-                f" {name} {dim}" for name, dim in (("join", instruction.joined), ("cut", instruction.cut)) if dim is not None
+                f" {name} {dim}"
+                for name, dim in (("join", instruction.joined), ("cut", instruction.cut))
+                if dim is not None
             )
-            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {_list(instruction.ranks)}{dims}"
+            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {', '.join(map(str, instruction.ranks))}{dims}"
         case Slice():
-            return f"%{instruction.target} = %{instruction.source} piece {instruction.piece} of {instruction.pieces} of dim {instruction.dim}"
+            piece = f"piece {instruction.piece} of {instruction.pieces}"
+            return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"
         case Send():
-            return f"send %{instruction.source} {_box(instruction.box)} to rank {instruction.to}, message {instruction.message}"
+            sent = f"%{instruction.source} {_box(instruction.box)}"
+            return f"send {sent} to rank {instruction.to}, message {instruction.message}"
         case Receive():
             pieces = "; ".join(f"{_box(box)} of rank {source}" for source, box in instruction.pieces)
             return f"%{instruction.target} = receive {list(instruction.shape)}: {pieces}, message {instruction.message}"
         case Accumulate():
             return f"%{instruction.target} += %{instruction.source}"
         case Optimize():
-            name = graph.parameters[instruction.parameter].name
-            return f"%{instruction.target} = {instruction.kind}(%{instruction.weight}, %{instruction.gradient})  # {name} {_box(instruction.box)}"
-        case Store():
+            updated = f"{graph.parameters[instruction.parameter].name} {_box(instruction.box)}"
+            read = f"%{instruction.weight}, %{instruction.gradient}"
+            return f"%{instruction.target} = {instruction.kind}({read})  # {updated}"
+        case Assign():
             return f"%{instruction.target} = %{instruction.source}"
         case Free():
             return "free " + ", ".join(f"%{value}" for value in instruction.values)
@@ -101,7 +106,3 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
 
 def _box(box: Box) -> str:
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in box) + "]"
-
-
-def _list(ranks: tuple[int, ...]) -> str:
-    return ", ".join(map(str, ranks))

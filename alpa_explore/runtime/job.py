@@ -33,7 +33,7 @@ from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
 """Number of a microbatch, counted over all steps -> its inputs, by tensor of the graph."""
-Outbox = Mapping[tuple[int, Action], tuple[int, ...]]
+SentMessages = Mapping[tuple[int, Action], tuple[int, ...]]
 """(stage, action) -> the messages that a rank sends to another in such a task, in order."""
 
 
@@ -67,7 +67,7 @@ class RankJob:
     """All groups of collectives, in the order in which every rank makes them."""
     pairs: tuple[tuple[int, int], ...]
     """All (sender, receiver)."""
-    inbox: Mapping[int, Outbox] = field(repr=False)
+    inbox: Mapping[int, SentMessages] = field(repr=False)
     """Sender -> what it sends to this rank."""
     first_stage: Mapping[int, int] = field(repr=False)
     """Weight or buffer -> the first stage that holds it, which saves it."""

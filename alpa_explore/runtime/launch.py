@@ -29,15 +29,14 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
-from alpa_explore.runtime.targets.find import Ranks, Target, find_target
+from alpa_explore.runtime.targets.target import Ranks, Target, find_target
 from alpa_explore.runtime.training import Data, OwnModel, training
 from alpa_explore.schedules.csv_file import write_csv
 from alpa_explore.schedules.task import Schedule
-
-POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +122,7 @@ class Run:
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
-                if self._stop.wait(POLL_SECONDS):
+                if self._stop.wait(tuning.WATCH_SECONDS):
                     ranks.stop()
         finally:
             ranks.stop()
@@ -141,7 +140,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class RunRequest:
     """What a run is to be; `request_of` makes and checks it."""
 
     plan: Plan
@@ -210,7 +209,7 @@ def request_of(
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
     scheduler: Any = None,
-) -> Request:
+) -> RunRequest:
     """What a run is to be, where it can be.
 
     Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
@@ -237,7 +236,7 @@ def request_of(
             found="model= alone",
             remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
         )
-    return Request(
+    return RunRequest(
         plan=plan,
         target=target,
         place=chosen,
@@ -257,13 +256,13 @@ def request_of(
     )
 
 
-def describe_run(request: Request) -> dict[str, Any]:
+def describe_run(request: RunRequest) -> dict[str, Any]:
     """What `launch` would start, lowered and checked; nothing is written or started."""
     program = _program(rebuild(request.plan, request.graph, allow_import=request.allow_import), request.schedule)
     return _document(request, program)
 
 
-def prepare(request: Request, folder: Path) -> Program:
+def prepare(request: RunRequest, folder: Path) -> Program:
     """Write all that the ranks need into the folder of the run; the checked program."""
     plan, options = rebuild(request.plan, request.graph, allow_import=request.allow_import), request.options
     program = _program(plan, request.schedule)
@@ -283,7 +282,7 @@ def _program(plan: Plan, schedule: str | Schedule | None) -> Program:
     return program
 
 
-def _document(request: Request, program: Program) -> dict[str, Any]:
+def _document(request: RunRequest, program: Program) -> dict[str, Any]:
     plan = request.plan
     return {
         "format": "alpa_explore.run",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BEAT_SECONDS = 0.5
+from alpa_explore.runtime import tuning
 
 
 class Reporter:
@@ -25,13 +25,13 @@ class Reporter:
         self._path, self._alive = folder / f"rank-{rank}.jsonl", folder / f"rank-{rank}.alive"
         self._path.touch()
 
-    def say(self, event: str, **figures: Any) -> None:
+    def report(self, event: str, **figures: Any) -> None:
         """Append a line; other processes see all of it or nothing."""
         line = json.dumps({"event": event, **figures}, ensure_ascii=False) + "\n"
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(line)
 
-    def beat(self, doing: Callable[[], Alive], parent: int | None) -> None:
+    def start_heartbeat(self, doing: Callable[[], Heartbeat], parent: int | None) -> None:
         """From now on say what the rank does; leave at once where the process that started it is gone."""
 
         def run() -> None:
@@ -44,13 +44,13 @@ class Reporter:
                 temporary.replace(self._alive)
                 if parent is not None and os.getppid() != parent:
                     os._exit(1)
-                pause.wait(BEAT_SECONDS)
+                pause.wait(tuning.HEARTBEAT_SECONDS)
 
         threading.Thread(target=run, name="heartbeat", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
+class Heartbeat:
     """What a rank does at a moment."""
 
     instructions: int
@@ -71,10 +71,10 @@ class StepReport:
     """Of the slowest rank."""
 
 
-def alive(folder: Path, rank: int) -> Alive | None:
+def read_heartbeat(folder: Path, rank: int) -> Heartbeat | None:
     """What a rank said last; None before it said anything."""
     path = folder / f"rank-{rank}.alive"
-    return Alive(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    return Heartbeat(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:

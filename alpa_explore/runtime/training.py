@@ -70,7 +70,9 @@ def training(
     """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `recipe.follow`."""
     if source is None:
         recipe = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
-        source = OwnModel(model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch)
+        source = OwnModel(
+            model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
+        )
     weights = initial_weights(graph, source.model)
     if source.data is not None:
         if not callable(source.data) and not len(source.data):

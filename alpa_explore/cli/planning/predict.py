@@ -141,7 +141,8 @@ def _errors(scored: Score) -> dict[str, Any]:
         "several_nodes_fraction": scored.several_nodes_error,
         "kendall_tau": scored.kendall_tau,
         "groups": [
-            {**dict(zip(fields, key, strict=True)), "rows": rows, "kendall_tau": tau} for key, rows, tau in scored.groups
+            {**dict(zip(fields, key, strict=True)), "rows": rows, "kendall_tau": tau}
+            for key, rows, tau in scored.groups
         ],
     }
 

@@ -67,8 +67,9 @@ def run(options: argparse.Namespace) -> int:
         print(render_table([{**row, "relative_error": f"{row['relative_error']:.1e}"} for row in rows]))
         verdict = "within" if verification.passed else "OVER"
         print(
-            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process: the largest relative"
-            f" error is {verification.worst.relative_error:.1e}, {verdict} the tolerance of {verification.tolerance:g}."
+            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process: the largest"
+            f" relative error is {verification.worst.relative_error:.1e}, {verdict} the tolerance of"
+            f" {verification.tolerance:g}."
         )
     if not verification.passed and plan.model.precision != "float32":
         complain(

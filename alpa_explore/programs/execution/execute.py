@@ -1,7 +1,9 @@
-"""What an instruction does on one rank: the one definition for the interpreter, which runs all ranks in one process,
-and for the runtime, which runs a process for each. They differ in the transport alone, by which ranks reach each other.
+"""Execute the instructions of one rank.
 
-A rank is a generator that yields what it waits for as long as it has to wait; a transport that blocks never yields.
+The interpreter, which runs all ranks in one process, and the runtime, which runs a process per rank, share this
+definition; they differ only in the transport that connects the ranks.
+
+An executing rank is a generator that yields while it has to wait; with a transport that blocks it never yields.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import (
     Accumulate,
+    Assign,
     Box,
     Collective,
     Compute,
@@ -25,7 +28,6 @@ from alpa_explore.programs.instruction import (
     Receive,
     Send,
     Slice,
-    Store,
 )
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Action, Task
@@ -35,26 +37,26 @@ from alpa_explore.tracing.targets import counted_losses, mean_count
 Values: TypeAlias = Mapping[int, torch.Tensor]
 """Tensor of the graph -> its whole value."""
 Waiting: TypeAlias = Generator[str, None, None]
-"""Yields, for people, what is waited for."""
+"""Yields a description of what the rank waits for."""
 Arriving: TypeAlias = Generator[str, None, torch.Tensor]
-"""The same, and in the end what has come."""
+"""Yields likewise, and returns the tensor that has arrived."""
 
 
 class Transport(Protocol):
-    """How one rank reaches the others. Between two ranks messages arrive in the order in which they were sent."""
+    """Connects one rank to the others. Messages between two ranks arrive in the order in which they were sent."""
 
     def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
-        """What this rank has after a collective to which it brings `piece`."""
+        """The result on this rank of a collective to which it contributes `piece`."""
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
-        """Hand `piece`, which nobody else writes to, over; it does not wait."""
+        """Send `piece` without waiting. Nobody writes to `piece` afterwards."""
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
-        """The box that rank `source` sends for this instruction."""
+        """The box that rank `source` sends for this instruction, once it has arrived."""
 
 
 class RankExecutor:
-    """One rank with what it holds: weights and sums of gradients, values of microbatches, optimizer state."""
+    """One rank and its memory: weights, sums of gradients, values of microbatches, optimizer state."""
 
     def __init__(
         self,
@@ -77,13 +79,13 @@ class RankExecutor:
         self.optimizers: dict[tuple[int, int], PieceOptimizer] = {}
         """(stage, parameter)."""
         self.losses: dict[int, float] = {}
-        """Of this iteration, by microbatch; empty where the loss is made elsewhere."""
+        """Microbatch -> loss in this iteration; empty on ranks that do not compute the loss."""
         self.counts: dict[int, torch.Tensor] = {}
-        """Of this iteration: place of a mean loss -> what each microbatch divides by."""
+        """Index of a mean loss -> its divisor in this iteration."""
         self.gradients: list[tuple[int, Box, torch.Tensor]] = []
         """(parameter, box, mean over microbatches) of this iteration."""
         self.now: tuple[Task, Instruction] | None = None
-        """What is being run."""
+        """The task and the instruction that are being executed."""
         self.instructions_done = 0
         self.most_values = 0
         """The largest number of values of microbatches held at once."""
@@ -96,8 +98,11 @@ class RankExecutor:
                         value = self._zero(lasting.tensor, lasting.box)
                     else:
                         value = cut(state[lasting.tensor], lasting.box).to(self.device)
-                except RuntimeError as error:  # so torch says that memory has run out
-                    tensor, extents = program.graph.tensors[lasting.tensor], [stop - start for start, stop in lasting.box]
+                except RuntimeError as error:  # torch raises this when memory runs out
+                    tensor, extents = (
+                        program.graph.tensors[lasting.tensor],
+                        [stop - start for start, stop in lasting.box],
+                    )
                     what = f"the sum of gradients {tensor.name}" if lasting.zero else tensor.name
                     error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
                     raise
@@ -105,7 +110,7 @@ class RankExecutor:
                 self.lasting[number, lasting.value] = value
 
     def begin(self, step: int) -> None:
-        """Sums of gradients are zero again."""
+        """Start an iteration: set the sums of gradients to zero."""
         self._step = step
         self.losses.clear()
         self.counts.clear()
@@ -116,7 +121,7 @@ class RankExecutor:
                     self._replace(number, lasting.value, self._zero(lasting.tensor, lasting.box))
 
     def run(self, task: Task, load: Callable[[int], Values]) -> Waiting:
-        """One task; `load(microbatch)` gives the whole inputs of a microbatch of this iteration."""
+        """Execute one task; `load(microbatch)` returns the inputs of a microbatch of this iteration, undivided."""
         stage = self.program.stages[task.stage]
         for instruction in stage.tasks[task.action][self.rank]:
             self.now = task, instruction
@@ -130,7 +135,7 @@ class RankExecutor:
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
     def one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
-        """One instruction of a task."""
+        """Execute one instruction of a task."""
         values = self.held.setdefault((task.stage, task.microbatch), {})
 
         def read(value: int) -> torch.Tensor:
@@ -190,7 +195,7 @@ class RankExecutor:
                     weight = read(instruction.weight)
                     self.optimizers[key] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
                 write(instruction.target, self.optimizers[key].step(gradient))
-            case Store():
+            case Assign():
                 write(instruction.target, read(instruction.source))
             case Free():
                 self.most_values = max(self.most_values, sum(map(len, self.held.values())))
@@ -208,14 +213,14 @@ class RankExecutor:
 
 
 class Memory:
-    """Bytes of the storages that values live in; views of one storage count once."""
+    """Bytes of the storages of all values; views of one storage count once."""
 
     def __init__(self) -> None:
         self.now_bytes = self.peak_bytes = 0
         self._count: dict[int, int] = {}
 
     def add(self, tensor: torch.Tensor) -> None:
-        """A value more."""
+        """Count a new value."""
         storage = tensor.untyped_storage()
         count = self._count.get(storage._cdata, 0)
         self._count[storage._cdata] = count + 1
@@ -224,7 +229,7 @@ class Memory:
             self.peak_bytes = max(self.peak_bytes, self.now_bytes)
 
     def drop(self, tensor: torch.Tensor) -> None:
-        """A value less."""
+        """Stop counting a value."""
         storage = tensor.untyped_storage()
         self._count[storage._cdata] -= 1
         if not self._count[storage._cdata]:

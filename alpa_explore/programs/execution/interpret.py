@@ -1,7 +1,8 @@
-"""The reference interpreter: all ranks of a program in one process, one iteration of training.
+"""The reference interpreter: one training iteration of a program, all ranks in one process.
 
-Ranks take turns; each goes on until it waits for a message or for the others of a collective. It is meant to be plainly
-right, not fast: the runtime and every transformed plan are compared with it, and it with the sequential graph.
+The ranks take turns; each continues until it waits for a message or for the other ranks of a collective. The
+interpreter is meant to be obviously correct, not fast: it is compared with the sequential graph, and the runtime and
+all transformed plans are compared with it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from alpa_explore.tracing.inputs.losses import Loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One iteration: what the sequential graph would have given, put together from the pieces of all ranks."""
+    """The results of one iteration, assembled from the pieces of all ranks; comparable with the sequential graph."""
 
     losses: tuple[float, ...]
-    """Of each microbatch."""
+    """Loss of each microbatch."""
     gradients: dict[int, torch.Tensor]
-    """Place in `graph.parameters` -> mean over microbatches, whole."""
+    """Index in `graph.parameters` -> mean gradient over the microbatches."""
     parameters: dict[int, torch.Tensor]
-    """The weights after the optimizer's step, whole."""
+    """Index in `graph.parameters` -> weight after the optimizer step."""
     most_values: int
     """The largest number of values of microbatches that one rank held at once."""
     peak_bytes: dict[int, int]
-    """What each rank held at most: its values, without what its optimizer keeps."""
+    """Rank -> peak bytes of its values, without optimizer state."""
 
 
 def interpret(
@@ -50,9 +51,9 @@ def interpret(
 ) -> Outcome:
     """Run one iteration of a program, all of its ranks in this process.
 
-    `state` is the model, whose weights stay as they are, and `microbatches` are inputs as those of the capture, with
-    its `loss`; or both are values by tensor of the graph. ProgramError when ranks wait for each other, or when copies
-    of a weight or gradient differ between ranks.
+    Either `state` is the model, which is not changed, and `microbatches` are inputs in the form of the capture, with
+    its `loss`; or both map tensors of the graph to values. ProgramError when the ranks deadlock, or when replicas of a
+    weight or gradient differ between ranks.
     """
     if len(microbatches) != program.schedule.num_microbatches:
         raise ProgramError(
@@ -63,9 +64,9 @@ def interpret(
     if isinstance(state, torch.nn.Module):
         graph, state = program.graph, initial_weights(program.graph, state)
         microbatches = [input_values(graph, microbatch_tensors(inputs, loss)) for inputs in microbatches]
-    office = _Office()
+    network = _Network()
     ranks = [
-        RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
+        RankExecutor(program, rank, _LocalTransport(network, rank), state, learning_rate=learning_rate, seed=seed)
         for rank in program.ranks
     ]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -74,68 +75,73 @@ def interpret(
 
 
 def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -> None:
-    """Each rank goes on until it waits, until all are done."""
+    """Run each rank in turn until it waits, until all are done. ProgramError on a deadlock."""
 
     def iteration(rank: RankExecutor) -> Waiting:
         rank.begin(0)
         for task in rank.program.order(rank.rank):
             yield from rank.run(task, microbatches.__getitem__)
 
-    active = {one.rank: iteration(one) for one in ranks}
+    active = {executor.rank: iteration(executor) for executor in ranks}
     waiting: dict[int, str] = {}
     while active:
-        before = len(active), sum(one.instructions_done for one in ranks)
+        before = len(active), sum(executor.instructions_done for executor in ranks)
         for rank in list(active):
             try:
                 waiting[rank] = next(active[rank])
             except StopIteration:
                 del active[rank]
                 waiting.pop(rank, None)
-        if (len(active), sum(one.instructions_done for one in ranks)) == before:
+        if (len(active), sum(executor.instructions_done for executor in ranks)) == before:
             shown = "; ".join(f"rank {rank} waits for {what}" for rank, what in list(waiting.items())[:6])
             raise ProgramError("The program deadlocks", found=shown, remedy="Check it with programs.check.")
 
 
-class _Office:
-    """What is under way between the ranks of one process."""
+class _Network:
+    """Messages and collectives in flight between the ranks of one process."""
 
     def __init__(self) -> None:
         self.mail: dict[tuple[int, int, int, int], torch.Tensor] = {}
-        """(from, to, message, microbatch)."""
+        """(sender, receiver, message, microbatch) -> box."""
         self.gathered: dict[tuple[object, ...], dict[int, torch.Tensor]] = {}
-        """Collective -> rank -> piece."""
+        """Collective -> rank -> the piece that the rank contributes."""
         self.taken: dict[tuple[object, ...], int] = {}
+        """Collective -> how many ranks have its result."""
 
 
-class _Mailbox:
+class _LocalTransport:
     """The transport of one rank."""
 
-    def __init__(self, office: _Office, rank: int) -> None:
-        self.office, self.rank = office, rank
+    def __init__(self, network: _Network, rank: int) -> None:
+        self.network, self.rank = network, rank
 
     def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
-        key, office = (task, instruction.ranks, instruction.target), self.office
-        office.gathered.setdefault(key, {})[self.rank] = piece
-        while len(office.gathered[key]) < len(instruction.ranks):
+        key, network = (task, instruction.ranks, instruction.target), self.network
+        network.gathered.setdefault(key, {})[self.rank] = piece
+        while len(network.gathered[key]) < len(instruction.ranks):
             yield f"{instruction.kind.value} {task} of ranks {instruction.ranks}"
-        result = _collective(instruction, [office.gathered[key][other] for other in instruction.ranks], instruction.ranks.index(self.rank))
-        office.taken[key] = office.taken.get(key, 0) + 1
-        if office.taken[key] == len(instruction.ranks):
-            del office.gathered[key], office.taken[key]
+        result = _collective(
+            instruction,
+            [network.gathered[key][other] for other in instruction.ranks],
+            instruction.ranks.index(self.rank),
+        )
+        network.taken[key] = network.taken.get(key, 0) + 1
+        if network.taken[key] == len(instruction.ranks):
+            del network.gathered[key], network.taken[key]
         return result
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
-        self.office.mail[self.rank, instruction.to, instruction.message, task.microbatch] = piece
+        self.network.mail[self.rank, instruction.to, instruction.message, task.microbatch] = piece
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
-        letter = (source, self.rank, instruction.message, task.microbatch)
-        while letter not in self.office.mail:
+        key = (source, self.rank, instruction.message, task.microbatch)
+        while key not in self.network.mail:
             yield f"message {instruction.message} of rank {source} in {task}"
-        return self.office.mail.pop(letter)
+        return self.network.mail.pop(key)
 
 
 def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
-    """Pieces put together; copies must agree."""
+    """Assemble the pieces of all ranks. ProgramError where replicas differ."""
     graph = program.graph
     place = {p.tensor: i for i, p in enumerate(graph.parameters)}
     gradients: dict[int, list[tuple[Box, torch.Tensor]]] = {}
@@ -166,7 +172,7 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
 
 
 def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
-    """What the rank at `place` of the group has afterwards."""
+    """The result of a collective on the rank at position `place` of its group."""
     if instruction.kind is StepKind.ALL_GATHER:
         assert instruction.joined is not None
         return torch.cat(pieces, instruction.joined)

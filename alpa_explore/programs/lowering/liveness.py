@@ -1,4 +1,4 @@
-"""Where a value is freed: behind its last use in the last task of the microbatch that reads it."""
+"""Insert Free instructions: a value is freed after its last use, in the last task of a microbatch that reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 def with_frees(
     tasks: Mapping[Action, Sequence[Instruction]], lasting: set[int], results: set[int]
 ) -> dict[Action, list[Instruction]]:
-    """The tasks of one rank, in their order, with Free instructions. `results` of the first live until the second."""
+    """The tasks of one rank, in order, with Free instructions.
+
+    Values in `results` (the loss) live from the first task, the forward one, until the second.
+    """
     per_microbatch = [action for action in tasks if action not in ONCE_AN_ITERATION]
     forward, backward = per_microbatch[:2]
     freed: dict[Action, list[Instruction]] = {}
@@ -28,7 +31,7 @@ def with_frees(
 
 
 def needed_before(instructions: Sequence[Instruction]) -> set[int]:
-    """Values that are read before they are written."""
+    """The values that instructions read before they write them."""
     written: set[int] = set()
     needed: set[int] = set()
     for instruction in instructions:

@@ -1,14 +1,19 @@
-"""Lowering: the decisions of all stages to the instructions of every rank.
+"""Lower the decisions for all stages to the instructions of every rank.
 
-Forward task     load or receive what comes in, run the forward operators, send what later stages read
-Backward task    receive gradients, run again what rematerialisation does not hold, run the backward operators, send
-                 gradients back, add those of weights to their sums; in two halves where the schedule has them: first
-                 what other stages wait for, then the rest
-Update task      bring the sums where the optimizer state is, add what other stages summed for a shared weight, take the
-                 step, store the weight
+Forward task     load or receive the inputs, run the forward operators, send what later stages read
+Backward task    receive gradients, recompute activations that rematerialisation does not keep, run the backward
+                 operators, send gradients back, add gradients of weights to their sums. Where the schedule has two
+                 halves, the first runs what other stages wait for, the second the rest
+Update task      reshard the sums to the spec of the optimizer state, add the sums of other stages that share the
+                 weight, run the optimizer step, store the weight
 
-How an operator runs on a shard is `sharding.local`'s to say, and the steps between two specs are those that were
-priced; here nothing is decided. A value is freed behind its last use (`liveness`).
+Where a rank runs several stages that share a weight, the update is three tasks, each of which runs for all stages of
+the rank before the next one begins: SEND_GRADIENTS sends the sums to the other stages, UPDATE receives them and takes
+the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
+for a message that the same rank sends only in the update of its second stage.
+
+Lowering decides nothing: `sharding.local` defines how an operator runs on a shard, and the resharding steps are those
+that were priced. Values are freed after their last use (`liveness`).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from collections.abc import Sequence
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
+from alpa_explore.programs.instruction import Accumulate, Assign, Load, Optimize
 from alpa_explore.programs.lowering.boxes import box_of
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.liveness import with_frees
@@ -31,10 +36,10 @@ from alpa_explore.tracing.targets import counted_losses
 
 
 def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
-    """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
-    unless given.
+    """The program that runs a plan, or stages with given decisions, under a schedule.
 
-    A plan from a file is rebuilt (`plans.rebuild`, which raises). For the schedule `table` raises.
+    The default schedule is the plan's own, or 1F1B for decisions. A plan from a file is rebuilt. Raises as
+    `plans.rebuild` and `program_schedule`.
     """
     if isinstance(plan, Plan):
         schedule = program_schedule(plan, schedule)
@@ -58,7 +63,7 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
 
 
 class _Lowering:
-    """Stages are written one after the other; `home` says which of them makes a tensor."""
+    """Writes the stages one after the other; `home` maps a tensor to the stage that computes it."""
 
     def __init__(self, decisions: Sequence[StageDecision], *, halves: bool) -> None:
         self.decisions, self.halves = decisions, halves
@@ -77,14 +82,14 @@ class _Lowering:
             for tensor in self.graph.operators[index].outputs
         }
         self.left: dict[int, Spec] = {}
-        """Tensor that leaves its stage -> the spec in which it does."""
+        """Tensor that other stages read -> the spec in which it leaves its stage."""
         self.sums: list[dict[int, int]] = [{} for _ in decisions]
-        """For each stage: parameter -> the value that its gradient is summed in."""
+        """For each stage: parameter -> the value that holds the sum of its gradient."""
         self.lasting: list[dict[int, list[Lasting]]] = [{rank: [] for rank in d.ranks} for d in decisions]
         self.loss: list[int | None] = [None for _ in decisions]
 
     def forward(self, stage: int) -> None:
-        """Lasting values, what comes in, the forward operators."""
+        """Write the lasting values, the inputs and the forward operators of a stage."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for position, spec in decision.weights.items():
             tensor = self.graph.parameters[position].tensor
@@ -106,7 +111,7 @@ class _Lowering:
                 self._leave(stage, index)
 
     def backward(self, stage: int) -> None:
-        """Gradients that come in, then the backward operators, in two halves where the schedule has them."""
+        """Write the received gradients and the backward operators, in two halves where the schedule has them."""
         writer, decision = self.writers[stage], self.decisions[stage]
         operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
@@ -124,7 +129,8 @@ class _Lowering:
         self._backward_operators(stage, [i for i in operators if i not in first], again)
 
     def _backward_operators(self, stage: int, operators: Sequence[int], again: dict[int, list[int]]) -> None:
-        """Operators, before the first of each layer what that layer computes again, behind them sums of gradients."""
+        """Write operators; before the first one of each layer its recomputed operators, after each one the additions to
+        the sums of gradients."""
         writer, decision = self.writers[stage], self.decisions[stage]
         readers: dict[int, list[int]] = {}
         for position in decision.accumulators:
@@ -143,7 +149,7 @@ class _Lowering:
                         writer.emit(rank, Accumulate(source=summed, target=self.sums[stage][position]))
 
     def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
-        """The backward operators from which a path leads to something that another stage reads."""
+        """The backward operators on which a tensor that another stage reads depends."""
         elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
         awaited: set[int] = set()
         for index in reversed(operators):
@@ -153,7 +159,7 @@ class _Lowering:
         return awaited
 
     def update(self) -> None:
-        """The optimizer steps of all stages; stages that share a weight exchange what they summed for it."""
+        """Write the optimizer steps of all stages; stages that share a weight exchange their sums of gradients."""
         gradients: dict[tuple[int, int], int] = {}
         for stage, decision in enumerate(self.decisions):
             writer = self.writers[stage]
@@ -209,7 +215,7 @@ class _Lowering:
             )
             for owner in self._owners(position)
         ]
-        total, *more = parts  # in the same order on all stages: copies of a weight stay equal to the last bit
+        total, *more = parts  # the same order on all stages keeps the replicas of a weight equal to the last bit
         for part in more:
             for rank in decision.ranks:
                 writer.emit(rank, Accumulate(source=part, target=total))
@@ -230,13 +236,13 @@ class _Lowering:
                 ),
             )
         writer.value_of[updated] = (updated, strategy.outputs[0])
-        for reader, target in enumerate(self.decisions):  # stages that read the weight and make no gradient of it
+        for reader, target in enumerate(self.decisions):  # stages that read the weight and compute no gradient of it
             if position in target.weights and position not in target.updates and self._owners(position)[0] == stage:
                 name = self._message(updated, stage, reader)
                 writer.send(updated, updated, strategy.outputs[0], target, target.weights[position], name)
         stored = writer.reshard(updated, updated, strategy.outputs[0], decision.weights[position])
         for rank in decision.ranks:
-            writer.emit(rank, Store(source=stored, target=parameter.tensor))
+            writer.emit(rank, Assign(source=stored, target=parameter.tensor))
 
     def _fetch(self, stage: int, position: int, spec: Spec) -> None:
         owners = self._owners(position)
@@ -247,14 +253,14 @@ class _Lowering:
         name = self._message(updated, owners[0], stage)
         value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, name)
         for rank in self.decisions[stage].ranks:
-            self.writers[stage].emit(rank, Store(source=value, target=self.graph.parameters[position].tensor))
+            self.writers[stage].emit(rank, Assign(source=value, target=self.graph.parameters[position].tensor))
 
     def _owners(self, position: int) -> list[int]:
-        """The stages that update a parameter: those that make a gradient of it."""
+        """The stages that update a parameter: those that compute a gradient of it."""
         return [stage for stage, decision in enumerate(self.decisions) if position in decision.updates]
 
     def _come_in(self, stage: int, action: Action) -> None:
-        """Load or receive the sources that this task is the first to read."""
+        """Load or receive the sources that no earlier task of the stage has read."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor, spec in decision.sources.items():
             source = self.graph.tensors[tensor]
@@ -272,20 +278,20 @@ class _Lowering:
                 writer.value_of[tensor] = (value, spec)
 
     def _read_forward(self, stage: int, tensor: int) -> bool:
-        """Whether the forward task must have a source: one of its operators reads it, or it was sent for later use."""
+        """Whether a forward operator of the stage reads a source."""
         graph, operators = self.graph, set(self.decisions[stage].stage.operators)
         reading = [r for r in graph.readers[tensor] if r in operators]
         return any(graph.operators[r].phase is Phase.FORWARD for r in reading)
 
     def _leave(self, stage: int, index: int) -> None:
-        """Send what other stages read, without a pending sum; remember the loss."""
+        """Send the outputs of an operator that other stages read, without a pending sum; remember the loss."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor in self.graph.operators[index].outputs:
             readers = [s for s, d in enumerate(self.decisions) if s != stage and tensor in d.sources]
             if tensor != self.graph.loss and not readers:
                 continue
             value, spec = writer.value_of[tensor]
-            complete = self.left[tensor] = decision.completed(tensor, spec)
+            complete = self.left[tensor] = decision.complete_spec(tensor, spec)
             value = writer.reshard(value, tensor, spec, complete)
             if tensor == self.graph.loss:
                 self.loss[stage] = value
@@ -295,7 +301,7 @@ class _Lowering:
                 writer.send(value, tensor, complete, other, other.sources[tensor], name)
 
     def _message(self, tensor: int, sender: int, receiver: int) -> int:
-        """The name of what a stage sends to another; both are part of it, since a rank may run several stages."""
+        """The number of a message; it contains both stages, since a rank may run several."""
         return (tensor * len(self.decisions) + sender) * len(self.decisions) + receiver
 
     def _last(self, stage: int, value: int, tensor: int, spec: Spec, *, zero: bool) -> None:
@@ -305,13 +311,15 @@ class _Lowering:
             self.lasting[stage][rank].append(Lasting(value=value, tensor=tensor, box=box, zero=zero))
 
     def finished(self, stage: int) -> StageProgram:
-        """The instructions of a stage, with what is not read again freed."""
+        """The finished instructions of a stage, with Free instructions."""
         writer, loss = self.writers[stage], self.loss[stage]
         tasks: dict[Action, dict[int, tuple[object, ...]]] = {action: {} for action in writer.tasks}
         for rank in self.decisions[stage].ranks:
             lasting = {held.value for held in self.lasting[stage][rank]}
             for action, instructions in with_frees(
-                {action: of_ranks[rank] for action, of_ranks in writer.tasks.items()}, lasting, set() if loss is None else {loss}
+                {action: of_ranks[rank] for action, of_ranks in writer.tasks.items()},
+                lasting,
+                set() if loss is None else {loss},
             ).items():
                 tasks[action][rank] = tuple(instructions)
         return StageProgram(

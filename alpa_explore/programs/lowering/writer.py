@@ -1,6 +1,6 @@
-"""Writes the instructions of all ranks of one stage side by side: operators, reshardings, sends and receives.
+"""Write the instructions of one stage for all of its ranks at once: operators, reshardings, sends and receives.
 
-A value has the same number on every rank of the stage; what it stands for, and in which spec, is kept here.
+A value has the same number on every rank of the stage. The writer keeps which tensor a value holds, and in which spec.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StageWriter:
         }
         self.action = Action.FORWARD
         self.value_of: dict[int, tuple[int, Spec]] = {}
-        """Tensor -> the value that holds it, and its spec."""
+        """Tensor -> (the value that holds it, its spec)."""
         self._next = len(self.graph.tensors)
 
     def fresh(self) -> int:
@@ -55,11 +55,11 @@ class StageWriter:
         return self._next - 1
 
     def emit(self, rank: int, instruction: Instruction) -> None:
-        """Append to the task that is being written."""
+        """Append an instruction to the task that is being written."""
         self.tasks[self.action][rank].append(instruction)
 
     def group(self, coordinate: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-        """The ranks that differ from `coordinate` in nothing but their place on `axes`, row-major."""
+        """The ranks whose coordinates differ from `coordinate` only on `axes`, row-major."""
         return tuple(
             rank
             for rank, other in self.devices
@@ -67,8 +67,8 @@ class StageWriter:
         )
 
     def reshard(self, value: int, tensor: int, source: Spec, target: Spec) -> int:
-        """The value of `tensor` in another spec: the steps that the plan has priced."""
-        for step in self.decision.way(tensor, source, target):
+        """Reshard a value of `tensor` by the steps that the plan has priced; the number of the result."""
+        for step in self.decision.resharding_steps(tensor, source, target):
             result = self.fresh()
             for rank, coordinate in self.devices:
                 self.emit(rank, self._step(step, coordinate, value, result))
@@ -90,7 +90,7 @@ class StageWriter:
         )
 
     def operator(self, index: int) -> None:
-        """One operator under its strategy; its outputs become known."""
+        """Write one operator under its strategy, and register its outputs."""
         operator, strategy = self.graph.operators[index], self.decision.strategies[index]
         read = []
         for tensor, input_spec in zip(operator.inputs, strategy.inputs, strict=True):
@@ -106,7 +106,7 @@ class StageWriter:
             else:
                 call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
             self._number(operator, call, numbers)
-            # Of an operator that no rule divides every device draws the whole, and the same.
+            # Where no rule shards an operator, every device draws the same numbers for the whole tensor.
             seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None
             for step in call.steps:
                 if isinstance(step, AllReduce):
@@ -116,13 +116,13 @@ class StageWriter:
                 else:
                     self.emit(rank, Compute(operator=_renumbered(step, numbers), seed=seed))
             for tensor, local in zip(operator.outputs, call.outputs, strict=True):
-                if numbers[local] != tensor:  # an input that is handed on, or one value for two outputs
+                if numbers[local] != tensor:  # an input that is returned, or one value for two outputs
                     self.emit(rank, Slice(source=numbers[local], target=tensor, dim=0, piece=0, pieces=1))
         for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
             self.value_of[tensor] = (tensor, spec)
 
     def _number(self, operator: Operator, call: LocalCall, numbers: dict[int, int]) -> None:
-        """Give the values of a local call their numbers, those of its outputs the tensors'; the same on each rank."""
+        """Number the values of a local call, the same on each rank; outputs get the numbers of their tensors."""
         tensor_of = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
         for step in call.steps:
             for local in (step.target,) if isinstance(step, AllReduce) else step.outputs:
@@ -130,7 +130,7 @@ class StageWriter:
                     numbers[local] = tensor_of[local] if local in tensor_of else self.fresh()
 
     def send(self, value: int, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec, message: int) -> None:
-        """Send a value without a pending sum to another stage, which `receive`s it as `wanted`."""
+        """Send a value without a pending sum to another stage, which needs it in `target_spec`."""
         for receiver, pieces in self.crossing(tensor, spec, target, target_spec):
             for rank, box in pieces:
                 held = box_of(spec, self.graph.tensors[tensor].shape, self.mesh, dict(self.devices)[rank])
@@ -139,7 +139,7 @@ class StageWriter:
     def crossing(
         self, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec
     ) -> Iterator[tuple[int, list[tuple[int, Box]]]]:
-        """For each receiving rank who sends which box (in coordinates of the tensor): each byte of its box once."""
+        """(receiver, [(sender, box in coordinates of the tensor)]): which rank sends which box, each byte once."""
         shape = self.graph.tensors[tensor].shape
         arriving = arriving_spec(target_spec, shape, target.mesh_shape)
         holders: dict[Box, list[int]] = {}
@@ -152,24 +152,24 @@ class StageWriter:
             for box, ranks in holders.items():
                 shared = intersection(needed, box)
                 if shared is not None:
-                    pieces.append((ranks[number % len(ranks)], shared))  # copies take turns
+                    pieces.append((ranks[number % len(ranks)], shared))  # replicas take turns
             yield receiver, pieces
 
     def receive(self, sender: StageWriter, tensor: int, spec: Spec, target_spec: Spec, message: int) -> int:
-        """The value, in spec `wanted`, of what another stage sends from spec `spec`."""
-        one = self.graph.tensors[tensor]
-        arriving = arriving_spec(target_spec, one.shape, self.mesh)
+        """Receive a tensor that another stage sends in `spec`, and reshard it to `target_spec`; its value."""
+        source = self.graph.tensors[tensor]
+        arriving = arriving_spec(target_spec, source.shape, self.mesh)
         made, places = self.fresh(), dict(self.devices)
         for rank, pieces in sender.crossing(tensor, spec, self.decision, target_spec):
-            own = box_of(arriving, one.shape, self.mesh, places[rank])
+            own = box_of(arriving, source.shape, self.mesh, places[rank])
             self.emit(
                 rank,
                 Receive(
                     target=made,
                     message=message,
-                    shape=local_shape(arriving, one.shape, self.mesh),
-                    dtype=one.dtype,
-                    pieces=tuple((source, inside(box, own)) for source, box in pieces),
+                    shape=local_shape(arriving, source.shape, self.mesh),
+                    dtype=source.dtype,
+                    pieces=tuple((holder, inside(box, own)) for holder, box in pieces),
                 ),
             )
         return self.reshard(made, tensor, arriving, target_spec)

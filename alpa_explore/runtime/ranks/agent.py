@@ -4,7 +4,7 @@
 
 It is a process of its own, which imports torch once and forks a process for each rank. So a busy notebook does not
 keep it from watching; and when the program that started it ends, or asks it to stop, its standard input closes, and the
-ranks go. A rank fails when it exits with an error, is killed, says nothing for `FROZEN_SECONDS`, or when no rank has
+ranks go. A rank fails when it exits with an error, is killed, says nothing for `tuning.FROZEN_SECONDS`, or when no rank has
 finished an instruction for the run's `stall_seconds`. How it ended stands in `agent-FIRST.json`.
 """
 
@@ -24,13 +24,10 @@ from typing import Any, NoReturn
 import torch
 
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.ranks.worker import run_rank
-from alpa_explore.runtime.reports import Alive, alive, events
+from alpa_explore.runtime.reports import Heartbeat, events, read_heartbeat
 
-FROZEN_SECONDS = 8.0
-POLL_SECONDS = 0.1
-SETTLE_SECONDS = 0.5
-"""After a first failure: another rank may have died of it before, or say more."""
 STOPPED, FAILED, DONE = "stopped", "failed", "done"
 
 
@@ -60,12 +57,12 @@ class Agent:
                 if len(self.codes) == len(self.numbers) and not any(self.codes.values()):
                     return {"state": DONE}
                 if any(self.codes.values()):
-                    time.sleep(SETTLE_SECONDS)
+                    time.sleep(tuning.SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **self._why()}
                 if (stuck := self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
-                if _asked_to_stop(POLL_SECONDS):
+                if _asked_to_stop(tuning.WATCH_SECONDS):
                     return {"state": STOPPED}
         finally:
             self._end()
@@ -132,17 +129,17 @@ class Agent:
     def stuck(self) -> dict[str, Any] | None:
         """The failure, where a rank gives no sign of life or all of them stand still."""
         now, total = time.monotonic(), 0
-        alive_of: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
+        alive_of: dict[int, Heartbeat | None] = {rank: read_heartbeat(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:
             path = self.folder / f"rank-{rank}.alive"
             written = path.stat().st_mtime_ns if path.exists() else 0
             if written != self.beats.get(rank, (0.0, -1))[1]:
                 self.beats[rank] = now, written
-            if rank not in self.codes and now - self.beats[rank][0] > FROZEN_SECONDS:
+            if rank not in self.codes and now - self.beats[rank][0] > tuning.FROZEN_SECONDS:
                 return _failure(
                     rank,
                     f"Rank {rank} hangs",
-                    f"no sign of life for {FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
+                    f"no sign of life for {tuning.FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
                     "Its process was stopped, or the machine swaps: look at its memory.",
                 )
             seen = alive_of[rank]
@@ -162,7 +159,7 @@ class Agent:
         )
 
     def _doing(self, rank: int) -> str:
-        seen = alive(self.folder, rank)
+        seen = read_heartbeat(self.folder, rank)
         return "its start" if seen is None else seen.doing
 
     def _end(self) -> None:

@@ -11,22 +11,19 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.reshard import StepKind
 
-_Letter = tuple[int, int, bool]
+_MessageKey = tuple[int, int, bool]
 """Message, microbatch, whether of an update task."""
-ASK_SECONDS = 1e-3
-TIMEOUT = timedelta(days=1)
-"""Of torch's own watch: the agent's is quicker and says more."""
 
 
 class ProcessTransport:
@@ -39,22 +36,25 @@ class ProcessTransport:
         """What is being waited for now, for people."""
         self.collective_seconds = self.receive_seconds = 0.0
         self._place = {r: place for place, r in enumerate(job.ranks)}
-        self._groups = {ranks: dist.new_group([self._place[r] for r in ranks], timeout=TIMEOUT) for ranks in job.groups}
+        self._groups = {
+            ranks: dist.new_group([self._place[r] for r in ranks], timeout=tuning.TORCH_TIMEOUT) for ranks in job.groups
+        }
         # A NCCL communicator runs one thing after the other, and a send stays in it until it is received: the two
         # directions between two ranks need one each.
         nccl = device.type == "cuda"
         self._pairs = {
-            p: dist.new_group([self._place[r] for r in p], timeout=TIMEOUT) if nccl else None for p in job.pairs
+            p: dist.new_group([self._place[r] for r in p], timeout=tuning.TORCH_TIMEOUT) if nccl else None
+            for p in job.pairs
         }
         self._receives = receives(job.program, rank)
-        self._expected: dict[int, Iterator[_Letter]] = {}
-        self._kept: dict[tuple[int, _Letter], torch.Tensor] = {}
-        self._sent = _Outbox(asks=nccl)
+        self._expected: dict[int, Iterator[_MessageKey]] = {}
+        self._kept: dict[tuple[int, _MessageKey], torch.Tensor] = {}
+        self._sent = _PendingSends(asks=nccl)
         self._counts: dict[tuple[int, int], int] = {}
 
     def begin(self) -> None:
         """A new iteration."""
-        self._expected = {source: self._letters(source) for source in self.job.inbox}
+        self._expected = {source: self._incoming(source) for source in self.job.inbox}
 
     def finish(self) -> None:
         """The iteration is over: all that was sent has left."""
@@ -101,7 +101,7 @@ class ProcessTransport:
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
         """Without waiting; the piece is kept until it has left."""
         if instruction.to == self.rank:
-            self._kept[self.rank, _letter(instruction.message, task)] = piece
+            self._kept[self.rank, _message_key(instruction.message, task)] = piece
             return
         piece = piece.contiguous()
         pair = (self.rank, instruction.to)
@@ -109,21 +109,21 @@ class ProcessTransport:
         assert work is not None, "both ranks are in the group"
         self._sent.put(work, piece)
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
         """What `source` sent; what it sent before is taken in and kept."""
         yield from ()
-        awaited = _letter(one.message, task)
+        awaited = _message_key(instruction.message, task)
         start = time.perf_counter()
         while (source, awaited) not in self._kept:
-            letter = next(self._expected[source])
+            key = next(self._expected[source])
             pair = (source, self.rank)
-            instruction = self._receives[letter[0], letter[2]]
-            extents = [last - first for first, last in dict(instruction.pieces)[source]]
-            piece = torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=self.device)
+            expected = self._receives[key[0], key[2]]
+            extents = [last - first for first, last in dict(expected.pieces)[source]]
+            piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
             work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
             assert work is not None, "both ranks are in the group"
             self._wait(f"a message of rank {source}", work)
-            self._kept[source, letter] = piece
+            self._kept[source, key] = piece
         self.receive_seconds += time.perf_counter() - start
         return self._kept.pop((source, awaited))
 
@@ -137,14 +137,14 @@ class ProcessTransport:
         self._counts[pair] = (self._counts.get(pair, -1) + 1) % 2**20
         return self._counts[pair]
 
-    def _letters(self, source: int) -> Iterator[_Letter]:
+    def _incoming(self, source: int) -> Iterator[_MessageKey]:
         """What `source` sends to this rank in an iteration, in order."""
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
-                yield _letter(message, task)
+                yield _message_key(message, task)
 
 
-class _Outbox:
+class _PendingSends:
     """Keeps what is being sent until it has left: a piece of an early microbatch need not stay for the whole iteration.
 
     A thread looks after it. Gloo says that a send is done only to one who waits for it; waiting for NCCL would hold up
@@ -172,7 +172,7 @@ class _Outbox:
             work, piece = self._queue.get()
             try:
                 while self._asks and not work.is_completed():
-                    time.sleep(ASK_SECONDS)
+                    time.sleep(tuning.PENDING_SEND_SECONDS)
                 if not self._asks:
                     work.wait()
             except Exception as error:  # raised where the rank waits
@@ -181,5 +181,5 @@ class _Outbox:
             self._queue.task_done()
 
 
-def _letter(message: int, task: Task) -> _Letter:
+def _message_key(message: int, task: Task) -> _MessageKey:
     return message, task.microbatch, task.action in ONCE_AN_ITERATION

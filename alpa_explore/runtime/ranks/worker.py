@@ -26,28 +26,26 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.programs.program import Lasting
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import save_weights
-from alpa_explore.runtime.ranks.transport import TIMEOUT, ProcessTransport
-from alpa_explore.runtime.reports import Alive, Reporter
+from alpa_explore.runtime.ranks.transport import ProcessTransport
+from alpa_explore.runtime.reports import Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
-
-MEASURED_STEPS = 100
-"""The last ones, whose times are kept."""
 
 
 def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
     """Run a rank to its end; the exit code. What goes wrong is reported as an event, and its trace is printed."""
     reporter, status = Reporter(folder, rank), _Status()
-    reporter.beat(status.alive, parent)
+    reporter.start_heartbeat(status.heartbeat, parent)
     try:
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
         worker.train()
         dist.destroy_process_group()
     except Exception as error:  # whatever can go wrong is told to the one who started the run
         traceback.print_exc()
-        fault = told(error, rank, status.alive().doing)
-        reporter.say("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
+        fault = user_error(error, rank, status.heartbeat().doing)
+        reporter.report("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
         return 1
     return 0
 
@@ -58,12 +56,12 @@ class _Status:
     def __init__(self) -> None:
         self.worker: _Worker | None = None
 
-    def alive(self) -> Alive:
+    def heartbeat(self) -> Heartbeat:
         worker = self.worker
         if worker is None or worker.executor.now is None:
-            return Alive(instructions=0, doing="its start", waits_for="")
+            return Heartbeat(instructions=0, doing="its start", waits_for="")
         task, instruction = worker.executor.now
-        return Alive(
+        return Heartbeat(
             instructions=worker.executor.instructions_done,
             waits_for=worker.transport.waits_for,
             doing=f"task {task}, {_named(instruction, worker.job)}",
@@ -71,7 +69,7 @@ class _Status:
 
 
 def _last() -> deque[float]:
-    return deque(maxlen=MEASURED_STEPS)
+    return deque(maxlen=tuning.MEASURED_STEPS)
 
 
 @dataclass(slots=True)
@@ -102,7 +100,7 @@ class _Worker:
             "nccl" if self.device.type == "cuda" else "gloo",
             init_method=None if store else init_method,
             store=store,
-            timeout=TIMEOUT,
+            timeout=tuning.TORCH_TIMEOUT,
             rank=self.job.ranks.index(rank),
             world_size=world,
         )
@@ -136,7 +134,7 @@ class _Worker:
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
                     remedy="Try a smaller learning rate or another precision; the weights are lost.",
                 )
-            self.reporter.say("step", step=step, loss=loss, seconds=seconds)
+            self.reporter.report("step", step=step, loss=loss, seconds=seconds)
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
@@ -171,7 +169,8 @@ class _Worker:
         record = {
             "gradients": [(p, box, g.cpu()) for p, box, g in self.executor.gradients],
             "values": [
-                (lasting.tensor, lasting.box, self.executor.lasting[number, lasting.value].cpu()) for number, lasting in self._stored()
+                (lasting.tensor, lasting.box, self.executor.lasting[number, lasting.value].cpu())
+                for number, lasting in self._stored()
             ],
         }
         torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
@@ -187,7 +186,12 @@ class _Worker:
         if self.job.options.save is not None:
             tensors, first = self.job.program.graph.tensors, self.job.first_stage
             pieces = [
-                (tensors[lasting.tensor].name, tensors[lasting.tensor].shape, lasting.box, self.executor.lasting[number, lasting.value])
+                (
+                    tensors[lasting.tensor].name,
+                    tensors[lasting.tensor].shape,
+                    lasting.box,
+                    self.executor.lasting[number, lasting.value],
+                )
                 for number, lasting in self._stored()
                 if first[lasting.tensor] == number
             ]
@@ -204,7 +208,7 @@ class _Worker:
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()
         (self.folder / f"rank-{self.rank}.measured.json").write_text(json.dumps({"peak_bytes": peak, "tasks": tasks}))
-        self.reporter.say("done", peak_bytes=peak)
+        self.reporter.report("done", peak_bytes=peak)
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
@@ -218,7 +222,7 @@ def _named(instruction: Instruction, job: RankJob) -> str:
     return f"{name} that makes {shapes}" if shapes else name
 
 
-def told(error: Exception, rank: int, at: str) -> AlpaExploreError:
+def user_error(error: Exception, rank: int, at: str) -> AlpaExploreError:
     """The error as one for users."""
     if isinstance(error, AlpaExploreError):
         return error

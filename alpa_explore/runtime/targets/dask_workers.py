@@ -18,25 +18,20 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.reports import events
 from alpa_explore.runtime.targets.local import (
-    STOP_SECONDS,
     agent_command,
     agent_outcome,
-    attached,
+    available_devices,
+    check_available,
     environment,
-    refuse_missing,
 )
 
-WATCHED_SECONDS = 10.0
-"""Workers stop when the one who watches has given no sign for so long."""
-BEAT_SECONDS = 1.0
-GONE_SECONDS = 3.0
-"""A worker that the scheduler does not know for so long has died."""
 STOP_FILE, WATCHED_FILE = "stop", "watched"
 
 
-def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
+def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
     """(worker, its first rank, how many) for as few workers as the ranks need. OptionError where they do not come out
     even."""
     if not addresses:
@@ -58,9 +53,9 @@ def check_workers(scheduler: Any, world: int, device: str) -> None:
     """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
     client, opened_here = connect(scheduler)
     try:
-        used = shares(list(client.nthreads()), world)
-        attached_to = client.run(attached, device, workers=[address for address, _, _ in used])
-        refuse_missing(world, sum(min(attached_to[address], count) for address, _, count in used), device)
+        used = deal_ranks(list(client.nthreads()), world)
+        attached_to = client.run(available_devices, device, workers=[address for address, _, _ in used])
+        check_available(world, sum(min(attached_to[address], count) for address, _, count in used), device)
     finally:
         if opened_here:
             client.close()
@@ -74,10 +69,10 @@ class DaskRanks:
         self._client, self._own = connect(scheduler)
         self._touched = 0.0
         self._watch()
-        self._shares = shares(list(self._client.nthreads()), world)
+        self._shares = deal_ranks(list(self._client.nthreads()), world)
         first = self._shares[0][0]
         meet = self._submit(_meeting_place, first, urlsplit(first).hostname or "127.0.0.1").result()
-        self._runs = [
+        self._agents = [
             (address, self._submit(_run_agent, address, str(folder), rank, count, meet))
             for address, rank, count in self._shares
         ]
@@ -89,18 +84,18 @@ class DaskRanks:
         """How the run ended; None while it goes on."""
         self._watch()
         now, connected = time.monotonic(), self._client.nthreads()
-        for address, run in self._runs:
-            if run.done() or address in connected:
+        for address, agent in self._agents:
+            if agent.done() or address in connected:
                 self._seen[address] = now
-            elif now - self._seen.get(address, now) > GONE_SECONDS:
+            elif now - self._seen.get(address, now) > tuning.WORKER_GONE_SECONDS:
                 return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
             else:
                 self._seen.setdefault(address, now)
-        if not all(run.done() for _, run in self._runs):
-            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._runs):
+        if not all(run.done() for _, run in self._agents):
+            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._agents):
                 (self.folder / STOP_FILE).touch()
             return None
-        outcomes = [self._outcome(address, run) for address, run in self._runs]
+        outcomes = [self._outcome(address, agent) for address, agent in self._agents]
         failed = [o for o in outcomes if o["state"] == "failed"]
         # A rank that lost its connection says what follows from the failure of another.
         for outcome in sorted(failed, key=self._follows):
@@ -113,14 +108,14 @@ class DaskRanks:
             return
         self._ended = True
         (self.folder / STOP_FILE).touch()
-        deadline = time.monotonic() + 2 * STOP_SECONDS
-        while time.monotonic() < deadline and not all(run.done() for _, run in self._runs):
+        deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
+        while time.monotonic() < deadline and not all(run.done() for _, run in self._agents):
             time.sleep(0.1)
         if self._own:
             self._client.close()
 
     def _watch(self) -> None:
-        if time.monotonic() - self._touched > BEAT_SECONDS:
+        if time.monotonic() - self._touched > tuning.WATCHED_BEAT_SECONDS:
             self._touched = time.monotonic()
             (self.folder / WATCHED_FILE).write_text(str(self._touched), encoding="utf-8")
 
@@ -202,11 +197,11 @@ def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]
         now = (home / WATCHED_FILE).read_text(encoding="utf-8")
         if now != beat:
             beat, seen = now, time.monotonic()
-        if (home / STOP_FILE).exists() or time.monotonic() - seen > WATCHED_SECONDS:
+        if (home / STOP_FILE).exists() or time.monotonic() - seen > tuning.WATCHED_SECONDS:
             assert agent.stdin is not None, "it is a pipe"
             agent.stdin.close()  # it ends its ranks, and itself
             try:
-                agent.wait(STOP_SECONDS)
+                agent.wait(tuning.STOP_SECONDS)
             except subprocess.TimeoutExpired:  # it has not yet begun to look
                 os.killpg(agent.pid, signal.SIGKILL)
                 agent.wait()

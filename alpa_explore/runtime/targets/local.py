@@ -17,17 +17,12 @@ import torch
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
-
-PROCESSES_A_CORE = 8
-"""More only wait for each other."""
-STOP_SECONDS = 5.0
-FULL_BYTES = 2**16
-"""A disk with less than this cannot take what ranks report."""
+from alpa_explore.runtime import tuning
 
 
 def check_devices(plan: Plan, device: str) -> None:
     """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
-    refuse_missing(sum(len(stage.devices) for stage in plan.stages), attached(device), device)
+    check_available(sum(len(stage.devices) for stage in plan.stages), available_devices(device), device)
     needed = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     if device == "cpu" and needed > memory:
@@ -39,14 +34,14 @@ def check_devices(plan: Plan, device: str) -> None:
         )
 
 
-def attached(device: str) -> int:
+def available_devices(device: str) -> int:
     """How many ranks this machine can have."""
-    return torch.cuda.device_count() if device == "cuda" else PROCESSES_A_CORE * (os.cpu_count() or 1)
+    return torch.cuda.device_count() if device == "cuda" else tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
 
 
-def refuse_missing(needed: int, available: int, device: str) -> None:
+def check_available(needed: int, available: int, device: str) -> None:
     """OptionError where there are fewer devices than needed."""
-    kind = "GPUs" if device == "cuda" else f"CPU processes ({PROCESSES_A_CORE} a core)"
+    kind = "GPUs" if device == "cuda" else f"CPU processes ({tuning.PROCESSES_A_CORE} a core)"
     if needed > available:
         raise OptionError(
             "The plan needs more devices than are attached",
@@ -85,7 +80,7 @@ class LocalRanks:
         if self._agent.poll() is None and self._agent.stdin is not None:
             self._agent.stdin.close()
             try:
-                self._agent.wait(STOP_SECONDS)
+                self._agent.wait(tuning.STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 os.killpg(self._agent.pid, signal.SIGKILL)
                 self._agent.wait()
@@ -100,7 +95,7 @@ def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
     log_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     at = f"exit code {code} on {socket.gethostname()}" + (f": {log_lines[-1][:300]}" if log_lines else "")
     what, remedy = f"The agent of rank {first} ended", f"Look at {log}."
-    if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
+    if (free := shutil.disk_usage(folder).free) < tuning.FULL_BYTES:
         what, at = "The disk with the folder of the run is full", f"{units.bytes_(free)} are free, {at}"
         remedy = "Free some space, or name a folder on another disk (--folder, folder=)."
     return {"state": "failed", "rank": None, "what": what, "found": at, "remedy": remedy}

@@ -72,7 +72,7 @@ srun --kill-on-bad-exit=1 bash {run}
 """
 
 
-class Written:
+class ScriptRanks:
     """Ranks that somebody else will start."""
 
     def poll(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Written:
         """Nothing was started."""
 
 
-def write_torchrun(folder: Path, plan: Plan) -> Written:
+def write_torchrun(folder: Path, plan: Plan) -> ScriptRanks:
     """`run.sh`."""
     path = os.environ.get("PYTHONPATH", "")
     _write(
@@ -97,10 +97,10 @@ def write_torchrun(folder: Path, plan: Plan) -> Written:
             python_path=f"export PYTHONPATH={shlex.quote(path)}${{PYTHONPATH:+:$PYTHONPATH}}\n" if path else "",
         ),
     )
-    return Written()
+    return ScriptRanks()
 
 
-def write_slurm(folder: Path, plan: Plan, device: str) -> Written:
+def write_slurm(folder: Path, plan: Plan, device: str) -> ScriptRanks:
     """`run.sh`, and `slurm.sh` around it."""
     count = plan.cluster.devices_per_node
     write_torchrun(folder, plan)
@@ -114,7 +114,7 @@ def write_slurm(folder: Path, plan: Plan, device: str) -> Written:
             gpus=f"#SBATCH --gpus-per-node={count}\n" if device == "cuda" else "",
         ),
     )
-    return Written()
+    return ScriptRanks()
 
 
 def _write(path: Path, text: str) -> None:

@@ -34,7 +34,7 @@ class RunSettings:
     """How a plan is to run."""
 
     target: str = "local"
-    """A name of `alpa_explore.runtime.targets.find`."""
+    """A name of `alpa_explore.runtime.targets.target`."""
     device: str = ""
     """'cpu', 'cuda', or '' for GPUs where there are some."""
     steps: int = 20

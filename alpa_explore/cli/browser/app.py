@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.opening.lab import check_port, explorer_file
+from alpa_explore.cli.browser.lab import check_port, explorer_file
 from alpa_explore.errors import MissingPackageError
 
 EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget")

@@ -42,18 +42,18 @@ def find_target(name: str, scheduler: Any = None) -> Target:
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
     targets = {
-        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, count_of(plan))),
+        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, rank_count(plan))),
         "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
         "slurm": Target(check=_anywhere, start=write_slurm),
         "dask": Target(
-            check=lambda plan, device: check_workers(scheduler, count_of(plan), device),
-            start=lambda folder, plan, _: DaskRanks(folder, count_of(plan), scheduler),
+            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
+            start=lambda folder, plan, _: DaskRanks(folder, rank_count(plan), scheduler),
         ),
     }
     return targets[name]
 
 
-def count_of(plan: Plan) -> int:
+def rank_count(plan: Plan) -> int:
     """How many ranks a plan has."""
     return sum(len(stage.devices) for stage in plan.stages)
 
