@@ -1,6 +1,6 @@
 """Launch a plan: lower it, write the folder of the run, start its ranks, and watch them.
 
-Nothing here blocks its caller: a run is prepared and watched in a thread of its own.
+Nothing here blocks the caller: a run is prepared and watched in a thread of its own (`run.Run`).
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What a run is to be; `request_of` makes and checks it."""
+    """A checked request for a run; made by `request_of`."""
 
     plan: Plan
     target: str
@@ -174,16 +174,16 @@ def _fault(error: Exception) -> RunError:
 
 
 def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **options: Any) -> Run:
-    """Train `plan`, on every device of it a process. Returns at once; the handle says how it goes.
+    """Train with `plan`, one process for each of its devices. Returns a handle at once.
 
-    `asked` is what `request_of` takes: steps, data, and more. `folder` is where the run keeps its logs, by default a
-    new one in `runs_folder()`. What cannot be run here is refused before anything is started; what goes wrong later is
-    raised by the handle's `result`.
+    `options` are the arguments of `request_of`: steps, data, and more. `folder` is where the run keeps its logs, by
+    default a new folder in `runs_folder()`. A run that is impossible here is refused before anything is started; later
+    errors are raised by the handle's `result`.
     """
     request = request_of(plan, target, **options)
     home = make_folder(folder, plan.model.name)
     ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
-    # What was recorded is compared with what the ranks were given.
+    # `verify` compares the recorded gradients with the inputs in the job.
     run = Run(home, ranks, request.options.steps, keep_job=request.options.record)
     device = request.options.device
     run._watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device))
@@ -210,15 +210,17 @@ def request_of(
     allow_import: bool = False,
     scheduler: Any = None,
 ) -> RunRequest:
-    """What a run is to be, where it can be.
+    """Check that a run is possible, and describe it.
 
-    Model and data are those of the plan's recipe (an import path only with `allow_import`), or `model`, as it was
-    captured, with `data`: microbatches, or a function number -> microbatch. With `example_inputs` alone, data are made
-    up from them. `schedule` is a name or a table, the plan's own unless given. `graph` is needed for a plan from a file
-    without a recipe. `save` is a folder for the trained weights (`checkpoint`), `record` keeps every gradient in the
-    folder of the run. `target` is local, torchrun or slurm (a script is written, nothing started), or dask, with
-    `scheduler` a Dask client or address. UnknownNameError, OptionError (too few devices: how many are missing),
-    ProgramError (a schedule that no program follows) and RecipeError.
+    Model and data come from the plan's recipe (an import path is followed only with `allow_import`), or are `model`, as
+    it was captured, and `data`: microbatches, or a function number -> microbatch. With `example_inputs` and no data,
+    microbatches are made up from them. `schedule` is a name or a table; the default is the plan's own. `graph` is
+    needed for a plan from a file without a recipe. `save` is a folder for the trained weights (`checkpoint`); `record`
+    keeps every gradient in the folder of the run. `target` is local; torchrun or slurm (writes a script and starts
+    nothing); or dask, with `scheduler` a Dask client or address.
+
+    UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
+    follow) and RecipeError.
     """
     chosen = find_target(target, scheduler)
     if steps < 1:
@@ -257,13 +259,13 @@ def request_of(
 
 
 def describe_run(request: RunRequest) -> dict[str, Any]:
-    """What `launch` would start, lowered and checked; nothing is written or started."""
+    """Lower and check what `launch` would start, and describe it; nothing is written or started."""
     program = _program(rebuild(request.plan, request.graph, allow_import=request.allow_import), request.schedule)
     return _document(request, program)
 
 
 def prepare(request: RunRequest, folder: Path) -> Program:
-    """Write all that the ranks need into the folder of the run; the checked program."""
+    """Write everything that the ranks need into the folder of the run; returns the checked program."""
     plan, options = rebuild(request.plan, request.graph, allow_import=request.allow_import), request.options
     program = _program(plan, request.schedule)
     state, batches = training(

@@ -1,4 +1,4 @@
-"""What is trained: the weights to begin with, and the microbatches."""
+"""The initial weights and the microbatches of a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
 
 Data = Callable[[int], Any] | Sequence[Any]
-"""Number of a microbatch -> its inputs, or a list of them, which is gone through again and again."""
+"""A function number of a microbatch -> its inputs, or a list of inputs, which is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnModel:
-    """A model that no recipe makes, with one microbatch as it was captured with and, where there is one, more data."""
+    """A model without a recipe, with the microbatch that it was captured with and, optionally, more data."""
 
     model: torch.nn.Module
     example_inputs: Any
@@ -32,7 +32,7 @@ class OwnModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Microbatches:
-    """Number -> the inputs of that microbatch by tensor of the graph. It is sent to the ranks."""
+    """Number of a microbatch -> its inputs, by tensor of the graph. It is sent to the ranks."""
 
     graph: TrainingGraph
     data: Data
@@ -46,8 +46,11 @@ class Microbatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Varied:
-    """Data for a model that came with a single microbatch: its samples in another order each time, and whole numbers of
-    two dims (tokens) moved along. Made up, but no two microbatches are equal."""
+    """Made-up data for a model with a single microbatch.
+
+    Every microbatch has its samples in another order, and integers of two dims (tokens) rotated, so that no two
+    microbatches are equal.
+    """
 
     inputs: tuple[torch.Tensor, ...]
 

@@ -1,10 +1,10 @@
-"""A plan on its devices against one process: the loss, every gradient and every updated weight of a few steps.
+"""Compare a plan on its devices with one process: the loss, every gradient and every updated weight of a few steps.
 
-Both begin each step with the same weights, those that the ranks had, so that a step is compared for itself: rounding
-does not add up, and by induction all steps are right. A gradient's error is relative to the largest entry of its
-parameter, or to a ten-thousandth of the largest of all gradients where that is more: what should be zero is rounding,
-and has no digits of its own. An updated weight is compared with the optimizer's step by the gradient that the ranks
-had: Adam's step is ±learning rate also where a gradient is nearly zero, and rounding decides its sign there.
+Both start each step from the same weights, those of the ranks, so that rounding errors do not accumulate over steps; by
+induction all steps are right. The error of a gradient is relative to the largest entry of the gradient, or to a
+ten-thousandth of the largest entry of all gradients if that is more: an entry that should be zero consists of rounding
+errors only. An updated weight is compared with an optimizer step on the gradient of the ranks, because Adam's step is
+±learning rate even where a gradient is nearly zero and rounding decides its sign.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
 
 NOTHING = 1e-4
-"""Share of the largest gradient below which a parameter's gradient has no scale of its own."""
+"""Share of the largest gradient that is the least scale of a parameter's gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What was compared, and its relative error."""
+    """One comparison and its relative error."""
 
     step: int
     what: str
     """'loss', 'gradient' or 'weight'."""
     name: str
-    """Of the parameter; empty for the loss."""
+    """Name of the parameter; empty for the loss."""
     relative_error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """All comparisons."""
+    """The comparisons of a run with one process."""
 
     ranks: int
     steps: int
@@ -62,7 +62,7 @@ class Verification:
 
     @property
     def worst(self) -> Difference:
-        """The largest error; one that is no number is larger than all."""
+        """The comparison with the largest error; NaN counts as the largest."""
         return max(self.differences, key=lambda d: (d.relative_error != d.relative_error, d.relative_error))
 
     @property
@@ -71,7 +71,7 @@ class Verification:
         return self.worst.relative_error <= self.tolerance
 
     def worst_of(self, what: str) -> float:
-        """The largest error of a kind."""
+        """The largest error of one kind of comparison."""
         return max(d.relative_error for d in self.differences if d.what == what)
 
 
@@ -84,10 +84,10 @@ def verify(
     allow_import: bool = False,
     **options: Any,
 ) -> Verification:
-    """Train `plan` for some steps on its devices and in one process, and compare. It waits for the end.
+    """Train with `plan` for some steps on its devices and in one process, and compare. Waits for the end.
 
-    `asked` is what `launch` takes, whose errors these are. OptionError for a model that draws random numbers. The
-    folder of the run is kept where the run fails.
+    `options` are the arguments of `launch`. Raises as `launch`, and OptionError for a model that draws random numbers.
+    The folder of the run is kept when the run fails.
     """
     plan = rebuild(plan, graph, allow_import=allow_import)
     _check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
@@ -112,7 +112,7 @@ def verify(
 
 
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
-    """A run that has recorded its gradients, compared step by step with one process."""
+    """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
     reference = _OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
@@ -125,7 +125,7 @@ def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
 
 
 class _OneProcess:
-    """The sequential graph, whose weights are set to those of the ranks after each step."""
+    """Runs the sequential graph; after each step its weights are set to those of the ranks."""
 
     def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
         self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
@@ -134,7 +134,7 @@ class _OneProcess:
     def step(
         self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
     ) -> Iterator[Difference]:
-        """One step, compared with what each rank has recorded: copies and pieces, each for itself."""
+        """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
         wanted_loss, expected = self._gradients(microbatches)
         yield _difference(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
         largest = max(float(g.abs().max()) for g in expected.values())
@@ -173,7 +173,7 @@ def _difference(step: int, what: str, name: str, error: float, scale: float) -> 
 
 
 def _error(expected: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
-    """The largest difference of any piece from its box; infinite where the pieces leave something out."""
+    """The largest difference of any piece from its box; infinite where the pieces do not cover the tensor."""
     covered = torch.zeros(expected.shape, dtype=torch.bool)
     worst = 0.0
     for box, piece in pieces:

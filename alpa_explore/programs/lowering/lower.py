@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.instruction import Accumulate, Assign, Load, Optimize
+from alpa_explore.programs.instruction import Accumulate, Assign, Instruction, Load, Optimize
 from alpa_explore.programs.lowering.boxes import box_of
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.liveness import with_frees
@@ -313,7 +313,7 @@ class _Lowering:
     def finished(self, stage: int) -> StageProgram:
         """The finished instructions of a stage, with Free instructions."""
         writer, loss = self.writers[stage], self.loss[stage]
-        tasks: dict[Action, dict[int, tuple[object, ...]]] = {action: {} for action in writer.tasks}
+        tasks: dict[Action, dict[int, tuple[Instruction, ...]]] = {action: {} for action in writer.tasks}
         for rank in self.decisions[stage].ranks:
             lasting = {held.value for held in self.lasting[stage][rank]}
             for action, instructions in with_frees(
@@ -324,7 +324,7 @@ class _Lowering:
                 tasks[action][rank] = tuple(instructions)
         return StageProgram(
             ranks=self.decisions[stage].ranks,
-            tasks=tasks,  # type: ignore[arg-type]
+            tasks=tasks,
             lasting={rank: tuple(of_ranks) for rank, of_ranks in self.lasting[stage].items()},
             loss=loss,
         )

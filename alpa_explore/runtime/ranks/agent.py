@@ -1,11 +1,12 @@
-"""The agent of one machine: starts its ranks, watches over them, and ends all of them when one fails.
+"""The agent of one machine: starts its ranks, watches them, and ends all of them when one fails.
 
     python -m alpa_explore.runtime.ranks.agent FOLDER FIRST COUNT INIT_METHOD
 
-It is a process of its own, which imports torch once and forks a process for each rank. So a busy notebook does not
-keep it from watching; and when the program that started it ends, or asks it to stop, its standard input closes, and the
-ranks go. A rank fails when it exits with an error, is killed, says nothing for `tuning.FROZEN_SECONDS`, or when no rank has
-finished an instruction for the run's `stall_seconds`. How it ended stands in `agent-FIRST.json`.
+The agent is a process of its own, which imports torch once and forks a process for each rank. A busy notebook does not
+keep it from watching. When the program that started it ends, or wants it to stop, the agent's standard input closes and
+it ends its ranks. A run fails when a rank exits with an error, is killed or writes no heartbeat for
+`tuning.FROZEN_SECONDS`, or when no rank finishes an instruction for the run's `stall_seconds`. The agent writes how its
+ranks ended to `agent-FIRST.json`.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ class Agent:
         self.stall_seconds = json.loads((folder / "run.json").read_text(encoding="utf-8"))["options"]["stall_seconds"]
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
-        """Of the ranks that have ended; −9 for one killed by signal 9."""
+        """Rank that has ended -> its exit code; −9 for one killed by signal 9."""
         self.started = time.monotonic()
         self.beats: dict[int, tuple[float, int]] = {}
-        """Rank -> when it was last seen alive, by this clock, and the time of its file."""
+        """Rank -> (when this agent saw its last heartbeat, modification time of that heartbeat's file)."""
         self.progress = (0, self.started)
-        """Instructions finished by all ranks, and since when there are so many."""
+        """(instructions finished by all ranks, since when the number has not changed)."""
 
     def run(self) -> dict[str, Any]:
-        """From the start of the ranks to their end, however it comes."""
+        """Run the ranks from start to end; how they ended."""
         for rank in self.numbers:
             self.pids[rank] = self._fork(rank)
         try:
@@ -75,20 +76,22 @@ class Agent:
         self._be(rank, parent)
 
     def _be(self, rank: int, parent: int) -> NoReturn:
-        """In the new process."""
+        """Run a rank in the new process."""
         code = 1
         try:
             if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also where it hangs
+                ctypes.CDLL(None).prctl(
+                    1, signal.SIGKILL
+                )  # PR_SET_PDEATHSIG: the rank ends with the agent, even if it hangs
             log = os.open(self.folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a killed rank has said it all
+            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a TextIOWrapper here; a killed rank loses no output
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
-        except BaseException:  # the process ends here, whatever it was
+        except BaseException:  # the process must end here in any case
             traceback.print_exc()
         finally:
             sys.stdout.flush()
@@ -103,7 +106,7 @@ class Agent:
                     self.codes[rank] = os.waitstatus_to_exitcode(status)
 
     def _why(self) -> dict[str, Any]:
-        """The failure that the others follow from: a rank that was killed, else the first that says so itself."""
+        """The failure that caused the others: a killed rank, else the first rank that reports an error of its own."""
         failed = [rank for rank in self.numbers if self.codes.get(rank)]
         for rank in failed:
             if (code := self.codes[rank]) < 0:
@@ -127,7 +130,7 @@ class Agent:
         )
 
     def stuck(self) -> dict[str, Any] | None:
-        """The failure, where a rank gives no sign of life or all of them stand still."""
+        """The failure, where a rank has no heartbeat or no rank makes progress; else None."""
         now, total = time.monotonic(), 0
         alive_of: dict[int, Heartbeat | None] = {rank: read_heartbeat(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:
@@ -163,7 +166,7 @@ class Agent:
         return "its start" if seen is None else seen.doing
 
     def _end(self) -> None:
-        """Nothing of the run stays behind; a rank has nothing to save."""
+        """Kill the ranks that still run; a rank has nothing to save."""
         for rank, pid in self.pids.items():
             if rank not in self.codes:
                 os.kill(pid, signal.SIGKILL)
@@ -175,7 +178,7 @@ def _failure(rank: int, what: str, found: str, remedy: str) -> dict[str, Any]:
 
 
 def _asked_to_stop(seconds: float) -> bool:
-    """Whether standard input has been closed, or said anything, within so many seconds."""
+    """Wait so many seconds for standard input to be closed or written to; whether it was."""
     ready, _, _ = select.select([0], [], [], seconds)
     return bool(ready)
 
@@ -188,7 +191,7 @@ def main(arguments: list[str]) -> int:
     """Run the agent; exit code 0 where the ranks are done."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one
-    # The first optimizer imports a good part of torch: once, before there is a process for each rank.
+    # The first optimizer imports a large part of torch: do it once, before the ranks are forked.
     PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
     folder = Path(arguments[0])
     outcome: dict[str, Any] = {"state": STOPPED}

@@ -1,8 +1,9 @@
-"""Ranks that are processes reach each other through torch.distributed: gloo between CPUs, NCCL between GPUs.
+"""The transport between processes by torch.distributed: gloo between CPUs, NCCL between GPUs.
 
-Every group of collectives is made at the start, by all ranks in the same order. Messages between two ranks travel in
-the order in which they are sent, as NCCL has no tags: a receiver that wants a later one first takes in, and keeps,
-those before it. The sender would have sent them anyway, so nobody waits for more than it would; and sends do not wait.
+All ranks create the groups of all collectives at the start, in the same order. Messages between two ranks arrive in the
+order in which they are sent, because NCCL has no tags: a receiver that needs a later message first receives and keeps
+the earlier ones. This causes no extra waiting, since the sender sends the earlier ones first anyway and sends do not
+block.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.reshard import StepKind
 
 _MessageKey = tuple[int, int, bool]
-"""Message, microbatch, whether of an update task."""
+"""(message, microbatch, whether an update task sends it)."""
 
 
 class ProcessTransport:
-    """The transport of the rank that this process is."""
+    """The transport of the rank of this process."""
 
     def __init__(self, job: RankJob, rank: int, device: torch.device) -> None:
-        """All ranks must be in torch.distributed already; makes the groups."""
+        """Create the groups. All ranks must have joined torch.distributed."""
         self.job, self.rank, self.device = job, rank, device
         self.waits_for = ""
-        """What is being waited for now, for people."""
+        """A description of what the rank waits for now; empty while it does not wait."""
         self.collective_seconds = self.receive_seconds = 0.0
         self._place = {r: place for place, r in enumerate(job.ranks)}
         self._groups = {
             ranks: dist.new_group([self._place[r] for r in ranks], timeout=tuning.TORCH_TIMEOUT) for ranks in job.groups
         }
-        # A NCCL communicator runs one thing after the other, and a send stays in it until it is received: the two
-        # directions between two ranks need one each.
+        # An NCCL communicator runs its operations in order, and a send occupies it until it is received: each
+        # direction between two ranks needs a communicator of its own.
         nccl = device.type == "cuda"
         self._pairs = {
             p: dist.new_group([self._place[r] for r in p], timeout=tuning.TORCH_TIMEOUT) if nccl else None
@@ -53,18 +54,18 @@ class ProcessTransport:
         self._counts: dict[tuple[int, int], int] = {}
 
     def begin(self) -> None:
-        """A new iteration."""
+        """Start an iteration."""
         self._expected = {source: self._incoming(source) for source in self.job.inbox}
 
     def finish(self) -> None:
-        """The iteration is over: all that was sent has left."""
+        """End an iteration: wait until all sends are over."""
         self.waits_for = "ranks that take what was sent"
         self._sent.empty()
         self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
     def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
-        """What this rank has afterwards. Sums are torch.distributed's, in its order."""
+        """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
         start = time.perf_counter()
@@ -99,7 +100,7 @@ class ProcessTransport:
         return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
 
     def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
-        """Without waiting; the piece is kept until it has left."""
+        """Send without waiting; the piece is kept until the send is over."""
         if instruction.to == self.rank:
             self._kept[self.rank, _message_key(instruction.message, task)] = piece
             return
@@ -110,7 +111,7 @@ class ProcessTransport:
         self._sent.put(work, piece)
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
-        """What `source` sent; what it sent before is taken in and kept."""
+        """The piece that `source` sends; earlier messages of `source` are received and kept."""
         yield from ()
         awaited = _message_key(instruction.message, task)
         start = time.perf_counter()
@@ -133,22 +134,22 @@ class ProcessTransport:
         self.waits_for = ""
 
     def _tag(self, pair: tuple[int, int]) -> int:
-        """A number that both ends count; gloo matches by it."""
+        """The tag of the next message between two ranks, which both count; gloo matches messages by it."""
         self._counts[pair] = (self._counts.get(pair, -1) + 1) % 2**20
         return self._counts[pair]
 
     def _incoming(self, source: int) -> Iterator[_MessageKey]:
-        """What `source` sends to this rank in an iteration, in order."""
+        """The messages that `source` sends to this rank in an iteration, in order."""
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
                 yield _message_key(message, task)
 
 
 class _PendingSends:
-    """Keeps what is being sent until it has left: a piece of an early microbatch need not stay for the whole iteration.
+    """Keeps pieces that are being sent until the send is over, so that early microbatches free their memory early.
 
-    A thread looks after it. Gloo says that a send is done only to one who waits for it; waiting for NCCL would hold up
-    the stream in which the rank computes, so there it is asked.
+    A thread waits for the sends. A gloo send completes only when it is waited for. Waiting for NCCL would block the
+    stream in which the rank computes, so there the thread polls.
     """
 
     def __init__(self, *, asks: bool) -> None:
@@ -158,11 +159,11 @@ class _PendingSends:
         threading.Thread(target=self._run, name="outbox", daemon=True).start()
 
     def put(self, work: dist.Work, piece: torch.Tensor) -> None:
-        """A send that has begun."""
+        """Add a send that has begun."""
         self._queue.put((work, piece))
 
     def empty(self) -> None:
-        """Wait until all has left; raises what a send has met."""
+        """Wait until all sends are over; raises the error of a failed send."""
         self._queue.join()
         if self._error is not None:
             raise self._error

@@ -1,7 +1,7 @@
-"""What one rank does: read its job, join the others, run the iterations, report and measure.
+"""Run one rank: read its job, join the other ranks, run the iterations, report and measure.
 
-`python -m alpa_explore.runtime.ranks.worker FOLDER` is a rank whose number torchrun or Slurm has put into the
-environment; the agent calls `run_rank` in processes of its own.
+`python -m alpa_explore.runtime.ranks.worker FOLDER` runs the rank whose number torchrun or Slurm has set in the
+environment; the agent calls `run_rank` in the processes that it forks.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from alpa_explore.schedules.task import Task
 
 
 def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
-    """Run a rank to its end; the exit code. What goes wrong is reported as an event, and its trace is printed."""
+    """Run a rank to its end; the exit code. An error is reported as an event, and its traceback is printed."""
     reporter, status = Reporter(folder, rank), _Status()
     reporter.start_heartbeat(status.heartbeat, parent)
     try:
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
         worker.train()
         dist.destroy_process_group()
-    except Exception as error:  # whatever can go wrong is told to the one who started the run
+    except Exception as error:  # every error is reported to the program that started the run
         traceback.print_exc()
         fault = user_error(error, rank, status.heartbeat().doing)
         reporter.report("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
@@ -51,7 +51,7 @@ def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, pare
 
 
 class _Status:
-    """What the heartbeat says, from another thread."""
+    """The state of the rank, for the thread of the heartbeat."""
 
     def __init__(self) -> None:
         self.worker: _Worker | None = None
@@ -74,7 +74,7 @@ def _last() -> deque[float]:
 
 @dataclass(slots=True)
 class _Measured:
-    """Seconds of the runs of one task, one for each of the last steps."""
+    """The times of one task, one entry for each of the last steps."""
 
     seconds: deque[float] = field(default_factory=_last)
     collective_seconds: deque[float] = field(default_factory=_last)
@@ -83,7 +83,7 @@ class _Measured:
 
 class _Worker:
     def __init__(self, folder: Path, rank: int, reporter: Reporter, *, init_method: str, local_rank: int) -> None:
-        """Read the job, meet the other ranks, take the initial weights."""
+        """Read the job, join the other ranks, load the initial weights."""
         self.folder, self.rank, self.reporter = folder, rank, reporter
         self.job, state = read_job(folder, rank)
         options, world = self.job.options, len(self.job.ranks)
@@ -93,7 +93,7 @@ class _Worker:
             torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
         else:
             torch.set_num_threads(1)
-        # A path may hold what a URL may not.
+        # A path may contain characters that a URL may not.
         path = init_method.removeprefix("file:")
         store = None if path == init_method else torch.distributed.FileStore(path, world)  # type: ignore[attr-defined]
         dist.init_process_group(
@@ -120,7 +120,7 @@ class _Worker:
 
     @torch.no_grad()
     def train(self) -> None:
-        """All iterations."""
+        """Run all iterations."""
         for step in range(self.job.options.steps):
             start = time.perf_counter()
             self._iteration(step)
@@ -176,7 +176,7 @@ class _Worker:
         torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
     def _stored(self) -> Iterator[tuple[int, Lasting]]:
-        """(stage, lasting value) of weights and buffers."""
+        """(stage, lasting value) of the weights and buffers of this rank."""
         for number in self.executor.stages:
             for lasting in self.job.program.stages[number].lasting[self.rank]:
                 if not lasting.zero:
@@ -212,7 +212,7 @@ class _Worker:
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
-    """An instruction in a few words, with what it makes where that is a tensor of the graph."""
+    """A short description of an instruction, with the tensors of the graph that it computes."""
     tensors = job.program.graph.tensors
     written = [tensors[t] for t in instruction.writes if t < len(tensors)]
     shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in written)
@@ -223,7 +223,7 @@ def _named(instruction: Instruction, job: RankJob) -> str:
 
 
 def user_error(error: Exception, rank: int, at: str) -> AlpaExploreError:
-    """The error as one for users."""
+    """An error of a rank as an error for users."""
     if isinstance(error, AlpaExploreError):
         return error
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
@@ -251,7 +251,7 @@ def _held(rank: int) -> str:
 
 
 def _follows(error: Exception) -> bool:
-    """Whether an error only tells that another rank has gone."""
+    """Whether an error is only the consequence of another rank's end."""
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(
         sign in text for sign in ("connection closed", "connection reset", "broken pipe", "connection refused")
@@ -259,7 +259,7 @@ def _follows(error: Exception) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """A rank under torchrun or Slurm: RANK, LOCAL_RANK, MASTER_ADDR, … are in the environment."""
+    """Run a rank under torchrun or Slurm, which set RANK, LOCAL_RANK, MASTER_ADDR, … in the environment."""
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     return run_rank(Path(arguments[0]), rank, init_method="env://", local_rank=local)
 

@@ -1,9 +1,9 @@
-"""Target `dask`: the workers of a Dask cluster start the ranks, an agent on each.
+"""Target `dask`: the workers of a Dask cluster start the ranks, with one agent per worker.
 
-Ranks are dealt out in order to the workers, sorted by address, so that a stage stays on as few machines as can be. With
-a worker for each GPU (dask-cuda) each has one rank, else all have the same number. Every worker must see the folder of
-the run. They stop when asked, by a file in that folder, and when the program that started the run is gone: it renews
-another file as long as it watches.
+Ranks are assigned in order to the workers, sorted by address, so that a stage is on as few machines as possible. With
+one worker per GPU (dask-cuda) each has one rank, otherwise all have the same number. Every worker must see the folder
+of the run. The workers end their ranks when a stop file appears in that folder, and when the program that started the
+run is gone: it renews another file while it watches the run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ STOP_FILE, WATCHED_FILE = "stop", "watched"
 
 
 def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
-    """(worker, its first rank, how many) for as few workers as the ranks need. OptionError where they do not come out
-    even."""
+    """(worker, its first rank, number of ranks), for as few workers as needed.
+
+    OptionError where the ranks cannot be divided evenly.
+    """
     if not addresses:
         raise OptionError(
             "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
@@ -50,7 +52,7 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
 
 
 def check_workers(scheduler: Any, world: int, device: str) -> None:
-    """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
+    """OptionError where `world` ranks cannot be divided over the workers, or these have too few devices."""
     client, opened_here = connect(scheduler)
     try:
         used = deal_ranks(list(client.nthreads()), world)
@@ -77,7 +79,7 @@ class DaskRanks:
             for address, rank, count in self._shares
         ]
         self._seen: dict[str, float] = {}
-        """Worker -> when it was last there."""
+        """Worker -> when the scheduler last had a connection to it."""
         self._ended = False
 
     def poll(self) -> dict[str, Any] | None:
@@ -97,7 +99,7 @@ class DaskRanks:
             return None
         outcomes = [self._outcome(address, agent) for address, agent in self._agents]
         failed = [o for o in outcomes if o["state"] == "failed"]
-        # A rank that lost its connection says what follows from the failure of another.
+        # The error of a rank that lost its connection follows from the failure of another rank.
         for outcome in sorted(failed, key=self._follows):
             return outcome
         return {"state": "stopped" if any(o["state"] == "stopped" for o in outcomes) else "done"}
@@ -140,7 +142,7 @@ class DaskRanks:
 
 
 def connect(scheduler: Any) -> tuple[Any, bool]:
-    """(client, whether it was made here) for a client, a cluster or an address."""
+    """(client, whether it was opened here) for a client, a cluster or an address."""
     from distributed import Client
 
     if isinstance(scheduler, Client):
@@ -162,14 +164,14 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
 
 
 def _meeting_place(host: str) -> str:
-    """On the worker of rank 0: where the ranks meet."""
+    """On the worker of rank 0: the address where the ranks connect to each other."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return f"tcp://{host}:{probe.getsockname()[1]}"
 
 
 def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]:
-    """On a worker: its ranks, from start to end; how they ended."""
+    """On a worker: run its ranks from start to end; how they ended."""
     home = Path(folder)
     if not (home / "run.json").exists():
         return {
@@ -199,10 +201,10 @@ def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]
             beat, seen = now, time.monotonic()
         if (home / STOP_FILE).exists() or time.monotonic() - seen > tuning.WATCHED_SECONDS:
             assert agent.stdin is not None, "it is a pipe"
-            agent.stdin.close()  # it ends its ranks, and itself
+            agent.stdin.close()  # the agent ends its ranks and itself
             try:
                 agent.wait(tuning.STOP_SECONDS)
-            except subprocess.TimeoutExpired:  # it has not yet begun to look
+            except subprocess.TimeoutExpired:  # the agent does not read its standard input yet
                 os.killpg(agent.pid, signal.SIGKILL)
                 agent.wait()
                 return {"state": "stopped"}

@@ -1,4 +1,4 @@
-"""Target `local`: an agent on this machine starts a process for each rank. They meet through a file, without a port."""
+"""Target `local`: an agent on this machine starts a process for each rank; they connect through a file, without a port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from alpa_explore.runtime import tuning
 
 
 def check_devices(plan: Plan, device: str) -> None:
-    """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
+    """OptionError, with the missing amount, where this machine has too few devices or too little memory."""
     check_available(sum(len(stage.devices) for stage in plan.stages), available_devices(device), device)
     needed = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -35,7 +35,7 @@ def check_devices(plan: Plan, device: str) -> None:
 
 
 def available_devices(device: str) -> int:
-    """How many ranks this machine can have."""
+    """The number of ranks that this machine can have."""
     return torch.cuda.device_count() if device == "cuda" else tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
 
 
@@ -87,7 +87,7 @@ class LocalRanks:
 
 
 def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
-    """How an agent says that its ranks ended, or what is known where it can say nothing."""
+    """How the ranks of an agent ended: its report, or what can be seen where it wrote none."""
     path, log = folder / f"agent-{first}.json", folder / f"agent-{first}.log"
     if path.exists():
         outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -102,14 +102,14 @@ def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
 
 
 def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:
-    """What starts an agent. -P: files in the current folder cannot take the place of modules."""
+    """The command that starts an agent. -P: files in the current folder cannot shadow modules."""
     return [sys.executable, "-P", "-m", "alpa_explore.runtime.ranks.agent", str(folder), str(first), str(count), meet]
 
 
 def environment() -> dict[str, str]:
-    """Of the agent: it sees the modules that this process sees, and numerical libraries use one thread a rank."""
+    """The environment of an agent: the module path of this process, and one thread per rank for numerical libraries."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    # All ranks are on this machine; the name of the machine may lead nowhere.
+    # All ranks are on this machine, whose name may not resolve.
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     return {**os.environ, **one_thread, **path, **({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})}
