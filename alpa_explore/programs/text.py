@@ -82,7 +82,8 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
                 for name, dim in (("join", instruction.joined), ("cut", instruction.cut))
                 if dim is not None
             )
-            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {', '.join(map(str, instruction.ranks))}{dims}"
+            ranks = ", ".join(map(str, instruction.ranks))
+            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {ranks}{dims}"
         case Slice():
             piece = f"piece {instruction.piece} of {instruction.pieces}"
             return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"

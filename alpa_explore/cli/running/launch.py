@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
-    from alpa_explore.runtime.launch import Run
+    from alpa_explore.runtime.run import Run
     from alpa_explore.schedules.task import Schedule
 
 _EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run

@@ -1,4 +1,6 @@
-"""Save trained weights in the format of torch.distributed.checkpoint: ranks write their boxes, replicas are written once.
+"""Save trained weights in the format of torch.distributed.checkpoint.
+
+Each rank writes its boxes; replicas are written once.
 
 `torch.distributed.checkpoint.load` reads them in any other sharding, and
 `torch.distributed.checkpoint.format_utils.dcp_to_torch_save` converts them to one file. Names are those of the model.
@@ -25,8 +27,9 @@ Piece = tuple[str, tuple[int, ...], Box, torch.Tensor]
 
 
 def save_weights(pieces: list[Piece], folder: Path) -> None:
-    """Save the pieces of this rank; all ranks must call it. The boxes of a name must be equal or disjoint over all ranks.
+    """Save the pieces of this rank; all ranks must call it.
 
+    The boxes of a name must be equal or disjoint over all ranks.
     RunError where the weights cannot be written.
     """
     try:

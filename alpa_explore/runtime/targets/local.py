@@ -1,4 +1,4 @@
-"""Target `local`: an agent on this machine starts a process for each rank; they connect through a file, without a port."""
+"""Target `local`: an agent on this machine starts a process per rank. The ranks connect through a file, not a port."""
 
 from __future__ import annotations
 
