@@ -1,8 +1,8 @@
-"""The figures of a device again, from what the tasks of runs did and how long that took (`cost.refit`).
+"""Recalibrate the figures of a device from the tasks of runs and their measured times (`refit`).
 
-The plan of a run is lowered again, so its model must be one that a recipe makes. Of each kind of task (`0F`: forward of
-stage 0) the median over microbatches and steps counts, the first step left out where there are more. Computing is the
-mean over the ranks of the stage; in a collective the rank that comes last waits for nobody, so there the least counts.
+The plan of a run is lowered again, so its model must have a recipe. For each kind of task (`0F`: forward of stage 0)
+the median over microbatches and steps is used, without the first of several steps. Compute times are the mean over the
+ranks of the stage. Of collective times the minimum is used: the rank that arrives last does not wait for others.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalibration:
-    """What runs say of the devices that they were planned for."""
+    """The figures of a cluster before and after a refit to runs."""
 
     before: Cluster
-    """As the runs were planned."""
+    """The cluster for which the runs were planned."""
     after: Cluster
-    """As they were measured: with `reprice`, or for other plans."""
+    """The refitted cluster, for `reprice` or for other plans."""
     tasks: tuple[Observation, ...]
-    """What it was fitted to."""
+    """The observations of the fit."""
 
 
 def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool = False) -> Recalibration:
-    """Fit launch, efficiency, memory and links to the runs in these folders.
+    """Fit launch time, efficiencies, memory bandwidth and links to the runs in these folders.
 
     OptionError where the runs were planned for different devices; PlanFileError where there is no measured run;
-    RecipeError where a model cannot be made again.
+    RecipeError where a model cannot be rebuilt.
     """
     observed: list[Observation] = []
     first: Cluster | None = None
@@ -67,7 +67,7 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
 
 
 def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
-    """The cluster that a run was planned for, and its kinds of tasks."""
+    """The cluster for which a run was planned, and an observation for each kind of task."""
     try:
         ranks = json.loads((home / "run.json").read_text(encoding="utf-8"))["ranks"]
         measured = {r: json.loads((home / f"rank-{r}.measured.json").read_text(encoding="utf-8")) for r in ranks}
@@ -104,7 +104,7 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
 
 
 def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[float, float]:
-    """(seconds of computing, of collectives) of a rank's tasks of a kind."""
+    """The median (compute seconds, collective seconds) of the tasks of one kind on a rank."""
     letters = str(Task(action, stage, 0))[:-1]
     compute, collective = [], []
     for name, times in tasks.items():
@@ -117,7 +117,7 @@ def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[floa
 
 
 def _kernels(program: Program, decision: StageDecision, stage: int, action: Action) -> Iterator[Kernel]:
-    """What the planner prices of a task: its operators, each once, as divided."""
+    """The kernels of a task that the planner prices: each operator once, under its strategy."""
     graph = program.graph
     instructions = program.stages[stage].tasks[action][decision.ranks[0]]
     operators = dict.fromkeys(i.operator.index for i in instructions if isinstance(i, Compute))
@@ -130,7 +130,7 @@ def _kernels(program: Program, decision: StageDecision, stage: int, action: Acti
 
 
 def _exchanged(cluster: Cluster, exchange: CollectiveCall) -> LinkCollective:
-    """A collective on the links of a cluster: as a ring along an axis of a mesh (`cluster.mesh`)."""
+    """A collective on a link of a cluster, as a ring along an axis of a mesh (`cluster.mesh`)."""
     per_node, ranks = cluster.devices_per_node, exchange.ranks
     between = len({rank // per_node for rank in ranks}) > 1
     stride = abs(ranks[1] - ranks[0]) if len(ranks) > 1 else 1

@@ -1,8 +1,8 @@
-"""Curves measured on the attached devices: matrix products, a kernel bound by memory, collectives.
+"""Measure curves on the attached devices: matrix products, a memory-bound kernel, collectives.
 
-`ranks` processes measure side by side, one on each device (CPU: each on its share of the cores, with gloo; CUDA: NCCL),
-because devices of a node share what they share. A measurement repeats a kernel until the clock can be trusted and takes
-the median of five such runs, as rank 0 sees them.
+`ranks` processes measure at the same time, one on each device (CPU: each with its share of the cores, gloo; CUDA:
+NCCL), because the devices of a node share resources. A measurement repeats a kernel until the total time is long enough
+for the clock, and takes the median of `tuning.REPEATS` such measurements, as timed by rank 0.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _DTYPES = {"cpu": ("float32", "bfloat16", "float64"), "cuda": ("float16", "bfloa
 
 
 def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: float = 0.02) -> Measurements:
-    """Curves of `kind` ('cpu' or 'cuda'; default: CUDA if it is there) on `ranks` devices (default: all of a node; two
-    on a CPU). A run lasts `run_seconds` at least.
+    """Measure the curves of `kind` ('cpu' or 'cuda'; default: CUDA if available) on `ranks` devices (default: all of a
+    node; two on a CPU). A timed series of kernels lasts at least `run_seconds`.
 
-    OptionError for devices that are not there, ExecutorError where a rank stops.
+    OptionError for devices that do not exist, ExecutorError where a rank fails.
     """
     kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
     ranks = _checked(kind, ranks)
     if not run_seconds > 0:
         raise OptionError("A run takes time", found=f"{run_seconds} s", remedy="Give seconds above 0; 0.02 is common.")
     with tempfile.TemporaryDirectory() as folder:
-        # Processes of their own, even if it is only one: threads and groups are set for the whole process.
+        # New processes, even for one rank: threads and groups are settings of a whole process.
         try:
             spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]
         except (ProcessRaisedException, ProcessExitedException) as error:
@@ -80,7 +80,7 @@ def _checked(kind: str, ranks: int | None) -> int:
 
 
 def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> None:
-    """What one process does; rank 0 writes what it found."""
+    """Measure on one rank; rank 0 writes the curves."""
     if kind == "cuda":
         torch.cuda.set_device(rank)
     else:
@@ -102,7 +102,7 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> 
 
 
 class _Clock:
-    """Seconds of one call of a kernel. Every rank repeats it equally often: collectives would wait for ever."""
+    """Measures the seconds of one call of a kernel. All ranks repeat it equally often, else collectives would hang."""
 
     def __init__(self, kind: str, ranks: int, run_seconds: float) -> None:
         self.kind, self.ranks, self.run_seconds = kind, ranks, run_seconds
@@ -116,7 +116,7 @@ class _Clock:
         return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
 
     def _run(self, kernel: Callable[[], object], repeats: int) -> float:
-        """Seconds of `repeats` calls; the longest of all ranks, so that all go on alike."""
+        """Seconds of `repeats` calls, the maximum over all ranks, so that all ranks proceed alike."""
         if self.ranks > 1:
             dist.barrier()
         self._finish()
@@ -137,7 +137,7 @@ class _Clock:
 
 
 def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
-    """Square products, sides doubling."""
+    """(FLOPs, seconds) of square matrix products with doubling sides."""
     points, side = [], 32
     while side <= tuning.LARGEST_SIDE[kind]:
         a = torch.randn(side, side, device=kind).to(getattr(torch, dtype))
@@ -155,7 +155,7 @@ def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
 
 
 def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
-    """c = a + b: two reads and a write."""
+    """(bytes, seconds) of an elementwise sum of growing size."""
     points = []
     for exponent in range(6, tuning.LARGEST_BYTES[kind].bit_length() - 2, 2):
         a = torch.ones(2**exponent, device=kind)
@@ -172,7 +172,7 @@ def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
 
 
 def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[float, float]]]:
-    """Each kind of collective, sizes growing fourfold. A size is what one device holds of the larger side."""
+    """Kind of collective -> (bytes, seconds), sizes growing fourfold; bytes of the larger side on one device."""
     points: dict[str, list[tuple[float, float]]] = {}
     for exponent in range(8, tuning.LARGEST_BYTES[kind].bit_length() - 3, 2):
         count = 2**exponent * ranks
@@ -181,7 +181,7 @@ def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[f
         other = torch.empty_like(whole)
         slowest = 0.0
         for step, kernel in _kernels(whole, part, other).items():
-            whole.fill_(1.0)  # sums must not grow without end
+            whole.fill_(1.0)  # repeated sums would overflow
             seconds = clock(kernel)
             slowest = max(slowest, seconds)
             points.setdefault(step.value, []).append((4.0 * count, seconds))
@@ -208,7 +208,7 @@ def _name(kind: str) -> str:
 
 
 def _memory_bytes(kind: str, ranks: int) -> int:
-    """Of one device; the ranks on a CPU share its memory."""
+    """Memory of one device; the ranks on a CPU share the memory of the machine."""
     if kind == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks

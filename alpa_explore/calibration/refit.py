@@ -1,13 +1,14 @@
-"""The figures of a device and its links, fitted again to what tasks of runs took.
+"""Refit the figures of a device and its links to the measured times of the tasks of runs.
 
-    a task computes for          Σ over kernels:      launch + max(a · arithmetic, m · memory)
-    and is in collectives for    Σ over collectives:  rounds · (p − 1) · (alpha + bytes / p · beta)
+    compute seconds of a task      Σ over kernels:      launch + max(a · arithmetic, m · memory)
+    collective seconds of a task   Σ over collectives:  rounds · (p − 1) · (alpha + bytes / p · beta)
 
-arithmetic and memory are the seconds that the device as it is takes (`compute`), so a stretches its efficiency in
-matrix products at every size and m that of its memory; alpha and beta = 1 / bandwidth are those of the link that a
-collective takes. Which of the two a kernel waits for follows from a and m, so they are found in rounds. Least squares
-of relative errors, each weighted by the share of such tasks in the time of their run, with one row more for each figure
-that asks for what it was, by weight `tuning.PRIOR`: what the tasks do not tell stays.
+arithmetic and memory are the seconds by the present figures of the device (`cost.compute`), so that a scales its
+efficiency in matrix products at every size and m its memory efficiency; alpha and beta = 1 / bandwidth belong to the
+link that a collective uses. Whether arithmetic or memory bounds a kernel depends on a and m, so the fit alternates
+between this assignment and the factors. It minimises the squared relative errors, each weighted by the share of the
+task in the time of its run. One more row per figure, with weight `tuning.PRIOR`, pulls the figure towards its previous
+value, so that figures on which no task depends stay as they are.
 """
 
 from __future__ import annotations
@@ -28,32 +29,33 @@ from alpa_explore.sharding.reshard import StepKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkCollective:
-    """A collective: its kind, how many devices take part, bytes of the larger side on one of them."""
+    """A collective on a link: its kind, the number of devices, bytes of the larger side on one device."""
 
     kind: StepKind
     size: int
     bytes: float
     between_nodes: bool
     sharing: int
-    """How many such collectives share the link at once."""
+    """The number of such collectives that share the link at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A task of a kind in a run: what it did on one device, and how long that took."""
+    """A kind of task in a run: its kernels and collectives on one device, and the measured times."""
 
     name: str
     share: float
-    """Of all tasks like this in the time of an iteration."""
+    """The share of all tasks of this kind in the time of an iteration."""
     kernels: tuple[Kernel, ...]
     collectives: tuple[LinkCollective, ...]
     compute_seconds: float
-    """Measured; likewise the next."""
+    """Measured."""
     collective_seconds: float
+    """Measured."""
 
 
 def refit(cluster: Cluster, observations: Sequence[Observation]) -> Cluster:
-    """`cluster` with a device and links that explain the observations better."""
+    """`cluster` with the device and the links refitted to the observations."""
     computing = [o for o in observations if o.compute_seconds > 0 and not all(k.is_view for k in o.kernels)]
     exchanging = [o for o in observations if o.collective_seconds > 0 and o.collectives]
     device = _device(cluster.device, computing) if computing else cluster.device
@@ -62,7 +64,7 @@ def refit(cluster: Cluster, observations: Sequence[Observation]) -> Cluster:
 
 
 def predicted(cluster: Cluster, observation: Observation) -> tuple[float, float]:
-    """(seconds of computing, of collectives) by the figures of a cluster."""
+    """(compute seconds, collective seconds) of a task by the figures of a cluster."""
     return (
         sum(compute_seconds(cluster.device, kernel) for kernel in observation.kernels),
         sum(
@@ -74,7 +76,7 @@ def predicted(cluster: Cluster, observation: Observation) -> tuple[float, float]
 
 
 def mean_error(cluster: Cluster, observations: Sequence[Observation]) -> float:
-    """Mean of |predicted / measured − 1| over the tasks, by their shares."""
+    """The mean of |predicted / measured − 1| over the tasks, weighted by their shares."""
     seen = [o for o in observations if o.compute_seconds + o.collective_seconds > 0 and o.share > 0]
     errors = [abs(sum(predicted(cluster, o)) / (o.compute_seconds + o.collective_seconds) - 1.0) for o in seen]
     return float(np.average(errors, weights=[o.share for o in seen])) if seen else 0.0
@@ -99,7 +101,7 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
         error = _error(rows, measured, shares, factors)
         if error < least:
             best, least = factors, error
-        # Halfway: what changes sides with every round would never come to rest.
+        # The geometric mean of old and new factors: otherwise a kernel could change sides in every round.
         factors = np.sqrt(factors * _solved(rows, measured, shares))
     factors = best
     slower_launch, a, m = factors.tolist()
@@ -112,7 +114,7 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
 
 
 def _stretched(device: Device, a: float) -> Device:
-    """Products take a times as long; peaks stay, unless a share of them would be above 1."""
+    """The device with matrix products a times as long; peaks stay, unless an efficiency would exceed 1."""
     shares = [share for _, share in device.matmul_curve] or [device.matmul_efficiency]
     above = max(max(shares) / a, 1.0)
     return replace(
@@ -146,19 +148,19 @@ def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link,
 
 
 def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Seconds and shares, the shares so that they are 1 on average."""
+    """(seconds, shares scaled to a mean of 1)."""
     measured, shares = np.array(pairs).T
     return measured, shares / shares.mean()
 
 
 def _solved(rows: Floats, measured: Floats, shares: Floats) -> Floats:
-    """Factors of all figures; where a factor is 1 a figure is what it was."""
+    """The factors of all figures by least squares; 1 leaves a figure as it was."""
     whole, targets = _with_prior(rows, measured, shares)
     return tuning.LEAST_FACTOR + non_negative(whole, targets - tuning.LEAST_FACTOR * whole.sum(axis=1))
 
 
 def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> float:
-    """What `_solved` makes as small as can be."""
+    """The sum of squares that `_solved` minimises."""
     whole, targets = _with_prior(rows, measured, shares)
     return float(((whole @ factors - targets) ** 2).sum())
 
@@ -166,6 +168,7 @@ def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> f
 def _with_prior(rows: Floats, measured: Floats, shares: Floats) -> tuple[Floats, Floats]:
     weights = np.sqrt(shares)
     scaled = rows * (weights / measured)[:, None]
-    # A figure counts by its part in the tasks: a factor of ten in what hardly matters is no reason to keep another.
+    # The prior of a figure is scaled by its part in the tasks: otherwise a large change of a figure that hardly matters
+    # would outweigh the tasks.
     prior = tuning.PRIOR * np.maximum(np.sqrt((scaled**2).mean(axis=0)), tuning.LEAST_PRIOR)
     return np.vstack([scaled, np.diag(prior)]), np.concatenate([weights, prior])

@@ -1,4 +1,7 @@
-"""Tasks on the workers of a Dask scheduler. Imports dask: `executors` imports this module when it is needed."""
+"""Execute tasks on the workers of a Dask scheduler.
+
+This module imports dask; `executors` imports it when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client
-"""Half of dask is annotated, which half depends on its version: mypy is told nothing about it."""
+"""Annotated as Any: which part of dask has annotations depends on its version."""
 Future = Any
 """distributed.Future."""
 
@@ -30,7 +33,7 @@ _ADVICE = "Run again: what was finished is kept. scheduler='serial' needs no wor
 
 
 def open_pool(where: Any, workers: int) -> DaskPool:
-    """Connect to `where`: "processes" (made here), an address, or a Client of the user's."""
+    """Connect to `where`: "processes" (workers are started here), an address, or a Client of the user."""
     if isinstance(where, Client):
         if where.asynchronous:
             raise OptionError(
@@ -59,7 +62,7 @@ def open_pool(where: Any, workers: int) -> DaskPool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A client logs a traceback when its scheduler goes; our error says it in a line."""
+    """Silence the traceback that a client logs when its scheduler goes; our error reports it in one line."""
     logger = logging.getLogger("distributed.client")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -83,7 +86,7 @@ def _local_pool(workers: int) -> DaskPool:
 
 
 class DaskPool:
-    """A connected client, and how to let go of it; `expected`: workers that are on their way."""
+    """A connected client, and how to close it; `expected` is the number of workers that are being started."""
 
     def __init__(self, client: Any, *, close: Callable[[], None], expected: int = 1) -> None:
         self.client, self.close, self.expected = client, close, expected
@@ -91,7 +94,7 @@ class DaskPool:
         self._last_shared: tuple[Any, Future] | None = None
 
     def warm(self, function: Callable[[], None]) -> None:
-        """Have every worker run `function` before its first task; nobody waits for it."""
+        """Submit `function` to every worker, to be executed before its first task; does not wait."""
         blob = _pack(function)
         for address in self.client.nthreads():
             name = f"alpa-explore-warm-{uuid.uuid4().hex[:12]}"
@@ -106,7 +109,7 @@ class DaskPool:
         counter: Counter,
         batch_size: int | None,
     ) -> Generator[tuple[K, Any], None, None]:
-        """(key, value) as batches finish; raises what the first failing task raised."""
+        """(key, value) of the tasks as batches finish; raises the error of the first failing task."""
         batches = _batches(list(tasks), self.wait(), batch_size)
         if not batches:
             return
@@ -145,11 +148,11 @@ class DaskPool:
         cancel: threading.Event | None,
         counter: Counter,
     ) -> Future:
-        """Where `shared` is; the last one stays there for the next run."""
+        """The future of `shared`, with a copy on every worker. The last shared value is reused."""
         last = self._last_shared
         if last is None or last[0] is not shared or last[1].status != "finished":
-            # The result of a task: lost with its last worker, the scheduler has it made again. On every worker before
-            # the batches are sent out, else they would all go where it is.
+            # As the result of a task it is computed again when its last worker dies. It must be on every worker before
+            # the batches are submitted, else the scheduler would place them all on the worker that has it.
             common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
             self._check_shared(self._next(finished, cancel, counter), counter)
@@ -158,7 +161,7 @@ class DaskPool:
         return last[1]
 
     def _check_shared(self, common: Future, counter: Counter) -> None:
-        """Raise what kept the shared value from reaching a worker (a module that is missing there, say)."""
+        """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
         if common.status != "finished":
             self._outcome(common, counter)
 
@@ -190,7 +193,7 @@ class DaskPool:
         return True
 
     def _next(self, finished: queue.SimpleQueue[Future], cancel: threading.Event | None, counter: Counter) -> Future:
-        """The next finished batch, while looking for a cancel and for what may have died."""
+        """The next finished batch; meanwhile checks for cancellation and for a dead scheduler or workers."""
         workers_seen = time.monotonic()
         looked = workers_seen
         while True:
@@ -199,7 +202,7 @@ class DaskPool:
                 future = finished.get(timeout=tuning.LOOK_SECONDS)
                 if future.status not in ("lost", "pending"):
                     return future
-                # Its worker died with the result before we looked: the scheduler has it made again.
+                # Its worker died with the result before it was fetched; the scheduler computes it again.
                 future.add_done_callback(finished.put)
             except queue.Empty:
                 self._check_alive(counter)
@@ -235,14 +238,14 @@ class DaskPool:
 
 
 class _Outcome:
-    """Values of a batch up to the first error, and that error."""
+    """The values of a batch up to the first error, and that error."""
 
     def __init__(self, values: list[Any], error: BaseException | None) -> None:
         self.values, self.error = values, error
 
 
 def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]:
-    """Every n-th task in one batch: callers put long tasks first, and so no batch gets them all."""
+    """Divide tasks into batches, every n-th one into the same batch: callers put long tasks first."""
     count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * tuning.BATCHES_PER_WORKER)
     return [keys[number::count] for number in range(count)]
 
@@ -265,7 +268,7 @@ def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself when it survives pickling, else its text."""
+    """The error itself if it can be pickled, else a RuntimeError with its text."""
     try:
         return pickle.loads(cloudpickle.dumps(error))  # type: ignore[no-any-return]
     except Exception:
@@ -273,7 +276,7 @@ def _portable(error: Exception) -> Exception:
 
 
 def _pack(value: Any) -> bytes:
-    # Opaque to dask, which would otherwise walk through every element; graphs are text-like and shrink tenfold.
+    # Bytes, because dask would traverse other values; compressed, because graphs shrink tenfold.
     return zlib.compress(cloudpickle.dumps(value), 1)
 
 

@@ -1,11 +1,11 @@
-"""The software's figures of a machine from measured iterations.
+"""Fit the software figures of a machine to measured iterations.
 
-Minimises, by damped Gauss–Newton over the logarithms x of the figures,
+Minimises, by a damped Gauss–Newton method (Levenberg–Marquardt) over the logarithms x of the figures,
 
     Σ_rows ρ(w · log(predicted / measured)) + (x − x₀)ᵀ (x − x₀) · τ²,    ρ(r) = 2 s² (√(1 + (r / s)²) − 1)
 
-ρ grows like |r| (Charbonnier): a run that was slow for a reason of its own counts once, not squared. The second term
-holds what the rows do not say near where it began.
+ρ (Charbonnier loss) grows like |r|, so that outliers count linearly. The second term keeps figures that the rows do not
+determine near their start values.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ START = Software(
     iteration_seconds=1e-3,
     shared_node_slowdown=0.04,
 )
-"""Round figures of the right size: where the fit begins, and where it stays if the rows say nothing."""
+"""Start values: round figures of the right magnitude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A layout and what an iteration of it took."""
+    """A layout and the measured seconds of its iteration."""
 
     layout: Layout
     seconds: float
 
 
 def fit(rows: Sequence[Measured], machine: Machine, *, start: Software = START, iterations: int = 60) -> Machine:
-    """`machine` with the software that explains `rows` best; its other figures stay."""
+    """`machine` with its software figures fitted to `rows`; its other figures are unchanged."""
     begin = np.log([getattr(start, name) for name in FITTED])
     weight = np.array(
         [tuning.SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows]
@@ -87,6 +87,6 @@ def _with(machine: Machine, x: Floats) -> Machine:
 
 
 def _charbonnier(residual: Floats) -> Floats:
-    """Values whose squares are ρ."""
+    """Signed square roots of ρ, for least squares."""
     root = np.sqrt(2 * (np.sqrt(1 + (residual / tuning.ROBUST_SCALE) ** 2) - 1)) * tuning.ROBUST_SCALE
     return np.asarray(np.sign(residual) * root)

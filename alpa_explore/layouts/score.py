@@ -1,4 +1,4 @@
-"""How good predictions are: mean absolute percentage error, and Kendall's tau of the order of layouts of one model."""
+"""Score predictions: mean absolute percentage error, and Kendall's tau of the order of the layouts of one model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Score:
 
     rows: int
     one_node_error: float | None
-    """Mean of |predicted / measured − 1| of the rows on one node."""
+    """Mean of |predicted / measured − 1| over the rows on one node."""
     several_nodes_error: float | None
     kendall_tau: float | None
-    """Mean over groups, weighted by their pairs."""
+    """Mean over groups, weighted by their numbers of pairs."""
     groups: tuple[tuple[GroupKey, int, float], ...]
-    """(group, rows, tau) where a group has two rows or more that differ."""
+    """(group, rows, tau) of groups with at least two rows that differ."""
 
 
 def score(
@@ -53,7 +53,7 @@ def score(
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """tau-b: (agreeing − disagreeing pairs) / √(pairs untied in one × pairs untied in the other); None if that is 0.
+    """tau-b: (concordant − discordant pairs) / √(pairs untied in one × pairs untied in the other); None for 0 / 0.
 
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
     """

@@ -1,4 +1,4 @@
-"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan, print the summary, write the plan and the page."""
+"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan a model, print a summary, write the plan file and a page."""
 
 from __future__ import annotations
 
@@ -43,25 +43,30 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    argument("model", metavar="MODEL", help="name of a model, see `alpa-explore models`")
     argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument(
         "-B",
         "--num-microbatches",
         type=_count,
         metavar="N",
-        help="microbatches of an iteration; must divide the global batch (default: the paper's); auto: the best, with "
-        "a table of all",
+        help="number of microbatches of an iteration, a divisor of the global batch (default: the paper's); auto: try "
+        "all and print a table",
     )
-    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the paper's)")
+    argument("--global-batch", type=int, metavar="N", help="number of samples of an iteration (default: the paper's)")
     argument(
         "--delta",
         type=float,
         default=0.5,
         metavar="X",
-        help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
+        help="FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
     )
-    argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument(
+        "--layers",
+        type=int,
+        metavar="L",
+        help="number of layers into which operators are clustered (default: the paper's)",
+    )
     argument(
         "--solver",
         default="auto",
@@ -70,59 +75,71 @@ def add(commands: Any) -> None:
     )
     beyond_the_paper = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)")
     beyond = beyond_the_paper.add_argument
-    beyond("--cut", type=int, action="append", default=[], metavar="LAYER", help="a stage must begin with this layer")
-    beyond("--stages", type=int, metavar="N", help="how many stages there must be")
+    beyond(
+        "--cut",
+        type=int,
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="start a stage at this layer; may be repeated",
+    )
+    beyond("--stages", type=int, metavar="N", help="fix the number of stages")
     beyond(
         "--stage-submesh",
         action="append",
         default=[],
         metavar="STAGE=NxM",
-        help="a stage must have this submesh; −1 is the last stage",
+        help="fix the submesh of a stage; −1 is the last stage",
     )
     beyond(
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b, 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: what a stage holds, and how large the bubble is",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: decides activation memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
         type=int,
         default=2,
         metavar="V",
-        help="for interleaved-1f1b: how often a microbatch comes through a submesh (default: 2)",
+        help="for interleaved-1f1b: number of stages on each submesh (default: 2)",
     )
-    beyond("--tied-weights", action="store_true", help="count the sums of weights that several stages use")
-    beyond("--communication", action="store_true", help="count what stages wait for from each other")
-    beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
+    beyond("--tied-weights", action="store_true", help="count the gradient sums of weights that several stages share")
+    beyond("--communication", action="store_true", help="count the communication between stages")
+    beyond(
+        "--submeshes",
+        default="all",
+        metavar="SPACE",
+        help="all (default), or power-of-two: only powers of two of whole nodes",
+    )
     beyond(
         "--imbalance",
         type=float,
         metavar="X",
-        help="share by which a stage's FLOPs may differ from what its share of the devices would do",
+        help="fraction by which a stage's FLOPs may deviate from its share of the devices",
     )
     beyond(
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="share of collectives that hides behind the operators beside them, of what can: 0 (default) to 1",
+        help="fraction of the collectives that overlap with compute, of those that can: 0 (default) to 1",
     )
     beyond(
         "--gradient-overlap",
         type=float,
         metavar="X",
-        help="the same of the sums of gradients behind the backward pass",
+        help="the same for gradient sums that overlap with the backward pass",
     )
     beyond(
         "--pin",
         action="append",
         default=[],
         metavar="NAME=SPEC",
-        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`), "
-        "or this parameter be stored in it",
+        help="fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
+        "(see `show --stage`)",
     )
-    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
-    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
+    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="exclude a sharding spec likewise")
+    argument("--precision", metavar="DTYPE", help="dtype of weights and activations (default: the paper's)")
     remat = beyond_the_paper.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",
@@ -133,9 +150,9 @@ def add(commands: Any) -> None:
     argument(
         "--scheduler",
         metavar="WHERE",
-        help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
     )
-    argument("--no-cache", action="store_true", help="solve everything again, and keep nothing")
+    argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
     argument("-o", "--output", metavar="FILE", help="write the plan file")
     argument("--html", metavar="FILE", help="write one self-contained page with all figures")
     argument("--json", action="store_true", help="print the summary as JSON")
@@ -144,7 +161,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
-    # All that can be wrong with the input is said before the planner, and torch with it, is imported.
+    # Check the input before the planner, and with it torch, is imported.
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import entry, microbatch_size
     from alpa_explore.store.write import check_target
@@ -233,7 +250,7 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
 
 
 def write(plan: Plan, *, output: str | None, html: str | None) -> None:
-    """Write the files that were asked for, and say so."""
+    """Write the requested files, and print their names to stderr."""
     if output is not None:
         from alpa_explore.plans.file.plan_file import save_plan
 
@@ -248,8 +265,8 @@ def write(plan: Plan, *, output: str | None, html: str | None) -> None:
 
 @contextlib.contextmanager
 def _stoppable(begun: Callable[[], bool]) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second stops at once, as does the first where nothing that would be kept
-    was `begun`: a model is being captured."""
+    """An event that the first Ctrl-C sets. The second Ctrl-C stops at once, as does the first one while no solve has
+    `begun` whose result would be kept (a model is being captured)."""
     cancel = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
         yield cancel

@@ -1,4 +1,4 @@
-"""`alpa-explore predict ROWS.csv --device NAME`: what the Megatron layouts of a table would take."""
+"""`alpa-explore predict ROWS.csv --device NAME`: predict the iteration times of Megatron layouts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """The first line of the table names its columns, in any order: "# GPUs", "global batch", "micro batch" (of
 one data-parallel replica), "hidden size", "attention heads", "# layers", "sequence length", "tensor parallelism",
-"data parallelism", "pipeline parallelism"; "iteration time (ms)" where it was measured. Others are handed on.
+"data parallelism", "pipeline parallelism", and optionally "iteration time (ms)", the measured time. Other columns are
+copied to the output.
 
 example:
   alpa-explore predict tests/layouts/vtrain/measured_multi_node.csv --device a100-80gb --json"""
@@ -27,26 +28,26 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "predict",
-        help="say what Megatron layouts of GPT would take",
-        description="Predict the iteration time of every layout in a CSV table, and compare with what was measured.",
+        help="predict the iteration times of Megatron layouts of GPT",
+        description="Predict the iteration time of every layout in a CSV table, and compare it with the measured time.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("table", metavar="ROWS.csv", help="a table of layouts, one a line")
+    argument("table", metavar="ROWS.csv", help="a table of layouts, one per line")
     argument(
         "--device", required=True, metavar="NAME", help="a device that `alpa-explore clusters` lists, or a device file"
     )
-    argument("--devices-per-node", type=int, default=8, metavar="M", help="devices of a node (default: 8)")
-    argument("--vocabulary", type=int, default=50257, metavar="V", help="tokens of the vocabulary (default: 50257)")
-    argument("--no-remat", action="store_true", help="layers hold all activations instead of computing them again")
+    argument("--devices-per-node", type=int, default=8, metavar="M", help="number of devices of a node (default: 8)")
+    argument("--vocabulary", type=int, default=50257, metavar="V", help="size of the vocabulary (default: 50257)")
+    argument("--no-remat", action="store_true", help="layers keep all activations instead of recomputing them")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each layout, the order within each model and number of GPUs, and the errors."""
+    """Print one line per layout, the rank correlation per model and number of GPUs, and the errors."""
     from alpa_explore.layouts.iteration import iteration_time
     from alpa_explore.layouts.machine import machine
     from alpa_explore.layouts.memory import device_bytes
@@ -56,7 +57,9 @@ def run(options: argparse.Namespace) -> int:
     described = machine(options.device, options.devices_per_node)
     rows = read_layouts(options.table, vocabulary=options.vocabulary, recompute=not options.no_remat)
     if not described.calibrated:
-        complain(f"{described.device.name} has no measured iterations: taken are its preset and the host of the A100")
+        complain(
+            f"{described.device.name} has no measured iterations: its preset is used with the host figures of the A100"
+        )
     times = [iteration_time(row.layout, described) for row in rows]
     needed = [device_bytes(row.layout) for row in rows]
     room = described.device.memory_bytes
@@ -102,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _record(row: Row, time: IterationTime) -> dict[str, Any]:
-    """The row as it was, with what was predicted and its parts; numbers as numbers."""
+    """The original row with the prediction and its parts; numeric cells as numbers."""
     return {
         **{name: _number(cell) for name, cell in row.cells.items()},
         "predicted_seconds": time.seconds,
@@ -160,7 +163,7 @@ def _sentence(scored: Score) -> str:
 
 
 def _number(cell: str) -> int | float | str:
-    """A cell as a number where it is one."""
+    """A cell as a number where possible."""
     try:
         value = float(cell)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`alpa-explore verify PLAN`: does a plan, run on its devices, give the gradients of one process?"""
+"""`alpa-explore verify PLAN`: compare the training of a plan on its devices with one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
-from alpa_explore.cli.running.launch import asked_schedule, run_arguments
+from alpa_explore.cli.running.launch import requested_schedule, run_arguments
 from alpa_explore.plans.report.text import render_table
 
 
@@ -17,9 +17,8 @@ def add(commands: Any) -> None:
         "verify",
         help="compare a plan's training with one process",
         allow_abbrev=False,
-        description="Train a few steps with a plan, on every device of it a process, and with one process from the same"
-        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error is over the"
-        " tolerance.",
+        description="Train a few steps with a plan, one process per device, and in a single process from the same"
+        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error exceeds the tolerance.",
     )
     run_arguments(parser, steps=2)
     parser.add_argument(
@@ -34,7 +33,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the largest errors; 1 when one is over the tolerance."""
+    """Print the largest errors; 1 when one exceeds the tolerance."""
     from alpa_explore.plans.file.plan_file import load_plan
     from alpa_explore.runtime.verify import verify
 
@@ -43,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         plan,
         steps=options.steps,
         tolerance=options.tolerance,
-        schedule=asked_schedule(options),
+        schedule=requested_schedule(options),
         device=options.device,
         learning_rate=options.learning_rate,
         seed=options.seed,

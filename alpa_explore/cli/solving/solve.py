@@ -1,4 +1,4 @@
-"""`alpa-explore solve FILE`: a sharding problem in the IOPDDL format, solved by a solver of your choice."""
+"""`alpa-explore solve FILE`: solve a sharding problem in the IOPDDL format with a solver of your choice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from alpa_explore import units
 from alpa_explore.cli.output import print_json
 
 LEAST_LIMIT_SECONDS = 30.0
-"""What finding the smallest possible memory limit may take."""
+"""Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
 
 
 def add(commands: Any) -> None:
@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
         help="solve a sharding problem from a file",
         allow_abbrev=False,
         description="Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit"
-        " if it has one. The answer is priced again from the file alone before it is printed.",
+        " if it has one. The solution is evaluated again from the file alone before it is printed.",
     )
     parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
     parser.add_argument(
@@ -28,13 +28,13 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best answer so far")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best solution so far")
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Solve, check, print; exit code 1 when there is no answer."""
+    """Solve, check, print; exit code 1 when the problem is infeasible."""
     from alpa_explore.errors import SolverError
     from alpa_explore.intra_op.conflicts import conflicting_nodes
     from alpa_explore.intra_op.ilp.highs_direct import least_limit
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             solution.objective
         ):
             raise SolverError(
-                "The answer does not stand up to the file", found=f"{evaluation}", remedy="Please report this problem."
+                "The solution does not agree with the file", found=f"{evaluation}", remedy="Please report this problem."
             )
         # The sum from the file is exact where its numbers are whole.
         proven = evaluation.cost if solution.status is Status.OPTIMAL else solution.bound
