@@ -116,8 +116,8 @@ def _layer(layout: Layout, machine: Machine) -> tuple[float, float, float]:
     )
     scores = layout.micro_batch * heads * layout.sequence**2 * software.attention_traffic
     # Bytes per element that kernels other than products read and write: on every rank for the whole activation (norms
-    # 8, dropout and residual 14; backward 36), for the activation divided by t (GELU 16, copies of heads 4; backward 28),
-    # for the attention probabilities (softmax 4, dropout 5; backward 11).
+    # 8, dropout and residual 14; backward 36), for the activation divided by t (GELU 16, copies of heads 4; backward
+    # 28), for the attention probabilities (softmax 4, dropout 5; backward 11).
     forward_bytes = tokens * hidden * (22 + 20 / t) + 9 * scores
     backward_bytes = tokens * hidden * (36 + 28 / t) + 11 * scores
     sums = 2 * _sum_inside(layout, machine)

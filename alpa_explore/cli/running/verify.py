@@ -18,7 +18,8 @@ def add(commands: Any) -> None:
         help="compare a plan's training with one process",
         allow_abbrev=False,
         description="Train a few steps with a plan, one process per device, and in a single process from the same"
-        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error exceeds the tolerance.",
+        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error exceeds the"
+        " tolerance.",
     )
     run_arguments(parser, steps=2)
     parser.add_argument(
