@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import printable, render_table
+
+if TYPE_CHECKING:
+    from alpa_explore.baselines.kinds import Degrees
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.graph import TrainingGraph
+    from alpa_explore.plans.plan import Plan
 
 _EPILOG = """baselines:
   data-parallel        the batch sharded over all devices, weights replicated
@@ -68,8 +75,6 @@ def run(options: argparse.Namespace) -> int:
     for kind in kinds:
         check_kind(kind, degrees.get(kind, Degrees()))
 
-    from alpa_explore.baselines.baseline import baseline
-    from alpa_explore.errors import AlpaExploreError
     from alpa_explore.planner import plan as planner
 
     graph = planner.resolve(model.name, b, precision=options.precision)
@@ -78,26 +83,9 @@ def run(options: argparse.Namespace) -> int:
         automatic = planner.plan(
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )
-        plans, refused = [automatic], []
-        for kind in kinds:
-            line.say(f"pricing {kind}")
-            degree = degrees.get(kind, Degrees())
-            try:
-                priced = baseline(
-                    graph,
-                    cluster,
-                    kind,
-                    num_microbatches=b,
-                    num_layers=options.layers,
-                    delta=options.delta,
-                    tp=degree.tp,
-                    dp=degree.dp,
-                    pp=degree.pp,
-                )
-            except AlpaExploreError as error:  # the other baselines can still be compared
-                refused.append({"plan": kind, "reason": str(error)})
-            else:
-                plans.append(priced)
+        settings = {"num_microbatches": b, "num_layers": options.layers, "delta": options.delta}
+        priced, refused = _priced(graph, cluster, {k: degrees.get(k, Degrees()) for k in kinds}, settings, line)
+    plans = [automatic, *priced]
     if options.html is not None:
         from alpa_explore.figures.comparisons.baselines import baselines_html
 
@@ -111,3 +99,24 @@ def run(options: argparse.Namespace) -> int:
     for row in refused:
         print(f"\n{row['plan']}: {row['reason']}")
     return 0
+
+
+def _priced(
+    graph: TrainingGraph,
+    cluster: Cluster,
+    degrees: Mapping[str, Degrees],
+    settings: Mapping[str, Any],
+    line: ProgressLine,
+) -> tuple[list[Plan], list[dict[str, str]]]:
+    """(the plans of the baselines, the kinds that do not exist for this model and cluster with the reason)."""
+    from alpa_explore.baselines.baseline import baseline
+    from alpa_explore.errors import AlpaExploreError
+
+    plans, refused = [], []
+    for kind, degree in degrees.items():
+        line.say(f"pricing {kind}")
+        try:
+            plans.append(baseline(graph, cluster, kind, **settings, tp=degree.tp, dp=degree.dp, pp=degree.pp))
+        except AlpaExploreError as error:  # the other baselines can still be compared
+            refused.append({"plan": kind, "reason": str(error)})
+    return plans, refused

@@ -73,8 +73,23 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
-    beyond_the_paper = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)")
-    beyond = beyond_the_paper.add_argument
+    _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
+    argument("--precision", metavar="DTYPE", help="dtype of weights and activations (default: the paper's)")
+    argument(
+        "--scheduler",
+        metavar="WHERE",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+    )
+    argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
+    argument("-o", "--output", metavar="FILE", help="write the plan file")
+    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
+    argument("--json", action="store_true", help="print the summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def _add_beyond_the_paper(group: Any) -> None:
+    """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of rematerialisation."""
+    beyond = group.add_argument
     beyond(
         "--cut",
         type=int,
@@ -110,7 +125,7 @@ def add(commands: Any) -> None:
         "--submeshes",
         default="all",
         metavar="SPACE",
-        help="all (default), or power-of-two: only powers of two of whole nodes",
+        help="all (default), or power-of-two: of whole nodes, only numbers that are powers of two",
     )
     beyond(
         "--imbalance",
@@ -139,24 +154,13 @@ def add(commands: Any) -> None:
         "(see `show --stage`)",
     )
     beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="exclude a sharding spec likewise")
-    argument("--precision", metavar="DTYPE", help="dtype of weights and activations (default: the paper's)")
-    remat = beyond_the_paper.add_mutually_exclusive_group().add_argument
+    remat = group.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",
         choices=("all", "none", "auto"),
         help="recompute activations in all layers, in none, or where a stage needs it (default: the paper's)",
     )
     remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
-    argument(
-        "--scheduler",
-        metavar="WHERE",
-        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
-    )
-    argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
-    argument("-o", "--output", metavar="FILE", help="write the plan file")
-    argument("--html", metavar="FILE", help="write one self-contained page with all figures")
-    argument("--json", action="store_true", help="print the summary as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

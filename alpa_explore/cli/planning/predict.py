@@ -65,10 +65,10 @@ def run(options: argparse.Namespace) -> int:
     room = described.device.memory_bytes
     over = [(row.line, size) for row, size in zip(rows, needed, strict=True) if size > room]
     if over:
-        line, most = max(over, key=lambda scored: scored[1])
+        line, most = max(over, key=lambda entry: entry[1])
         complain(
             f"{len(over)} of {len(rows)} layouts would not fit in the {units.bytes_(room)} of {described.device.name}; "
-            f"line {line} needs most, {units.bytes_(most)} a device: divide it more, or take smaller microbatches"
+            f"line {line} needs most, {units.bytes_(most)} per device: use more parallelism or smaller microbatches"
         )
     pairs = [(r, t, r.measured_seconds) for r, t in zip(rows, times, strict=True) if r.measured_seconds is not None]
     scored = score(

@@ -12,6 +12,7 @@ from alpa_explore.cli.output import complain, print_json
 from alpa_explore.plans.report.text import printable, render_table
 
 if TYPE_CHECKING:
+    from alpa_explore.calibration.device_file import Measurements
     from alpa_explore.cluster import Cluster
 
 _EPILOG = """example:
@@ -101,7 +102,13 @@ def run(options: argparse.Namespace) -> int:
     _write(options, body, f"1x{measured.ranks}")
     if options.json:
         print_json(body)
-        return 0
+    else:
+        _print_measured(measured, body)
+    return 0
+
+
+def _print_measured(measured: Measurements, body: dict[str, Any]) -> None:
+    """Print the figures of a device file, and the measured curves."""
     device, link = body["device"], body["inside_node"]
     print(f"{measured.device}, {measured.ranks} side by side, {units.bytes_(measured.memory_bytes)} each")
     peaks = [f"{dtype} {units.flops_per_second(rate)}" for dtype, rate in device["peak_flops"].items()]
@@ -120,7 +127,6 @@ def run(options: argparse.Namespace) -> int:
     ]
     if rows:
         print(f"\n{render_table(rows)}")
-    return 0
 
 
 def _write(options: argparse.Namespace, body: dict[str, Any], shape: str) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.output import print_json
+
+if TYPE_CHECKING:
+    from alpa_explore.intra_op.iopddl.files import ProblemFile
+    from alpa_explore.intra_op.problem.solution import ShardingSolution
 
 LEAST_LIMIT_SECONDS = 30.0
 """Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
@@ -35,10 +39,6 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Solve, check, print; exit code 1 when the problem is infeasible."""
-    from alpa_explore.errors import SolverError
-    from alpa_explore.intra_op.conflicts import conflicting_nodes
-    from alpa_explore.intra_op.ilp.highs_direct import least_limit
-    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
     from alpa_explore.intra_op.iopddl.files import read_problem
     from alpa_explore.intra_op.problem.solution import Status
     from alpa_explore.intra_op.solve import solve
@@ -68,37 +68,53 @@ def run(options: argparse.Namespace) -> int:
         "choices": None,
     }
     if solution.status is Status.INFEASIBLE:
-        if conflict := conflicting_nodes(file.problem):
-            answer["advice"] = f"No choice satisfies nodes {', '.join(map(str, conflict))} together."
-        elif file.memory is not None:
-            least, exact = least_limit(file.problem, file.memory, options.time_limit or LEAST_LIMIT_SECONDS)
-            answer["least_limit"] = least
-            answer["advice"] = (
-                f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
-                f"{'the smallest that is possible is' if exact else 'needed are more than'} {least:,.0f}."
-            )
+        answer |= _reason(file, options.time_limit)
     else:
-        evaluation = evaluate_file(options.file, solution.choices)
-        if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - solution.objective) > 1e-6 * abs(
-            solution.objective
-        ):
-            raise SolverError(
-                "The solution does not agree with the file", found=f"{evaluation}", remedy="Please report this problem."
-            )
-        # The sum from the file is exact where its numbers are whole.
-        proven = evaluation.cost if solution.status is Status.OPTIMAL else solution.bound
-        answer |= {
-            "objective": evaluation.cost,
-            "bound": proven,
-            "gap": solution.gap,
-            "choices": list(solution.choices),
-            "peak_usage": evaluation.peak if file.memory is not None else None,
-        }
+        answer |= _evaluated(options.file, solution, limited=file.memory is not None)
     if options.json:
         print_json(answer)
     else:
         print(_report(answer))
     return 1 if solution.status is Status.INFEASIBLE else 0
+
+
+def _reason(file: ProblemFile, time_limit: float | None) -> dict[str, Any]:
+    """Why a problem is infeasible: nodes in conflict, or a memory limit that is too small."""
+    from alpa_explore.intra_op.conflicts import conflicting_nodes
+    from alpa_explore.intra_op.ilp.highs_direct import least_limit
+
+    if conflict := conflicting_nodes(file.problem):
+        return {"advice": f"No choice satisfies nodes {', '.join(map(str, conflict))} together."}
+    if file.memory is None:
+        return {}
+    least, exact = least_limit(file.problem, file.memory, time_limit or LEAST_LIMIT_SECONDS)
+    advice = (
+        f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
+        f"{'the smallest feasible limit is' if exact else 'the smallest feasible limit is more than'} {least:,.0f}."
+    )
+    return {"least_limit": least, "advice": advice}
+
+
+def _evaluated(path: str, solution: ShardingSolution, *, limited: bool) -> dict[str, Any]:
+    """The objective, bound and choices of a solution, evaluated from the file alone. SolverError if they disagree."""
+    from alpa_explore.errors import SolverError
+    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+    from alpa_explore.intra_op.problem.solution import Status
+
+    evaluation = evaluate_file(path, solution.choices)
+    agrees = abs(evaluation.cost - solution.objective) <= 1e-6 * abs(solution.objective)
+    if not (evaluation.legal and evaluation.fits and agrees):
+        raise SolverError(
+            "The solution does not agree with the file", found=f"{evaluation}", remedy="Please report this problem."
+        )
+    return {
+        "objective": evaluation.cost,
+        # The sum from the file is exact where its numbers are whole.
+        "bound": evaluation.cost if solution.status is Status.OPTIMAL else solution.bound,
+        "gap": solution.gap,
+        "choices": list(solution.choices),
+        "peak_usage": evaluation.peak if limited else None,
+    }
 
 
 def _report(answer: dict[str, Any]) -> str:
