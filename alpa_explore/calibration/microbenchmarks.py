@@ -42,7 +42,7 @@ def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: f
     with tempfile.TemporaryDirectory() as folder:
         # New processes, even for one rank: threads and groups are settings of a whole process.
         try:
-            spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]
+            spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]  # torch has no annotation
         except (ProcessRaisedException, ProcessExitedException) as error:
             raise ExecutorError(
                 "A rank stopped while measuring",

@@ -221,7 +221,8 @@ class DaskPool:
     def _outcome(self, future: Future, counter: Counter) -> _Outcome:
         try:
             if future.status in ("finished", "error"):
-                return _unpack(future.result())  # type: ignore[no-any-return]
+                outcome: _Outcome = _unpack(future.result())
+                return outcome
         except distributed.KilledWorker as error:
             raise self._gone(
                 "A task ended every worker that ran it", f"{error.allowed_failures + 1} workers died", counter
@@ -270,7 +271,8 @@ def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:
 def _portable(error: Exception) -> Exception:
     """The error itself if it can be pickled, else a RuntimeError with its text."""
     try:
-        return pickle.loads(cloudpickle.dumps(error))  # type: ignore[no-any-return]
+        copy: Exception = pickle.loads(cloudpickle.dumps(error))
+        return copy
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
 

@@ -56,12 +56,12 @@ def rank_lines(program: Program, rank: int) -> Iterator[str]:
     for number, stage in enumerate(program.stages):
         if rank not in stage.ranks:
             continue
-        for one in stage.lasting[rank]:
-            tensor, what = program.graph.tensors[one.tensor], "zero, the sum of" if one.zero else ""
-            yield f"lasting  %{one.value} = {' '.join(filter(None, (what, tensor.name)))} {_box(one.box)}"
+        for lasting in stage.lasting[rank]:
+            tensor, what = program.graph.tensors[lasting.tensor], "zero, the sum of" if lasting.zero else ""
+            yield f"lasting  %{lasting.value} = {' '.join(filter(None, (what, tensor.name)))} {_box(lasting.box)}"
         for action, of_ranks in stage.tasks.items():
             letter = f"{number}{LETTERS[action]}"
-            yield from (f"{letter:7}  {instruction_line(one, program.graph)}" for one in of_ranks[rank])
+            yield from (f"{letter:7}  {instruction_line(instruction, program.graph)}" for instruction in of_ranks[rank])
 
 
 def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:

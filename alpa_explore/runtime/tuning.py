@@ -23,9 +23,9 @@ MEASURED_STEPS = 100
 """The number of last steps whose task times are kept."""
 
 PENDING_SEND_SECONDS = 1e-3
-"""How often NCCL is asked whether a send is over."""
+"""How often a pending NCCL send is polled."""
 TORCH_TIMEOUT = timedelta(days=1)
-"""Of torch's own watchdog. The agent's is faster and says more."""
+"""Of torch's own watchdog. The agent's is faster and reports more."""
 
 WATCHED_SECONDS = 10.0
 """Dask workers end their ranks when the program that started the run has given no sign of life for so long."""

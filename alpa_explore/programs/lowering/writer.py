@@ -159,20 +159,20 @@ class StageWriter:
         """Receive a tensor that another stage sends in `spec`, and reshard it to `target_spec`; its value."""
         source = self.graph.tensors[tensor]
         arriving = arriving_spec(target_spec, source.shape, self.mesh)
-        made, places = self.fresh(), dict(self.devices)
+        received, places = self.fresh(), dict(self.devices)
         for rank, pieces in sender.crossing(tensor, spec, self.decision, target_spec):
-            own = box_of(arriving, source.shape, self.mesh, places[rank])
+            needed = box_of(arriving, source.shape, self.mesh, places[rank])
             self.emit(
                 rank,
                 Receive(
-                    target=made,
+                    target=received,
                     message=message,
                     shape=local_shape(arriving, source.shape, self.mesh),
                     dtype=source.dtype,
-                    pieces=tuple((holder, inside(box, own)) for holder, box in pieces),
+                    pieces=tuple((holder, inside(box, needed)) for holder, box in pieces),
                 ),
             )
-        return self.reshard(made, tensor, arriving, target_spec)
+        return self.reshard(received, tensor, arriving, target_spec)
 
 
 def _renumbered(step: Operator, numbers: dict[int, int]) -> Operator:

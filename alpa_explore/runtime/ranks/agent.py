@@ -3,7 +3,7 @@
     python -m alpa_explore.runtime.ranks.agent FOLDER FIRST COUNT INIT_METHOD
 
 The agent is a process of its own, which imports torch once and forks a process for each rank. A busy notebook does not
-keep it from watching. When the program that started it ends, or wants it to stop, the agent's standard input closes and
+keep it from watching. When the program that started it ends or stops the run, the agent's standard input closes and
 it ends its ranks. A run fails when a rank exits with an error, is killed or writes no heartbeat for
 `tuning.FROZEN_SECONDS`, or when no rank finishes an instruction for the run's `stall_seconds`. The agent writes how its
 ranks ended to `agent-FIRST.json`.
@@ -12,6 +12,7 @@ ranks ended to `agent-FIRST.json`.
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import os
 import select
@@ -87,7 +88,8 @@ class Agent:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a TextIOWrapper here; a killed rank loses no output
+            assert isinstance(sys.stdout, io.TextIOWrapper), "no capture in a forked rank"
+            sys.stdout.reconfigure(line_buffering=True)  # a killed rank loses no output
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
@@ -119,7 +121,7 @@ class Agent:
                     "Look at its log, at the memory of the machine, and whether somebody ended it.",
                 )
         reported = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
-        for rank, e in sorted(reported, key=lambda one: bool(one[1]["follows"])):
+        for rank, e in sorted(reported, key=lambda entry: bool(entry[1]["follows"])):
             return _failure(rank, e["what"], e["found"], e["remedy"])
         rank = failed[0]
         return _failure(

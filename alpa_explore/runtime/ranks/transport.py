@@ -50,7 +50,7 @@ class ProcessTransport:
         self._receives = receives(job.program, rank)
         self._expected: dict[int, Iterator[_MessageKey]] = {}
         self._kept: dict[tuple[int, _MessageKey], torch.Tensor] = {}
-        self._sent = _PendingSends(asks=nccl)
+        self._sent = _PendingSends(polls=nccl)
         self._counts: dict[tuple[int, int], int] = {}
 
     def begin(self) -> None:
@@ -152,8 +152,8 @@ class _PendingSends:
     stream in which the rank computes, so there the thread polls.
     """
 
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
+    def __init__(self, *, polls: bool) -> None:
+        self._polls = polls
         self._queue: queue.Queue[tuple[dist.Work, torch.Tensor]] = queue.Queue()
         self._error: Exception | None = None
         threading.Thread(target=self._run, name="outbox", daemon=True).start()
@@ -172,9 +172,9 @@ class _PendingSends:
         while True:
             work, piece = self._queue.get()
             try:
-                while self._asks and not work.is_completed():
+                while self._polls and not work.is_completed():
                     time.sleep(tuning.PENDING_SEND_SECONDS)
-                if not self._asks:
+                if not self._polls:
                     work.wait()
             except Exception as error:  # raised where the rank waits
                 self._error = error

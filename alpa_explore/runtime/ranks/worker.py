@@ -95,7 +95,9 @@ class _Worker:
             torch.set_num_threads(1)
         # A path may contain characters that a URL may not.
         path = init_method.removeprefix("file:")
-        store = None if path == init_method else torch.distributed.FileStore(path, world)  # type: ignore[attr-defined]
+        store = None
+        if path != init_method:
+            store = dist.FileStore(path, world)  # type: ignore[attr-defined]  # public, but missing in its `__all__`
         dist.init_process_group(
             "nccl" if self.device.type == "cuda" else "gloo",
             init_method=None if store else init_method,

@@ -154,7 +154,7 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
             remedy="Give scheduler= a Dask client or an address; on the command line --scheduler tcp://…",
         )
     try:
-        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]
+        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]  # dask has few annotations
     except (OSError, ValueError) as error:
         raise ExecutorError(
             "The Dask scheduler cannot be reached",

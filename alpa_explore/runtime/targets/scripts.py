@@ -62,7 +62,7 @@ _SLURM = """#!/usr/bin/env bash
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task={cores}
 {gpus}#SBATCH --output={output}
-# sbatch slurm.sh; partition, account and time limit as your cluster wants them: sbatch --time=1:00:00 slurm.sh
+# sbatch slurm.sh; partition, account and time limit as your cluster needs them: sbatch --time=1:00:00 slurm.sh
 set -euo pipefail
 MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 # Jobs that share a machine do not share a port.
