@@ -10,6 +10,9 @@ Read in this order:
     lower        the forward, backward and update tasks of all stages
     transforms   classic kinds of parallelism (data, ZeRO, tensor) as decisions for a stage
 
-Nothing is decided here: strategies and resharding steps are those that the planner priced, and `sharding.local` defines
-how an operator runs on a shard. This room must not import `programs.execution`.
+Nothing is decided here. A node of the sharding problem becomes the `LocalCall` of `sharding.local` for the rank's place
+in the mesh, which is also what the proofs of the sharding rules run; an edge becomes the priced sequence of
+collectives. A tensor that crosses stages is sent as intersections of boxes, each byte once, and an all-gather makes the
+replicas. The stages are those that the schedule runs (`plans.schedule_stages`): the plan's, or, interleaved, ranges of
+layers that share a submesh, with choices of their own. This room must not import `programs.execution`.
 """

@@ -12,8 +12,10 @@ the rank before the next one begins: SEND_GRADIENTS sends the sums to the other 
 the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
 for a message that the same rank sends only in the update of its second stage.
 
-Lowering decides nothing: `sharding.local` defines how an operator runs on a shard, and the resharding steps are those
-that were priced. Values are freed after their last use (`liveness`).
+The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
+divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
+`sharding.local` defines how an operator runs on a shard, and the resharding steps are those that were priced. Values
+are freed after their last use (`liveness`).
 """
 
 from __future__ import annotations
