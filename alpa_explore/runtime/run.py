@@ -108,7 +108,7 @@ class Run:
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
-                if self._stop.wait(tuning.WATCH_SECONDS):
+                if self._stop.wait(tuning.RUN_POLL_SECONDS):
                     ranks.stop()
         finally:
             ranks.stop()

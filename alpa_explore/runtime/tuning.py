@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-WATCH_SECONDS = 0.1
-"""How often the state of a run is looked at, by the thread that watches it and by the agent of a machine."""
+RUN_POLL_SECONDS = 0.1
+"""How often the thread that watches a run looks whether its ranks have ended."""
+AGENT_POLL_SECONDS = 0.1
+"""How often the agent of a machine looks at its ranks and at its standard input."""
 STOP_SECONDS = 5.0
 """How long the ranks of a machine may take to end before they are killed."""
 PROCESSES_A_CORE = 8

@@ -64,7 +64,7 @@ class Agent:
                     return {"state": FAILED, **self._why()}
                 if (stuck := self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
-                if _asked_to_stop(tuning.WATCH_SECONDS):
+                if _asked_to_stop(tuning.AGENT_POLL_SECONDS):
                     return {"state": STOPPED}
         finally:
             self._end()
