@@ -39,8 +39,7 @@ def check(program: Program) -> None:
     together = {
         rank: tuple(
             instruction
-            for task in program.order(rank)
-            if task.action in ONCE_AN_ITERATION
+            for task in program.updates(rank)
             for instruction in program.stages[task.stage].tasks[task.action][rank]
         )
         for rank in program.ranks

@@ -59,10 +59,16 @@ class Program:
 
         Where an update is in three parts, each part runs for all stages of the rank before the next part begins.
         """
-        stages = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
-        submesh = self.schedule.submesh_of_stage[stages[0]]
-        updates = [Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in stages if a in self.stages[stage].tasks]
-        return (*self.schedule.order(submesh), *updates)
+        submesh = self.schedule.submesh_of_stage[self._stages_of(rank)[0]]
+        return (*self.schedule.order(submesh), *self.updates(rank))
+
+    def updates(self, rank: int) -> tuple[Task, ...]:
+        """The update tasks of a rank, in order; they follow the tasks of the schedule."""
+        stages = self._stages_of(rank)
+        return tuple(Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in stages if a in self.stages[stage].tasks)
+
+    def _stages_of(self, rank: int) -> list[int]:
+        return [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
 
     def of_rank(self, rank: int) -> Program:
         """The same program with the instructions of one rank only."""
