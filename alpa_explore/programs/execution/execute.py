@@ -125,7 +125,7 @@ class RankExecutor:
         stage = self.program.stages[task.stage]
         for instruction in stage.tasks[task.action][self.rank]:
             self.now = task, instruction
-            yield from self.one(task, instruction, load)
+            yield from self.execute(task, instruction, load)
             self.instructions_done += 1
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
@@ -134,7 +134,7 @@ class RankExecutor:
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
-    def one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
+    def execute(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
         """Execute one instruction of a task."""
         values = self.held.setdefault((task.stage, task.microbatch), {})
 
@@ -157,11 +157,7 @@ class RankExecutor:
                     instruction.target, cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
                 )
             case Count():
-                if instruction.loss not in self.counts:
-                    counted = counted_losses(self.program.graph)[instruction.loss]
-                    mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
-                    self.counts[instruction.loss] = mean.to(self.device)
-                write(instruction.target, self.counts[instruction.loss].clone())
+                write(instruction.target, self._count(instruction.loss, load).clone())
             case Compute():
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
@@ -188,19 +184,33 @@ class RankExecutor:
             case Accumulate():
                 write(instruction.target, read(instruction.target) + read(instruction.source))
             case Optimize():
-                gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
-                self.gradients.append((instruction.parameter, instruction.box, gradient))
-                key = (task.stage, instruction.parameter)
-                if key not in self.optimizers:
-                    weight = read(instruction.weight)
-                    self.optimizers[key] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
-                write(instruction.target, self.optimizers[key].step(gradient))
+                weight, gradient_sum = read(instruction.weight), read(instruction.gradient)
+                write(instruction.target, self._optimized(task.stage, instruction, weight, gradient_sum))
             case Assign():
                 write(instruction.target, read(instruction.source))
             case Free():
                 self.most_values = max(self.most_values, sum(map(len, self.held.values())))
                 for value in instruction.values:
                     self.memory.drop(values.pop(value))
+
+    def _count(self, loss: int, load: Callable[[int], Values]) -> torch.Tensor:
+        """The divisor of a mean loss in this iteration, computed once."""
+        if loss not in self.counts:
+            counted = counted_losses(self.program.graph)[loss]
+            mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
+            self.counts[loss] = mean.to(self.device)
+        return self.counts[loss]
+
+    def _optimized(
+        self, stage: int, instruction: Optimize, weight: torch.Tensor, gradient_sum: torch.Tensor
+    ) -> torch.Tensor:
+        """The weight after an optimizer step by the mean gradient."""
+        gradient = gradient_sum / self.program.schedule.num_microbatches
+        self.gradients.append((instruction.parameter, instruction.box, gradient))
+        key = (stage, instruction.parameter)
+        if key not in self.optimizers:
+            self.optimizers[key] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
+        return self.optimizers[key].step(gradient)
 
     def _zero(self, tensor: int, box: Box) -> torch.Tensor:
         dtype = getattr(torch, self.program.graph.tensors[tensor].dtype)
