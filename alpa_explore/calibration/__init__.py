@@ -1,1 +1,14 @@
-"""TODO guide."""
+"""Measure the figures of a device and its links, or refit them to the tasks of runs.
+
+Read in this order:
+
+    tuning            sizes and weights of the measurements and fits
+    least_squares     non-negative least squares for a few unknowns
+    device_file       from measured curves to a device file, which `--cluster` reads
+    microbenchmarks   measure matrix products, a memory-bound kernel and collectives on the attached devices
+    refit             fit launch time, efficiencies and links to observed tasks
+    from_run          the observations of finished training runs
+
+A microbenchmark measures kernels alone; a run measures them inside a program, between other kernels. This package must
+not import the runtime: it reads the files that a run has left.
+"""

@@ -1,10 +1,10 @@
-"""Measured curves of a device as a device file: what `alpa-explore calibrate` writes and `--cluster 1x2:FILE` reads.
+"""Write measured curves as a device file, which `alpa-explore calibrate` writes and `--cluster 1x2:FILE` reads.
 
-- A kernel of almost no size takes `launch_seconds`.
-- A matrix product of f FLOPs takes launch + f / (peak × share): `matmul_curve` holds the shares by size.
-- A kernel bound by memory takes launch + bytes / (bandwidth × efficiency): the median over the larger half.
-- A collective among p devices takes r · (p − 1) · (alpha + bytes / p / bandwidth) with r as in `collectives`: the line
-  through all kinds and sizes, by least squares of relative errors.
+- The smallest kernel takes `launch_seconds`.
+- A matrix product of f FLOPs takes launch + f / (peak × share); `matmul_curve` holds the shares by size.
+- A memory-bound kernel takes launch + bytes / (bandwidth × efficiency): the median over the larger half of the sizes.
+- A collective of p devices takes r · (p − 1) · (alpha + bytes / p / bandwidth) with r as in `cost.collectives`: one fit
+  to all kinds and sizes, by least squares of relative errors.
 """
 
 from __future__ import annotations
@@ -32,29 +32,30 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """What was measured on one kind of device."""
+    """The measurements of one kind of device."""
 
     device: str
     """'cpu' or the accelerator's own name."""
     software: str
-    """Versions, for the source."""
+    """Versions, for the `source` of the file."""
     memory_bytes: int
     main_dtype: str
-    """Of the products in `matmul` whose curve is kept."""
+    """The dtype in `matmul` whose curve is kept."""
     matmul: dict[str, tuple[Point, ...]]
     """dtype -> points, FLOPs ascending."""
     memory: tuple[Point, ...]
-    """Bytes read and written by an elementwise kernel, ascending."""
+    """Bytes that an elementwise kernel reads and writes, ascending."""
     ranks: int
-    """Devices that took part in the collectives; they also computed side by side."""
+    """The number of devices in the collectives; they also measured kernels at the same time."""
     collectives: dict[str, tuple[Point, ...]]
     """Kind -> bytes of the larger side on one device, and seconds; empty for a single device."""
 
 
 def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, Link] | None = None) -> dict[str, Any]:
-    """The body of a device file. `like` gives datasheet peaks (shares then mean what they say) and links not measured.
+    """The body of a device file.
 
-    OptionError where a link was not measured and there is no `like` to take it from.
+    `like` is a preset that provides datasheet peaks, to which the shares then relate, and the links that were not
+    measured. OptionError where a link was not measured and there is no `like`.
     """
     launch = min(p.seconds for p in measured.memory)
     peaks = _peaks(measured, launch, like)
@@ -104,18 +105,17 @@ def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[st
 
 
 def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
-    """(FLOPs, share of the peak). Seconds without the launch never fall with size: no product is quicker than a smaller
-    one."""
-    found, least = [], 0.0
+    """(FLOPs, share of the peak), ascending. Seconds without the launch are made monotonic in the size."""
+    curve, least = [], 0.0
     for point in sorted(points, key=lambda p: p.size):
         least = max(least, _net(point, launch), point.size / peak)
-        # At the peak the quotient may be one rounding above 1, which is no share.
-        found.append((point.size, min(1.0, point.size / (peak * least))))
-    return tuple(found)
+        # At the peak, rounding may make the quotient slightly larger than 1.
+        curve.append((point.size, min(1.0, point.size / (peak * least))))
+    return tuple(curve)
 
 
 def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
-    """(bandwidth, latency_seconds) of the ring that explains the points best."""
+    """(bandwidth, latency_seconds) of the ring that fits the points best."""
     rows, targets = [], []
     for kind, points in collectives.items():
         for p in points:
@@ -128,7 +128,7 @@ def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[floa
 
 
 def _net(point: Point, launch: float) -> float:
-    """Seconds without the launch; half of them where the clock is no finer."""
+    """Seconds without the launch, at least half of the seconds: the clock is not finer."""
     return max(point.seconds - launch, 0.5 * point.seconds)
 
 
@@ -136,19 +136,19 @@ def _peaks(measured: Measurements, launch: float, like: tuple[Device, Link, Link
     best = {dtype: max(p.size / _net(p, launch) for p in points) for dtype, points in measured.matmul.items()}
     if like is None:
         return best
-    # No device is faster than its datasheet; where it seems so, the preset is of another.
+    # No device is faster than its datasheet; if one seems to be, the preset is of another device.
     return {**best, **{d: max(float(rate), best.get(d, 0.0)) for d, rate in like[0].peak_flops.items()}}
 
 
 def _memory_rate(points: Sequence[Point], launch: float) -> float:
-    """Bytes per second of the larger half: what does not fit a cache."""
+    """The median bytes per second of the larger half of the sizes, which do not fit the caches."""
     large = sorted(points, key=lambda p: p.size)[len(points) // 2 :]
     rates = [p.size / _net(p, launch) for p in large]
     return float(np.median(rates))
 
 
 def _half(curve: Sequence[tuple[float, float]], best: float) -> float:
-    """FLOPs at which half of the best share is first reached."""
+    """The FLOPs at which half of the best share is first reached."""
     return next(flops for flops, share in curve if share >= best / 2)
 
 

@@ -1,8 +1,8 @@
-"""The figures of a device again, from what the tasks of runs did and how long that took (`cost.refit`).
+"""Recalibrate the figures of a device from the tasks of runs and their measured times (`refit`).
 
-The plan of a run is lowered again, so its model must be one that a recipe makes. Of each kind of task (`0F`: forward of
-stage 0) the median over microbatches and steps counts, the first step left out where there are more. Computing is the
-mean over the ranks of the stage; in a collective the rank that comes last waits for nobody, so there the least counts.
+The plan of a run is lowered again, so its model must have a recipe. For each kind of task (`0F`: forward of stage 0)
+the median over microbatches and steps is used, without the first of several steps. Compute times are the mean over the
+ranks of the stage. Of collective times the minimum is used: the rank that arrives last does not wait for others.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from alpa_explore.calibration.refit import Exchanged, Observation, refit
+from alpa_explore.calibration.refit import LinkCollective, Observation, refit
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.plans.file.plan_file import load_plan
 from alpa_explore.plans.rebuild import rebuild
-from alpa_explore.programs.execution.rehearsal import Exchange, rehearse
+from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
 from alpa_explore.programs.instruction import Compute, Optimize
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.csv_file import read_csv
-from alpa_explore.schedules.task import LETTERS, Action, Task
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalibration:
-    """What runs say of the devices that they were planned for."""
+    """The figures of a cluster before and after a refit to runs."""
 
     before: Cluster
-    """As the runs were planned."""
+    """The cluster for which the runs were planned."""
     after: Cluster
-    """As they were measured: with `reprice`, or for other plans."""
+    """The refitted cluster, for `reprice` or for other plans."""
     tasks: tuple[Observation, ...]
-    """What it was fitted to."""
+    """The observations of the fit."""
 
 
 def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool = False) -> Recalibration:
-    """Fit launch, efficiency, memory and links to the runs in these folders.
+    """Fit launch time, efficiencies, memory bandwidth and links to the runs in these folders.
 
     OptionError where the runs were planned for different devices; PlanFileError where there is no measured run;
-    RecipeError where a model cannot be made again.
+    RecipeError where a model cannot be rebuilt.
     """
-    found: list[Observation] = []
+    observed: list[Observation] = []
     first: Cluster | None = None
     for folder in folders:
         cluster, observations = _observed(Path(folder), allow_import=allow_import)
@@ -60,14 +60,14 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
                 found=f"{first.device.name} in {folders[0]}, other figures ({cluster.device.name}) in {folder}",
                 remedy="Give runs of plans with the same --cluster device.",
             )
-        found += observations
+        observed += observations
     if first is None:
         raise OptionError("There is no run to learn from", found="no folder", remedy="Name folders of runs.")
-    return Recalibration(before=first, after=refit(first, found), tasks=tuple(found))
+    return Recalibration(before=first, after=refit(first, observed), tasks=tuple(observed))
 
 
 def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observation]]:
-    """The cluster that a run was planned for, and its kinds of tasks."""
+    """The cluster for which a run was planned, and an observation for each kind of task."""
     try:
         ranks = json.loads((home / "run.json").read_text(encoding="utf-8"))["ranks"]
         measured = {r: json.loads((home / f"rank-{r}.measured.json").read_text(encoding="utf-8")) for r in ranks}
@@ -80,36 +80,36 @@ def _observed(home: Path, *, allow_import: bool) -> tuple[Cluster, list[Observat
     plan = rebuild(load_plan(home / "plan.json"), allow_import=allow_import)
     schedule = read_csv(home / "schedule.csv")
     program, decisions = lower(plan, schedule), plan_decisions(plan, schedule)
-    found: list[Observation] = []
+    observed: list[Observation] = []
     for number, (stage, decision) in enumerate(zip(program.stages, decisions, strict=True)):
         rank = stage.ranks[0]
         _, tasks = rehearse(program, rank)
         for action in stage.tasks:
-            own = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
-            compute, collective = fmean(c for c, _ in own), min(c for _, c in own)
-            times = 1 if action is Action.UPDATE else schedule.num_microbatches
-            exchanged = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].exchanges)
-            found.append(
+            typical = [_typical(measured[r]["tasks"], number, action) for r in stage.ranks]
+            compute, collective = fmean(c for c, _ in typical), min(c for _, c in typical)
+            times = 1 if action in ONCE_AN_ITERATION else schedule.num_microbatches
+            collectives = tuple(_exchanged(plan.cluster, e) for e in tasks[number, action].collectives)
+            observed.append(
                 Observation(
                     name=f"{number}{LETTERS[action]}",
                     share=times * (compute + collective),
                     kernels=tuple(_kernels(program, decision, number, action)),
-                    exchanged=exchanged,
+                    collectives=collectives,
                     compute_seconds=compute,
                     collective_seconds=collective,
                 )
             )
-    total = sum(one.share for one in found) or 1.0
-    return plan.cluster, [replace(one, share=one.share / total) for one in found]
+    total = sum(observation.share for observation in observed) or 1.0
+    return plan.cluster, [replace(observation, share=observation.share / total) for observation in observed]
 
 
 def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[float, float]:
-    """(seconds of computing, of collectives) of a rank's tasks of a kind."""
+    """The median (compute seconds, collective seconds) of the tasks of one kind on a rank."""
     letters = str(Task(action, stage, 0))[:-1]
     compute, collective = [], []
-    for name, one in tasks.items():
+    for name, times in tasks.items():
         if name.rstrip("0123456789") == letters:
-            each = list(zip(one["seconds"], one["collective_seconds"], one["receive_seconds"], strict=True))
+            each = list(zip(times["seconds"], times["collective_seconds"], times["receive_seconds"], strict=True))
             for seconds, exchanging, waiting in each[1:] or each:
                 compute.append(seconds - exchanging - waiting)
                 collective.append(exchanging)
@@ -117,27 +117,27 @@ def _typical(tasks: Mapping[str, Any], stage: int, action: Action) -> tuple[floa
 
 
 def _kernels(program: Program, decision: StageDecision, stage: int, action: Action) -> Iterator[Kernel]:
-    """What the planner prices of a task: its operators, each once, as divided."""
+    """The kernels of a task that the planner prices: each operator once, under its strategy."""
     graph = program.graph
     instructions = program.stages[stage].tasks[action][decision.ranks[0]]
     operators = dict.fromkeys(i.operator.index for i in instructions if isinstance(i, Compute))
     for index in operators:
         yield decision.model.kernel(graph.operators[index], graph.tensors, decision.strategies[index])
-    for one in instructions:
-        if isinstance(one, Optimize):
-            update = graph.operators[graph.parameters[one.parameter].update]
-            yield decision.model.kernel(update, graph.tensors, decision.updates[one.parameter])
+    for instruction in instructions:
+        if isinstance(instruction, Optimize):
+            update = graph.operators[graph.parameters[instruction.parameter].update]
+            yield decision.model.kernel(update, graph.tensors, decision.updates[instruction.parameter])
 
 
-def _exchanged(cluster: Cluster, one: Exchange) -> Exchanged:
-    """A collective on the links of a cluster: as a ring along an axis of a mesh (`cluster.mesh`)."""
-    per_node, ranks = cluster.devices_per_node, one.ranks
+def _exchanged(cluster: Cluster, exchange: CollectiveCall) -> LinkCollective:
+    """A collective on a link of a cluster, as a ring along an axis of a mesh (`cluster.mesh`)."""
+    per_node, ranks = cluster.devices_per_node, exchange.ranks
     between = len({rank // per_node for rank in ranks}) > 1
     stride = abs(ranks[1] - ranks[0]) if len(ranks) > 1 else 1
-    return Exchanged(
-        kind=one.kind,
+    return LinkCollective(
+        kind=exchange.kind,
         size=len(ranks),
-        bytes=one.bytes,
+        bytes=exchange.bytes,
         between_nodes=between,
         sharing=min(stride, per_node) if between else 1,
     )

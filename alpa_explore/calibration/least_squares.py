@@ -1,4 +1,7 @@
-"""Least squares with no figure below zero, for the few figures of a device."""
+"""Non-negative least squares for a few unknowns.
+
+scipy.optimize.nnls would do the same; scipy is not a dependency of alpa_explore.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from alpa_explore.numerics.arrays import Floats
 
 
 def non_negative(rows: Floats, targets: Floats) -> Floats:
-    """The x >= 0 of the least |rows x - targets|: the best of the columns that may be above 0, each subset tried."""
+    """The x >= 0 that minimises |rows x - targets|, by trying every subset of the columns as the support of x."""
     columns = rows.shape[1]
     best, least = np.zeros(columns), float(targets @ targets)
     for count in range(1, columns + 1):

@@ -1,8 +1,8 @@
-"""Curves measured on the attached devices: matrix products, a kernel bound by memory, collectives.
+"""Measure curves on the attached devices: matrix products, a memory-bound kernel, collectives.
 
-`ranks` processes measure side by side, one on each device (CPU: each on its share of the cores, with gloo; CUDA: NCCL),
-because devices of a node share what they share. A measurement repeats a kernel until the clock can be trusted and takes
-the median of five such runs, as rank 0 sees them.
+`ranks` processes measure at the same time, one on each device (CPU: each with its share of the cores, gloo; CUDA:
+NCCL), because the devices of a node share resources. A measurement repeats a kernel until the total time is long enough
+for the clock, and takes the median of `tuning.REPEATS` such measurements, as timed by rank 0.
 """
 
 from __future__ import annotations
@@ -21,49 +21,44 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
+from alpa_explore.calibration import tuning
 from alpa_explore.calibration.device_file import Measurements, Point
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.sharding.reshard import StepKind
 
-RUNS = 5
 _DTYPES = {"cpu": ("float32", "bfloat16", "float64"), "cuda": ("float16", "bfloat16", "float32", "float64")}
-_LARGEST = {"cpu": 2**10, "cuda": 2**13}
-"""Side of the largest product."""
-_LARGEST_BYTES = {"cpu": 2**26, "cuda": 2**30}
-_SLOWEST_SECONDS = 2.0
-"""A curve ends where one kernel would take longer."""
 
 
 def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: float = 0.02) -> Measurements:
-    """Curves of `kind` ('cpu' or 'cuda'; default: CUDA if it is there) on `ranks` devices (default: all of a node; two
-    on a CPU). A run lasts `run_seconds` at least.
+    """Measure the curves of `kind` ('cpu' or 'cuda'; default: CUDA if available) on `ranks` devices (default: all of a
+    node; two on a CPU). A timed series of kernels lasts at least `run_seconds`.
 
-    OptionError for devices that are not there, ExecutorError where a rank stops.
+    OptionError for devices that do not exist, ExecutorError where a rank fails.
     """
     kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
     ranks = _checked(kind, ranks)
     if not run_seconds > 0:
         raise OptionError("A run takes time", found=f"{run_seconds} s", remedy="Give seconds above 0; 0.02 is common.")
     with tempfile.TemporaryDirectory() as folder:
-        # Processes of their own, even if it is only one: threads and groups are set for the whole process.
+        # New processes, even for one rank: threads and groups are settings of a whole process.
         try:
-            spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]
+            spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]  # torch has no annotation
         except (ProcessRaisedException, ProcessExitedException) as error:
             raise ExecutorError(
                 "A rank stopped while measuring",
                 found=str(error).strip().splitlines()[-1],
                 remedy="Try fewer --ranks, or --device cpu.",
             ) from error
-        found = json.loads((Path(folder) / "found.json").read_text())
+        curves = json.loads((Path(folder) / "found.json").read_text())
     return Measurements(
         device=_name(kind),
         software=f"torch {torch.__version__}, {platform.system()} {platform.machine()}",
         memory_bytes=_memory_bytes(kind, ranks),
         main_dtype=_DTYPES[kind][0],
         ranks=ranks,
-        matmul={dtype: _points(pairs) for dtype, pairs in found["matmul"].items()},
-        memory=_points(found["memory"]),
-        collectives={name: _points(pairs) for name, pairs in found["collectives"].items()},
+        matmul={dtype: _points(pairs) for dtype, pairs in curves["matmul"].items()},
+        memory=_points(curves["memory"]),
+        collectives={name: _points(pairs) for name, pairs in curves["collectives"].items()},
     )
 
 
@@ -72,20 +67,20 @@ def _checked(kind: str, ranks: int | None) -> int:
         raise OptionError("Unknown kind of device", found=repr(kind), remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
-    there = torch.cuda.device_count() if kind == "cuda" else (os.cpu_count() or 1)
+    available = torch.cuda.device_count() if kind == "cuda" else (os.cpu_count() or 1)
     if ranks is None:
-        return there if kind == "cuda" else min(2, there)
-    if not 1 <= ranks <= there:
+        return available if kind == "cuda" else min(2, available)
+    if not 1 <= ranks <= available:
         raise OptionError(
             "Every rank measures on a device of its own",
             found=f"{ranks} ranks",
-            remedy=f"Give 1 to {there}, as many as there are {'GPUs' if kind == 'cuda' else 'cores'}.",
+            remedy=f"Give 1 to {available}, as many as there are {'GPUs' if kind == 'cuda' else 'cores'}.",
         )
     return ranks
 
 
 def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> None:
-    """What one process does; rank 0 writes what it found."""
+    """Measure on one rank; rank 0 writes the curves."""
     if kind == "cuda":
         torch.cuda.set_device(rank)
     else:
@@ -95,19 +90,19 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> 
         backend = "nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
     clock = _Clock(kind, ranks, run_seconds)
-    found: dict[str, Any] = {
+    curves: dict[str, Any] = {
         "matmul": {dtype: _matmul(clock, kind, dtype) for dtype in _DTYPES[kind]},
         "memory": _memory(clock, kind),
         "collectives": _collectives(clock, kind, ranks) if ranks > 1 else {},
     }
     if rank == 0:
-        (Path(folder) / "found.json").write_text(json.dumps(found))
+        (Path(folder) / "found.json").write_text(json.dumps(curves))
     if ranks > 1:
         dist.destroy_process_group()
 
 
 class _Clock:
-    """Seconds of one call of a kernel. Every rank repeats it equally often: collectives would wait for ever."""
+    """Measures the seconds of one call of a kernel. All ranks repeat it equally often, else collectives would hang."""
 
     def __init__(self, kind: str, ranks: int, run_seconds: float) -> None:
         self.kind, self.ranks, self.run_seconds = kind, ranks, run_seconds
@@ -118,10 +113,10 @@ class _Clock:
         while once < self.run_seconds:
             repeats = max(2 * repeats, min(int(1.2 * self.run_seconds * repeats / max(once, 1e-9)), 100 * repeats))
             once = self._run(kernel, repeats)
-        return statistics.median(self._run(kernel, repeats) for _ in range(RUNS)) / repeats
+        return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
 
     def _run(self, kernel: Callable[[], object], repeats: int) -> float:
-        """Seconds of `repeats` calls; the longest of all ranks, so that all go on alike."""
+        """Seconds of `repeats` calls, the maximum over all ranks, so that all ranks proceed alike."""
         if self.ranks > 1:
             dist.barrier()
         self._finish()
@@ -142,9 +137,9 @@ class _Clock:
 
 
 def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
-    """Square products, sides doubling."""
-    found, side = [], 32
-    while side <= _LARGEST[kind]:
+    """(FLOPs, seconds) of square matrix products with doubling sides."""
+    points, side = [], 32
+    while side <= tuning.LARGEST_SIDE[kind]:
         a = torch.randn(side, side, device=kind).to(getattr(torch, dtype))
         out = torch.empty_like(a)
 
@@ -152,17 +147,17 @@ def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
             torch.mm(a, a, out=out)
 
         seconds = clock(kernel)
-        found.append((2.0 * side**3, seconds))
-        if 8 * seconds > _SLOWEST_SECONDS:
+        points.append((2.0 * side**3, seconds))
+        if 8 * seconds > tuning.SLOWEST_SECONDS:
             break
         side *= 2
-    return found
+    return points
 
 
 def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
-    """c = a + b: two reads and a write."""
-    found = []
-    for exponent in range(6, _LARGEST_BYTES[kind].bit_length() - 2, 2):
+    """(bytes, seconds) of an elementwise sum of growing size."""
+    points = []
+    for exponent in range(6, tuning.LARGEST_BYTES[kind].bit_length() - 2, 2):
         a = torch.ones(2**exponent, device=kind)
         out = torch.empty_like(a)
 
@@ -170,29 +165,29 @@ def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
             torch.add(a, a, out=out)
 
         seconds = clock(kernel)
-        found.append((2.0 * 4 * 2**exponent, seconds))
-        if 4 * seconds > _SLOWEST_SECONDS:
+        points.append((2.0 * 4 * 2**exponent, seconds))
+        if 4 * seconds > tuning.SLOWEST_SECONDS:
             break
-    return found
+    return points
 
 
 def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[float, float]]]:
-    """Each kind of collective, sizes growing fourfold. A size is what one device holds of the larger side."""
-    found: dict[str, list[tuple[float, float]]] = {}
-    for exponent in range(8, _LARGEST_BYTES[kind].bit_length() - 3, 2):
+    """Kind of collective -> (bytes, seconds), sizes growing fourfold; bytes of the larger side on one device."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for exponent in range(8, tuning.LARGEST_BYTES[kind].bit_length() - 3, 2):
         count = 2**exponent * ranks
         whole = torch.ones(count, device=kind)
         part = torch.ones(count // ranks, device=kind)
         other = torch.empty_like(whole)
         slowest = 0.0
         for step, kernel in _kernels(whole, part, other).items():
-            whole.fill_(1.0)  # sums must not grow without end
+            whole.fill_(1.0)  # repeated sums would overflow
             seconds = clock(kernel)
             slowest = max(slowest, seconds)
-            found.setdefault(step.value, []).append((4.0 * count, seconds))
-        if 4 * slowest > _SLOWEST_SECONDS:
+            points.setdefault(step.value, []).append((4.0 * count, seconds))
+        if 4 * slowest > tuning.SLOWEST_SECONDS:
             break
-    return found
+    return points
 
 
 def _kernels(whole: torch.Tensor, part: torch.Tensor, other: torch.Tensor) -> dict[StepKind, Callable[[], object]]:
@@ -213,7 +208,7 @@ def _name(kind: str) -> str:
 
 
 def _memory_bytes(kind: str, ranks: int) -> int:
-    """Of one device; the ranks on a CPU share its memory."""
+    """Memory of one device; the ranks on a CPU share the memory of the machine."""
     if kind == "cuda":
         return int(torch.cuda.get_device_properties(0).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // ranks

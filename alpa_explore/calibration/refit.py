@@ -1,13 +1,14 @@
-"""The figures of a device and its links, fitted again to what tasks of runs took.
+"""Refit the figures of a device and its links to the measured times of the tasks of runs.
 
-    a task computes for          Σ over kernels:      launch + max(a · arithmetic, m · memory)
-    and is in collectives for    Σ over collectives:  rounds · (p − 1) · (alpha + bytes / p · beta)
+    compute seconds of a task      Σ over kernels:      launch + max(a · arithmetic, m · memory)
+    collective seconds of a task   Σ over collectives:  rounds · (p − 1) · (alpha + bytes / p · beta)
 
-arithmetic and memory are the seconds that the device as it is takes (`compute`), so a stretches its efficiency in
-matrix products at every size and m that of its memory; alpha and beta = 1 / bandwidth are those of the link that a
-collective takes. Which of the two a kernel waits for follows from a and m, so they are found in rounds. Least squares
-of relative errors, each weighted by the share of such tasks in the time of their run, with one row more for each figure
-that asks for what it was, by weight `PRIOR`: what the tasks do not tell stays.
+arithmetic and memory are the seconds by the present figures of the device (`cost.compute`), so that a scales its
+efficiency in matrix products at every size and m its memory efficiency; alpha and beta = 1 / bandwidth belong to the
+link that a collective uses. Whether arithmetic or memory bounds a kernel depends on a and m, so the fit alternates
+between this assignment and the factors. It minimises the squared relative errors, each weighted by the share of the
+task in the time of its run. One more row per figure, with weight `tuning.PRIOR`, pulls the figure towards its previous
+value, so that figures on which no task depends stay as they are.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alpa_explore.calibration import tuning
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
@@ -24,66 +26,57 @@ from alpa_explore.cost.compute import Kernel, arithmetic_seconds, compute_second
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
-PRIOR = 0.1
-"""Where a task of average weight counts 1."""
-_UNSEEN = 1e-4
-"""The part that a figure has at least which is in no task."""
-ROUNDS = 60
-LEAST = 0.2
-"""No figure becomes better than five times what it was: then the runs tell of something else."""
-_NO_LAUNCH, _NO_LATENCY = 1e-6, 1e-6
-"""What a figure that was 0 is counted in."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchanged:
-    """A collective: its kind, how many devices take part, bytes of the larger side on one of them."""
+class LinkCollective:
+    """A collective on a link: its kind, the number of devices, bytes of the larger side on one device."""
 
     kind: StepKind
     size: int
     bytes: float
     between_nodes: bool
     sharing: int
-    """How many such collectives share the link at once."""
+    """The number of such collectives that share the link at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A task of a kind in a run: what it did on one device, and how long that took."""
+    """A kind of task in a run: its kernels and collectives on one device, and the measured times."""
 
     name: str
     share: float
-    """Of all tasks like this in the time of an iteration."""
+    """The share of all tasks of this kind in the time of an iteration."""
     kernels: tuple[Kernel, ...]
-    exchanged: tuple[Exchanged, ...]
+    collectives: tuple[LinkCollective, ...]
     compute_seconds: float
-    """Measured; likewise the next."""
+    """Measured."""
     collective_seconds: float
+    """Measured."""
 
 
 def refit(cluster: Cluster, observations: Sequence[Observation]) -> Cluster:
-    """`cluster` with a device and links that explain the observations better."""
+    """`cluster` with the device and the links refitted to the observations."""
     computing = [o for o in observations if o.compute_seconds > 0 and not all(k.is_view for k in o.kernels)]
-    exchanging = [o for o in observations if o.collective_seconds > 0 and o.exchanged]
+    exchanging = [o for o in observations if o.collective_seconds > 0 and o.collectives]
     device = _device(cluster.device, computing) if computing else cluster.device
     inside, between = _links(cluster, exchanging) if exchanging else (cluster.inside_node, cluster.between_nodes)
     return replace(cluster, device=device, inside_node=inside, between_nodes=between)
 
 
-def predicted(cluster: Cluster, one: Observation) -> tuple[float, float]:
-    """(seconds of computing, of collectives) by the figures of a cluster."""
+def predicted(cluster: Cluster, observation: Observation) -> tuple[float, float]:
+    """(compute seconds, collective seconds) of a task by the figures of a cluster."""
     return (
-        sum(compute_seconds(cluster.device, kernel) for kernel in one.kernels),
+        sum(compute_seconds(cluster.device, kernel) for kernel in observation.kernels),
         sum(
             collective_seconds(e.kind, e.bytes, e.size, link.bandwidth / e.sharing, link.latency_seconds)
-            for e in one.exchanged
+            for e in observation.collectives
             for link in [cluster.between_nodes if e.between_nodes else cluster.inside_node]
         ),
     )
 
 
 def mean_error(cluster: Cluster, observations: Sequence[Observation]) -> float:
-    """Mean of |predicted / measured − 1| over the tasks, by their shares."""
+    """The mean of |predicted / measured − 1| over the tasks, weighted by their shares."""
     seen = [o for o in observations if o.compute_seconds + o.collective_seconds > 0 and o.share > 0]
     errors = [abs(sum(predicted(cluster, o)) / (o.compute_seconds + o.collective_seconds) - 1.0) for o in seen]
     return float(np.average(errors, weights=[o.share for o in seen])) if seen else 0.0
@@ -91,27 +84,27 @@ def mean_error(cluster: Cluster, observations: Sequence[Observation]) -> float:
 
 def _device(device: Device, observations: Sequence[Observation]) -> Device:
     measured, shares = _columns([(o.compute_seconds, o.share) for o in observations])
-    launch = device.launch_seconds or _NO_LAUNCH
+    launch = device.launch_seconds or tuning.ZERO_LAUNCH_SECONDS
     figures = [
         [(arithmetic_seconds(device, k), memory_seconds(device, k), k.matrix) for k in o.kernels if not k.is_view]
         for o in observations
     ]
-    found = best = np.ones(3)
+    factors = best = np.ones(3)
     least = np.inf
-    for _ in range(ROUNDS):
+    for _ in range(tuning.ROUNDS):
         rows = np.zeros((len(observations), 3))
         for row, kernels in zip(rows, figures, strict=True):
             row[0] = len(kernels) * launch
             for arithmetic, memory, matrix in kernels:
-                by_products = matrix and found[1] * arithmetic > found[2] * memory
+                by_products = matrix and factors[1] * arithmetic > factors[2] * memory
                 row[1 if by_products else 2] += arithmetic if by_products else memory
-        error = _error(rows, measured, shares, found)
+        error = _error(rows, measured, shares, factors)
         if error < least:
-            best, least = found, error
-        # Halfway: what changes sides with every round would never come to rest.
-        found = np.sqrt(found * _solved(rows, measured, shares))
-    found = best
-    slower_launch, a, m = found.tolist()
+            best, least = factors, error
+        # The geometric mean of old and new factors: otherwise a kernel could change sides in every round.
+        factors = np.sqrt(factors * _solved(rows, measured, shares))
+    factors = best
+    slower_launch, a, m = factors.tolist()
     return replace(
         _stretched(device, a),
         launch_seconds=launch * slower_launch,
@@ -121,7 +114,7 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
 
 
 def _stretched(device: Device, a: float) -> Device:
-    """Products take a times as long; peaks stay, unless a share of them would be above 1."""
+    """The device with matrix products a times as long; peaks stay, unless an efficiency would exceed 1."""
     shares = [share for _, share in device.matmul_curve] or [device.matmul_efficiency]
     above = max(max(shares) / a, 1.0)
     return replace(
@@ -135,39 +128,39 @@ def _stretched(device: Device, a: float) -> Device:
 def _links(cluster: Cluster, observations: Sequence[Observation]) -> tuple[Link, Link]:
     measured, shares = _columns([(o.collective_seconds, o.share) for o in observations])
     links = (cluster.inside_node, cluster.between_nodes)
-    figures = [(link.latency_seconds or _NO_LATENCY, 1.0 / link.bandwidth) for link in links]
+    figures = [(link.latency_seconds or tuning.ZERO_LATENCY_SECONDS, 1.0 / link.bandwidth) for link in links]
     rows = np.zeros((len(observations), 4))
     for row, o in zip(rows, observations, strict=True):
-        for e in o.exchanged:
+        for e in o.collectives:
             which = int(e.between_nodes)
             latency, beta = figures[which]
             row[2 * which] += collective_seconds(e.kind, 0.0, e.size, 1.0, latency)
             row[2 * which + 1] += collective_seconds(e.kind, e.bytes * e.sharing, e.size, 1.0 / beta, 0.0)
-    found = _solved(rows, measured, shares)
-    told = [bool(rows[:, 2 * which : 2 * which + 2].any()) for which in range(2)]
+    factors = _solved(rows, measured, shares)
+    observed = [bool(rows[:, 2 * which : 2 * which + 2].any()) for which in range(2)]
     inside, between = (
         replace(link, latency_seconds=latency * slower, bandwidth=1.0 / (beta * narrower)) if seen else link
         for link, seen, (latency, beta), (slower, narrower) in zip(
-            links, told, figures, found.reshape(2, 2).tolist(), strict=True
+            links, observed, figures, factors.reshape(2, 2).tolist(), strict=True
         )
     )
     return inside, between
 
 
 def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
-    """Seconds and shares, the shares so that they are 1 on average."""
+    """(seconds, shares scaled to a mean of 1)."""
     measured, shares = np.array(pairs).T
     return measured, shares / shares.mean()
 
 
 def _solved(rows: Floats, measured: Floats, shares: Floats) -> Floats:
-    """Factors of all figures; where a factor is 1 a figure is what it was."""
+    """The factors of all figures by least squares; 1 leaves a figure as it was."""
     whole, targets = _with_prior(rows, measured, shares)
-    return LEAST + non_negative(whole, targets - LEAST * whole.sum(axis=1))
+    return tuning.LEAST_FACTOR + non_negative(whole, targets - tuning.LEAST_FACTOR * whole.sum(axis=1))
 
 
 def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> float:
-    """What `_solved` makes as small as can be."""
+    """The sum of squares that `_solved` minimises."""
     whole, targets = _with_prior(rows, measured, shares)
     return float(((whole @ factors - targets) ** 2).sum())
 
@@ -175,6 +168,7 @@ def _error(rows: Floats, measured: Floats, shares: Floats, factors: Floats) -> f
 def _with_prior(rows: Floats, measured: Floats, shares: Floats) -> tuple[Floats, Floats]:
     weights = np.sqrt(shares)
     scaled = rows * (weights / measured)[:, None]
-    # A figure counts by its part in the tasks: a factor of ten in what hardly matters is no reason to keep another.
-    prior = PRIOR * np.maximum(np.sqrt((scaled**2).mean(axis=0)), _UNSEEN)
+    # The prior of a figure is scaled by its part in the tasks: otherwise a large change of a figure that hardly matters
+    # would outweigh the tasks.
+    prior = tuning.PRIOR * np.maximum(np.sqrt((scaled**2).mean(axis=0)), tuning.LEAST_PRIOR)
     return np.vstack([scaled, np.diag(prior)]), np.concatenate([weights, prior])

@@ -1,7 +1,18 @@
-"""The command line: `alpa-explore COMMAND …`. One file a command; nothing heavy is imported before it is needed.
+"""The command line: `alpa-explore COMMAND …`, one file per command.
 
-Results go to stdout, progress and complaints to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
-Ctrl-C.
+Results go to stdout, progress and messages to stderr. Exit codes: 0 done, 1 no plan fits, 2 bad input, 130 stopped by
+Ctrl-C. Every command has `add(commands)`, which adds its arguments to the parser, and `run(options)`, which returns the
+exit code. Heavy packages (torch above all) are imported in `run`, after everything that can be wrong with the input has
+been checked.
+
+    output, progress_line   what all commands print with
+    listing/                models, clusters
+    planning/               plan, show, simulate, baselines, predict
+    solving/                solve, compare_solvers, coverage
+    running/                program, launch, verify, compare_run, calibrate
+    browser/                lab, app
+
+The rooms do not import each other. Nothing imports this package.
 """
 
 from __future__ import annotations
@@ -17,8 +28,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from alpa_explore import __version__
+from alpa_explore.cli.browser import app, lab
 from alpa_explore.cli.listing import clusters, models
-from alpa_explore.cli.opening import app, lab
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, program, verify
@@ -28,7 +39,7 @@ from alpa_explore.plans.report.text import printable
 
 INTERRUPTED = 130
 FAULT = 70
-"""A fault of ours (EX_SOFTWARE of sysexits.h), never of the input."""
+"""Exit code for a bug of alpa-explore (EX_SOFTWARE of sysexits.h), never for bad input."""
 _COMMANDS = (
     plan,
     show,
@@ -52,32 +63,32 @@ _COMMANDS = (
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Bad input is one line and how to learn more, not the whole usage."""
+        """Report bad input in one line that refers to --help, instead of the whole usage."""
         complain(f"{message}. See `{self.prog} --help`.")
         self.exit(2)
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser with all commands."""
-    found = _Parser(
+    root = _Parser(
         prog="alpa-explore", description="Plan model-parallel training, and see every decision.", allow_abbrev=False
     )
-    found.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
-    commands = found.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    root.add_argument("--version", action="version", version=f"alpa-explore {__version__}")
+    commands = root.add_subparsers(metavar="COMMAND", required=True, dest="command")
     for command in _COMMANDS:
         command.add(commands)
-    return found
+    return root
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; `arguments` are those of the process unless given. Returns the exit code."""
+    """Run one command and return its exit code; `arguments` are by default those of the process."""
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
-            reconfigure(errors="replace")  # a terminal without Unicode shows '?' instead of a traceback
+            reconfigure(errors="replace")  # without Unicode, print '?' instead of failing
     options = parser().parse_args(arguments)
-    # A plan is hundreds of thousands of values that stay: looking for garbage among them takes a tenth of the time.
+    # A plan has hundreds of thousands of long-lived values; collecting garbage among them takes a tenth of the time.
     gc.set_threshold(200_000, 20, 20)
-    # Nor is it looked for again, several times, when the process ends.
+    # Skip the several collections at the end of the process, too.
     atexit.register(gc.freeze)
     try:
         code: int = options.run(options)
@@ -91,10 +102,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("stopped")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader has seen enough (`| head`); Python would complain again at exit
+    except BrokenPipeError:  # the reader has closed the pipe (`| head`); Python would report it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except Exception:
         traceback.print_exc()
-        complain("this is a fault of alpa-explore, not of your input: please report it with the lines above")
+        complain("this is a bug of alpa-explore, not of your input: please report it with the lines above")
         return FAULT

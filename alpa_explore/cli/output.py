@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, one line for a complaint."""
+"""Output of commands: JSON for programs, one-line messages for people."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from alpa_explore.plans.report.text import printable
 
 
 def print_json(value: Any) -> None:
-    """`value` as JSON on stdout; every figure is SI and has its unit in the key."""
+    """Print `value` as JSON on stdout; figures are in SI units, which their keys name."""
     print(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1))
 
 
 def complain(message: str) -> None:
-    """One line on stderr."""
+    """Print a message as one line on stderr."""
     print(f"alpa-explore: {printable(message)}", file=sys.stderr, flush=True)

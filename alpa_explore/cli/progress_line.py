@@ -1,4 +1,4 @@
-"""Progress on stderr: a line that changes on a terminal, now and then a new line in a log."""
+"""Progress on stderr: one line that is updated on a terminal, occasional new lines in a log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ProgressLine:
         self._pass = ""
         self._last = 0.0
         self._open = False
-        """A line stands on the terminal that the next one replaces."""
+        """Whether the terminal shows a progress line, which the next output replaces."""
 
     def __enter__(self) -> Self:
         return self
@@ -36,13 +36,13 @@ class ProgressLine:
         return bool(self._pass)
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._close()
         print(text, file=self._stream, flush=True)
 
     def __call__(self, progress: Progress) -> None:
-        """Show how far a pass is; called often, writes seldom."""
-        if not progress.total:  # all was known already
+        """Show the progress of a pass; writes only now and then."""
+        if not progress.total:  # all results were cached
             return
         now = time.monotonic()
         edge = progress.pass_name != self._pass or progress.done >= progress.total

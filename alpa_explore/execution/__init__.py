@@ -1,1 +1,15 @@
-"""TODO guide."""
+"""Where tasks are executed: in this process, in threads, or on Dask workers.
+
+Read in this order:
+
+    tuning          times and counts
+    progress        the progress of a pass
+    tasks           calling, counting and cancelling tasks
+    local_cluster   worker processes on this machine
+    dask_pool       tasks on the workers of a Dask scheduler
+    executors       the Executor, which chooses among these
+
+A task is a function and a picklable value; tasks are independent of each other. Cancellation, dead workers and a dead
+scheduler are ordinary events with errors of their own. dask is imported only when workers are needed. This package must
+import nothing of alpa_explore but `errors`.
+"""

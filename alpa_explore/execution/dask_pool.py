@@ -1,4 +1,7 @@
-"""Tasks on the workers of a Dask scheduler. Imports dask: `executors` imports this module when it is needed."""
+"""Execute tasks on the workers of a Dask scheduler.
+
+This module imports dask; `executors` imports it when it is needed.
+"""
 
 from __future__ import annotations
 
@@ -17,24 +20,20 @@ import cloudpickle
 import distributed
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution import tuning
 from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
 K = TypeVar("K", bound=Hashable)
 Client: Any = distributed.Client
-"""Half of dask is annotated, which half depends on its version: mypy is told nothing about it."""
+"""Annotated as Any: which part of dask has annotations depends on its version."""
 Future = Any
 """distributed.Future."""
 
-_CONNECT_SECONDS = 10
-_WORKERS_SECONDS = 60
-"""How long to wait for a first worker, and for another when all have gone."""
-_LOOK_SECONDS = 0.1
-_BATCHES_PER_WORKER = 8
 _ADVICE = "Run again: what was finished is kept. scheduler='serial' needs no workers."
 
 
 def open_pool(where: Any, workers: int) -> DaskPool:
-    """Connect to `where`: "processes" (made here), an address, or a Client of the user's."""
+    """Connect to `where`: "processes" (workers are started here), an address, or a Client of the user."""
     if isinstance(where, Client):
         if where.asynchronous:
             raise OptionError(
@@ -50,7 +49,7 @@ def open_pool(where: Any, workers: int) -> DaskPool:
     end = ExitStack()
     end.enter_context(_quiet())
     try:
-        client = end.enter_context(Client(where, timeout=_CONNECT_SECONDS, set_as_default=False))
+        client = end.enter_context(Client(where, timeout=tuning.CONNECT_SECONDS, set_as_default=False))
     except (OSError, TimeoutError, ValueError) as error:
         end.close()
         raise ExecutorError(
@@ -63,7 +62,7 @@ def open_pool(where: Any, workers: int) -> DaskPool:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A client logs a traceback when its scheduler goes; our error says it in a line."""
+    """Silence the traceback that a client logs when its scheduler goes; our error reports it in one line."""
     logger = logging.getLogger("distributed.client")
     before = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -77,7 +76,7 @@ def _local_pool(workers: int) -> DaskPool:
     from alpa_explore.execution.local_cluster import start_local_cluster
 
     cluster = start_local_cluster(workers)
-    client = Client(cluster, timeout=_CONNECT_SECONDS, set_as_default=False)
+    client = Client(cluster, timeout=tuning.CONNECT_SECONDS, set_as_default=False)
 
     def close() -> None:
         client.close()
@@ -87,7 +86,7 @@ def _local_pool(workers: int) -> DaskPool:
 
 
 class DaskPool:
-    """A connected client, and how to let go of it; `expected`: workers that are on their way."""
+    """A connected client, and how to close it; `expected` is the number of workers that are being started."""
 
     def __init__(self, client: Any, *, close: Callable[[], None], expected: int = 1) -> None:
         self.client, self.close, self.expected = client, close, expected
@@ -95,7 +94,7 @@ class DaskPool:
         self._last_shared: tuple[Any, Future] | None = None
 
     def warm(self, function: Callable[[], None]) -> None:
-        """Have every worker run `function` before its first task; nobody waits for it."""
+        """Submit `function` to every worker, to be executed before its first task; does not wait."""
         blob = _pack(function)
         for address in self.client.nthreads():
             name = f"alpa-explore-warm-{uuid.uuid4().hex[:12]}"
@@ -110,7 +109,7 @@ class DaskPool:
         counter: Counter,
         batch_size: int | None,
     ) -> Generator[tuple[K, Any], None, None]:
-        """(key, value) as batches finish; raises what the first failing task raised."""
+        """(key, value) of the tasks as batches finish; raises the error of the first failing task."""
         batches = _batches(list(tasks), self.wait(), batch_size)
         if not batches:
             return
@@ -149,11 +148,11 @@ class DaskPool:
         cancel: threading.Event | None,
         counter: Counter,
     ) -> Future:
-        """Where `shared` is; the last one stays there for the next run."""
+        """The future of `shared`, with a copy on every worker. The last shared value is reused."""
         last = self._last_shared
         if last is None or last[0] is not shared or last[1].status != "finished":
-            # The result of a task: lost with its last worker, the scheduler has it made again. On every worker before
-            # the batches are sent out, else they would all go where it is.
+            # As the result of a task it is computed again when its last worker dies. It must be on every worker before
+            # the batches are submitted, else the scheduler would place them all on the worker that has it.
             common = self.client.submit(_unpack, _pack(shared), key=f"{name}-shared", pure=False)
             common.add_done_callback(finished.put)
             self._check_shared(self._next(finished, cancel, counter), counter)
@@ -162,36 +161,48 @@ class DaskPool:
         return last[1]
 
     def _check_shared(self, common: Future, counter: Counter) -> None:
-        """Raise what kept the shared value from reaching a worker (a module that is missing there, say)."""
+        """Raise the error that prevented the shared value from reaching a worker, such as a missing module."""
         if common.status != "finished":
             self._outcome(common, counter)
 
-    def wait(self) -> int:
-        """Wait for a first worker, and shortly for those that are expected; how many threads they have together."""
-        try:
-            if self.expected > 1:
-                with suppress(TimeoutError):
-                    self.client.wait_for_workers(self.expected, timeout=_CONNECT_SECONDS)
-            self.client.wait_for_workers(1, timeout=_WORKERS_SECONDS)
-        except TimeoutError as error:
+    def wait(self, stop: threading.Event | None = None) -> int:
+        """Wait for a first worker, and shortly for all expected ones; the number of threads that they have together.
+
+        Returns early, whatever has started by then, once `stop` is set.
+        """
+        if self.expected > 1:
+            self._wait_for(self.expected, tuning.CONNECT_SECONDS, stop)
+        if not self._wait_for(1, tuning.WORKERS_SECONDS, stop):
             raise ExecutorError(
                 "The dask scheduler has no workers",
-                found=f"none came within {_WORKERS_SECONDS} s",
+                found=f"none came within {tuning.WORKERS_SECONDS} s",
                 remedy="Start workers (`dask worker ADDRESS`), or leave the scheduler out.",
-            ) from error
+            )
         return sum(self.client.nthreads().values()) or 1
 
+    def _wait_for(self, count: int, seconds: float, stop: threading.Event | None) -> bool:
+        """Wait until `count` workers have come or `stop` is set; False when neither happens in time."""
+        end = time.monotonic() + seconds
+        while stop is None or not stop.is_set():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            with suppress(TimeoutError):
+                self.client.wait_for_workers(count, timeout=left if stop is None else min(left, tuning.LOOK_SECONDS))
+                return True
+        return True
+
     def _next(self, finished: queue.SimpleQueue[Future], cancel: threading.Event | None, counter: Counter) -> Future:
-        """The next finished batch, while looking for a cancel and for what may have died."""
+        """The next finished batch; meanwhile checks for cancellation and for a dead scheduler or workers."""
         workers_seen = time.monotonic()
         looked = workers_seen
         while True:
             counter.check(cancel)
             try:
-                future = finished.get(timeout=_LOOK_SECONDS)
+                future = finished.get(timeout=tuning.LOOK_SECONDS)
                 if future.status not in ("lost", "pending"):
                     return future
-                # Its worker died with the result before we looked: the scheduler has it made again.
+                # Its worker died with the result before it was fetched; the scheduler computes it again.
                 future.add_done_callback(finished.put)
             except queue.Empty:
                 self._check_alive(counter)
@@ -200,8 +211,8 @@ class DaskPool:
                 looked = now
                 if self.client.nthreads():
                     workers_seen = now
-            if now - workers_seen > _WORKERS_SECONDS:
-                raise self._gone("All workers are gone", f"none came back within {_WORKERS_SECONDS} s", counter)
+            if now - workers_seen > tuning.WORKERS_SECONDS:
+                raise self._gone("All workers are gone", f"none came back within {tuning.WORKERS_SECONDS} s", counter)
 
     def _check_alive(self, counter: Counter) -> None:
         if self.client.status != "running":
@@ -210,7 +221,8 @@ class DaskPool:
     def _outcome(self, future: Future, counter: Counter) -> _Outcome:
         try:
             if future.status in ("finished", "error"):
-                return _unpack(future.result())  # type: ignore[no-any-return]
+                outcome: _Outcome = _unpack(future.result())
+                return outcome
         except distributed.KilledWorker as error:
             raise self._gone(
                 "A task ended every worker that ran it", f"{error.allowed_failures + 1} workers died", counter
@@ -227,15 +239,15 @@ class DaskPool:
 
 
 class _Outcome:
-    """Values of a batch up to the first error, and that error."""
+    """The values of a batch up to the first error, and that error."""
 
     def __init__(self, values: list[Any], error: BaseException | None) -> None:
         self.values, self.error = values, error
 
 
 def _batches(keys: list[K], slots: int, batch_size: int | None) -> list[list[K]]:
-    """Every n-th task in one batch: callers put long tasks first, and so no batch gets them all."""
-    count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * _BATCHES_PER_WORKER)
+    """Divide tasks into batches, every n-th one into the same batch: callers put long tasks first."""
+    count = -(-len(keys) // batch_size) if batch_size else min(len(keys), slots * tuning.BATCHES_PER_WORKER)
     return [keys[number::count] for number in range(count)]
 
 
@@ -257,15 +269,16 @@ def _run_batch(payload: bytes, shared: Any, is_shared: bool) -> bytes:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself when it survives pickling, else its text."""
+    """The error itself if it can be pickled, else a RuntimeError with its text."""
     try:
-        return pickle.loads(cloudpickle.dumps(error))  # type: ignore[no-any-return]
+        copy: Exception = pickle.loads(cloudpickle.dumps(error))
+        return copy
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def _pack(value: Any) -> bytes:
-    # Opaque to dask, which would otherwise walk through every element; graphs are text-like and shrink tenfold.
+    # Bytes, because dask would traverse other values; compressed, because graphs shrink tenfold.
     return zlib.compress(cloudpickle.dumps(value), 1)
 
 

@@ -1,4 +1,4 @@
-"""Where tasks run: in this process, in threads, or on the workers of a Dask scheduler (a local one by default).
+"""Execute tasks in this process, in threads, or on the workers of a Dask scheduler.
 
     with Executor() as executor:
         for key, value in executor.map(solve, {key: problem, ...}, shared=graph, name="sharding"):
@@ -6,16 +6,16 @@
 
 `Executor(scheduler)` takes
 
-    "auto", None   in this process; when 2 s have gone and the tasks left would take more than 6 s, worker processes
-                   are started beside it (1 to 4 s), and the rest goes to them once they are there. If they cannot be
-                   started, it stays here (a warning).
+    "auto", None   in this process; after 2 s, when the remaining tasks would take more than 6 s, worker processes are
+                   started in the background (1 to 4 s) and get the remaining tasks. If they cannot be started, all
+                   tasks are executed in this process, with a warning.
     "serial"       in this process, one after the other
-    "threads"      threads of this process (solver libraries release the interpreter while they work)
+    "threads"      threads of this process (solver libraries release the interpreter lock)
     "processes"    worker processes on this machine, listening on 127.0.0.1 only; kept until the executor is closed
     "tcp://…"      the workers of a running Dask scheduler (they need alpa_explore installed)
-    a Client       the same; it stays the user's: it is not closed here
+    a Client       the same; the client belongs to the user and is not closed
 
-Dask is imported when it is first needed. Tasks travel in batches, pickled; a batch whose worker dies is run again.
+Dask is imported when it is first needed. Tasks are sent in batches, pickled; when a worker dies its batch is repeated.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.execution import tuning
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.execution.tasks import NOTHING_SHARED, Counter, Function, call
 
@@ -39,20 +40,16 @@ K = TypeVar("K", bound=Hashable)
 Results = Generator[tuple[K, Any], None, None]
 
 _PLACES = ("auto", "serial", "threads", "processes")
-_SOON_SECONDS = 1.0
-"""What takes longer to prepare is taken to be much work. (To read a graph from disk takes a fifth of it.)"""
-_AUTO_STAY_SECONDS = 2.0
-_AUTO_LEFT_SECONDS = 6.0
 
 
 class Executor:
-    """Runs tasks; holds what was started for them until it is closed."""
+    """Executes tasks; keeps its workers or its connection until it is closed."""
 
     def __init__(
         self, scheduler: Any = None, *, workers: int | None = None, warm_up: Callable[[], None] | None = None
     ) -> None:
-        """`scheduler` as the module says; `workers`: processes or threads, by default one a core. Workers that are
-        started beside this process run `warm_up` when they are there."""
+        """`scheduler`: see the module. `workers`: number of processes or threads, by default one per core. `warm_up` is
+        executed by every worker that "auto" starts, before its first task."""
         self._warm_up = warm_up
         self.scheduler = "auto" if scheduler is None else scheduler
         if isinstance(self.scheduler, str) and self.scheduler not in _PLACES and "://" not in self.scheduler:
@@ -65,9 +62,10 @@ class Executor:
             raise OptionError("An executor needs a worker", found=f"workers={workers}", remedy="Give 1 or more.")
         self.workers = workers or available_cores()
         self.warnings: list[str] = []
-        """What went wrong without stopping the work."""
+        """Problems that did not stop the execution."""
         self._pool: DaskPool | None = None
         self._starting: threading.Thread | None = None
+        self._closing = threading.Event()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -79,7 +77,11 @@ class Executor:
         self.close()
 
     def close(self) -> None:
-        """End what was started here: local workers, or the connection to a scheduler. May be called again."""
+        """End what was started here: local workers, or the connection to a scheduler. May be called again.
+
+        Workers that are still being started are ended at once, not waited for.
+        """
+        self._closing.set()
         if self._starting is not None:
             self._starting.join()
         with self._lock:
@@ -88,10 +90,12 @@ class Executor:
                 self._pool = None
 
     @contextmanager
-    def soon(self) -> Iterator[None]:
-        """Work for this executor is being prepared: where that takes long there is much of it, and workers are started
-        meanwhile. Only "auto" needs it."""
-        timer = threading.Timer(_SOON_SECONDS, self._start_beside)
+    def preparing(self) -> Iterator[None]:
+        """Context in which tasks for this executor are prepared.
+
+        When that takes long there are probably many tasks, and "auto" starts its workers meanwhile.
+        """
+        timer = threading.Timer(tuning.PREPARING_SECONDS, self._start_beside)
         timer.daemon = True
         if self.scheduler == "auto" and self.workers > 1:
             timer.start()
@@ -111,16 +115,15 @@ class Executor:
         cancel: threading.Event | None = None,
         batch_size: int | None = None,
     ) -> Iterator[tuple[K, Any]]:
-        """(key, function(task)) of every task, as they finish: in any order, except in "serial".
+        """(key, function(task)) of every task, in the order in which they finish; with "serial" in the given order.
 
-        `shared` is one value that every task reads; it is sent once a worker and is the same object for all tasks
-        there. `name` is the pass in `progress`, which counts single tasks. `batch_size`: tasks that travel together
-        (default: eight batches a worker, so that none waits long for the last).
+        `shared` is one value that every task reads; it is sent to each worker once and is the same object for all tasks
+        there. `name` is the name of the pass in `progress`, which counts single tasks. `batch_size` is the number of
+        tasks that are sent together (default: eight batches per worker).
 
-        Nothing starts before the first result is asked for. Raises what a task raises, with its own type, after the
-        results that were there before it; CancelledError when `cancel` was set (looked at between tasks: a running
-        task is not stopped); ExecutorError when the workers or their scheduler are gone. Results already yielded are
-        the caller's to keep.
+        Nothing is executed before the first result is requested. Raises the error of a task, with its type, after the
+        results that preceded it; CancelledError when `cancel` is set (checked between tasks: a running task is not
+        stopped); ExecutorError when the workers or their scheduler are gone. Results that were yielded stay valid.
         """
         counter = Counter(name, len(tasks), progress)
         results = self._results(function, tasks, shared, cancel, counter, batch_size)
@@ -158,16 +161,18 @@ class Executor:
             yield from self._start().run(function, tasks, shared, cancel, counter, batch_size)
 
     def _worth_moving(self, counter: Counter, left: int) -> bool:
-        if self.workers < 2 or left < 2 or counter.elapsed < _AUTO_STAY_SECONDS or self.warnings:
+        if self.workers < 2 or left < 2 or counter.elapsed < tuning.AUTO_STAY_SECONDS or self.warnings:
             return False
-        return counter.elapsed / counter.done * left > _AUTO_LEFT_SECONDS
+        return counter.elapsed / counter.done * left > tuning.AUTO_LEFT_SECONDS
 
     def _start_beside(self) -> None:
-        """Start workers in a thread of their own; a failure is a warning."""
+        """Start workers in a background thread; a failure becomes a warning."""
 
         def start() -> None:
             try:
                 self._start()
+            except _ClosedError:
+                pass
             except (ExecutorError, ImportError, OSError, RuntimeError) as error:
                 self.warnings.append(f"Worker processes could not be started, so the work stays in this one: {error}")
 
@@ -181,13 +186,29 @@ class Executor:
         with self._lock:
             if self._pool is None:
                 where = "processes" if self.scheduler == "auto" else self.scheduler
+                if self.scheduler == "auto" and self._closing.is_set():
+                    raise _ClosedError
                 pool = dask_pool.open_pool(where, self.workers)
                 if self.scheduler == "auto":
-                    pool.wait()
+                    self._wait_beside(pool)
                     if self._warm_up is not None:
                         pool.warm(self._warm_up)
                 self._pool = pool
             return self._pool
+
+    def _wait_beside(self, pool: DaskPool) -> None:
+        """Wait for the workers of a new pool; end the pool when that fails or the executor is closed meanwhile."""
+        try:
+            pool.wait(self._closing)
+            if self._closing.is_set():
+                raise _ClosedError
+        except BaseException:
+            pool.close()
+            raise
+
+
+class _ClosedError(Exception):
+    """The executor was closed while its workers were being started."""
 
 
 def run_tasks(
@@ -201,10 +222,10 @@ def run_tasks(
     progress: ProgressCallback | None = None,
     cancel: threading.Event | None = None,
 ) -> dict[K, Any]:
-    """All results of one set of tasks, in the order of `tasks`; what was started for it is ended (see Executor)."""
+    """All results of one set of tasks, in the order of `tasks`, by an Executor of its own."""
     with Executor(scheduler, workers=workers) as executor:
-        found = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
-    return {key: found[key] for key in tasks}
+        results = dict(executor.map(function, tasks, shared=shared, name=name, progress=progress, cancel=cancel))
+    return {key: results[key] for key in tasks}
 
 
 def _serial(
@@ -237,5 +258,5 @@ def _threads(
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,13 +1,13 @@
-"""A Dask cluster on this machine: the scheduler in this process, one worker process a core, all on 127.0.0.1.
+"""A Dask cluster on this machine: the scheduler in this process, one worker process per core, all on 127.0.0.1.
 
-Why not dask's LocalCluster: it starts workers with multiprocessing, which imports the user's main script again in each
-of them (a script without `if __name__ == "__main__"` fails, one from stdin too), and it sets OMP_NUM_THREADS for the
-user's own process. Here a worker is a plain subprocess with its own environment; what multiprocessing's nanny does,
-to start a dead worker again, is done by `WorkerProcess`. The only module that imports dask when it is imported:
-`executors` imports it when processes are wanted.
+Dask's LocalCluster is not used because it starts workers with multiprocessing, which imports the user's main script
+again in each of them (a script without `if __name__ == "__main__"` fails, and so does one from stdin), and because it
+sets OMP_NUM_THREADS in the user's process. Here a worker is a plain subprocess with its own environment, which
+`WorkerProcess` restarts when it dies, as dask's nanny would. This module imports dask; `dask_pool` imports it when
+worker processes are needed.
 """
 
-# Dask is annotated in part.
+# Dask has few annotations.
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
 
@@ -22,15 +22,13 @@ from typing import Any
 from distributed import Scheduler
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 
+from alpa_explore.execution import tuning
+
 HOST = "127.0.0.1"
-_POLL_SECONDS = 0.05
-_STOP_SECONDS = 1.0
-_MAX_RESTARTS = 8
-"""Of one worker: the scheduler gives a task up after it has killed four, and an environment may be broken."""
 
 
 def start_local_cluster(workers: int) -> SpecCluster:
-    """A running cluster of so many single-threaded worker processes; close() ends them all."""
+    """Start a cluster of single-threaded worker processes; its close() ends them all."""
     return SpecCluster(
         scheduler={
             "cls": Scheduler,
@@ -43,11 +41,11 @@ def start_local_cluster(workers: int) -> SpecCluster:
 
 
 class WorkerProcess(ProcessInterface):
-    """One worker in a subprocess, started again when it dies. It ends itself when the scheduler is gone."""
+    """One worker in a subprocess, which is restarted when it dies. A worker ends itself when the scheduler is gone."""
 
     def __init__(self, scheduler: str, *, name: Any = None) -> None:
         self._command = [
-            # -P: files in the current folder cannot take the place of modules.
+            # -P: files in the current folder cannot shadow modules.
             *(sys.executable, "-P", "-m", "distributed.cli.dask_spec", scheduler, "--spec"),
             json.dumps({"cls": "distributed.Worker", "opts": _worker_options(name)}),
         ]
@@ -56,13 +54,13 @@ class WorkerProcess(ProcessInterface):
         super().__init__(scheduler=scheduler, name=name)
 
     async def start(self) -> None:
-        """Launch the process and watch over it."""
+        """Launch the process and watch it."""
         self._launch()
         self._watch = asyncio.ensure_future(self._keep_alive())
         await super().start()
 
     async def close(self) -> None:
-        """End the process; the scheduler has asked it to close before."""
+        """End the process; the scheduler has already requested its end."""
         if self._watch is not None:
             self._watch.cancel()
         if self._process is not None:
@@ -70,7 +68,7 @@ class WorkerProcess(ProcessInterface):
         await super().close()
 
     def _launch(self) -> None:
-        # Its own session: an interrupt typed at the user's program, or in a notebook, is not meant for the workers.
+        # A session of its own: an interrupt of the user's program or notebook must not reach the workers.
         self._process = subprocess.Popen(
             self._command,
             env=_environment(),
@@ -80,29 +78,29 @@ class WorkerProcess(ProcessInterface):
         )
 
     async def _keep_alive(self) -> None:
-        for _ in range(_MAX_RESTARTS):
+        for _ in range(tuning.MAX_RESTARTS):
             while self._process is not None and self._process.poll() is None:
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(tuning.POLL_SECONDS)
             self._launch()
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the process to leave, then make it. It has nothing to save."""
+    """Terminate the process, then kill it. It has nothing to save."""
     for stop in (process.terminate, process.kill):
         stop()
-        for _ in range(round(_STOP_SECONDS / _POLL_SECONDS)):
+        for _ in range(round(tuning.STOP_SECONDS / tuning.POLL_SECONDS)):
             if process.poll() is not None:
                 return
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(tuning.POLL_SECONDS)
 
 
 def _worker_options(name: Any) -> dict[str, object]:
-    # memory_limit 0: no spilling to disk and no pausing; a solve's data is small and the disk may be full.
+    # memory_limit 0: no spilling to disk and no pausing; the data of a solve is small and the disk may be full.
     return {"name": name, "nthreads": 1, "host": HOST, "memory_limit": 0, "dashboard": False, "death_timeout": 60}
 
 
 def _environment() -> dict[str, str]:
-    """The worker sees the modules that this process sees, and its numerical libraries use one thread."""
+    """The environment of a worker: the module path of this process, and one thread for numerical libraries."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     quiet = {"DASK_LOGGING__DISTRIBUTED": "critical"}
     path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}

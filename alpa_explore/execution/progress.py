@@ -1,4 +1,4 @@
-"""How far a pass has come: what progress bars and `--progress` lines show."""
+"""The progress of a pass, for progress bars and progress lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """A count of finished tasks of one pass."""
+    """The number of finished tasks of one pass."""
 
     pass_name: str
     done: int
@@ -18,11 +18,11 @@ class Progress:
 
     @property
     def eta_seconds(self) -> float | None:
-        """Seconds left if the rest goes at the speed so far; None before the first task is done."""
+        """Estimated seconds left at the average speed so far; None before the first task is done."""
         if self.done >= self.total:
             return 0.0
         return self.elapsed_seconds / self.done * (self.total - self.done) if self.done else None
 
 
 ProgressCallback = Callable[[Progress], None]
-"""Called once with done = 0 and after each task, in the thread that runs the pass: it should return at once."""
+"""Called once with done = 0 and after each task, in the thread that runs the pass; it must return quickly."""

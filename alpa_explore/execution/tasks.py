@@ -1,4 +1,4 @@
-"""What every way of running tasks shares: how one is called, how they are counted, how they are cancelled."""
+"""Shared by all ways of executing tasks: calling a task, counting finished tasks, cancelling."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 
 Function = Callable[..., Any]
-"""function(task), or function(shared, task) where something is shared."""
+"""function(task), or function(shared, task) where there is a shared value."""
 
 NOTHING_SHARED: Any = object()
-"""Says that the function takes the task alone (None may be a shared value)."""
+"""Sentinel: the function takes only the task. (None may be a shared value.)"""
 
 
 def call(function: Function, shared: Any, task: Any) -> Any:
-    """One task, here and now."""
+    """Execute one task in this thread."""
     return function(task) if shared is NOTHING_SHARED else function(shared, task)
 
 
 class Counter:
-    """Counts finished tasks of one pass and tells the progress callback."""
+    """Counts the finished tasks of one pass and calls the progress callback."""
 
     def __init__(self, name: str, total: int, progress: ProgressCallback | None) -> None:
         self.name, self.total, self.done = name, total, 0
         self._progress = progress
         self._start = time.perf_counter()
-        self._tell()
+        self._report()
 
     @property
     def elapsed(self) -> float:
@@ -37,20 +37,20 @@ class Counter:
         return time.perf_counter() - self._start
 
     def add(self) -> None:
-        """One more task is done."""
+        """Count one more finished task."""
         self.done += 1
-        self._tell()
+        self._report()
 
     def check(self, cancel: threading.Event | None) -> None:
-        """CancelledError when the user has cancelled."""
+        """Raise CancelledError when the user has cancelled."""
         if cancel is not None and cancel.is_set():
             raise CancelledError(
                 "The work was cancelled",
                 found=f"{self.done} of {self.total} tasks of {self.name} were done",
-                remedy="Start again to go on from there: what was solved is kept.",
+                remedy="Start again to continue: finished tasks are kept.",
             )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._progress is not None:
             self._progress(
                 Progress(pass_name=self.name, done=self.done, total=self.total, elapsed_seconds=self.elapsed)

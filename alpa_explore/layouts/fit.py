@@ -1,11 +1,11 @@
-"""The software's figures of a machine from measured iterations.
+"""Fit the software figures of a machine to measured iterations.
 
-Minimises, by damped Gauss–Newton over the logarithms x of the figures,
+Minimises, by a damped Gauss–Newton method (Levenberg–Marquardt) over the logarithms x of the figures,
 
     Σ_rows ρ(w · log(predicted / measured)) + (x − x₀)ᵀ (x − x₀) · τ²,    ρ(r) = 2 s² (√(1 + (r / s)²) − 1)
 
-ρ grows like |r| (Charbonnier): a run that was slow for a reason of its own counts once, not squared. The second term
-holds what the rows do not say near where it began.
+ρ (Charbonnier loss) grows like |r|, so that outliers count linearly. The second term keeps figures that the rows do not
+determine near their start values.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from alpa_explore.layouts import tuning
 from alpa_explore.layouts.iteration import iteration_time
 from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import FITTED, Machine, Software
@@ -33,35 +34,37 @@ START = Software(
     iteration_seconds=1e-3,
     shared_node_slowdown=0.04,
 )
-"""Round figures of the right size: where the fit begins, and where it stays if the rows say nothing."""
-SEVERAL_NODES_WEIGHT = 1.8
-"""Rows on several nodes are one in fourteen; without a weight nothing that only they show would be seen."""
-_SCALE, _TIE, _STEP = 0.02, 0.2, 1e-5
+"""Start values: round figures of the right magnitude."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A layout and what an iteration of it took."""
+    """A layout and the measured seconds of its iteration."""
 
     layout: Layout
     seconds: float
 
 
 def fit(rows: Sequence[Measured], machine: Machine, *, start: Software = START, iterations: int = 60) -> Machine:
-    """`machine` with the software that explains `rows` best; its other figures stay."""
+    """`machine` with its software figures fitted to `rows`; its other figures are unchanged."""
     begin = np.log([getattr(start, name) for name in FITTED])
-    weight = np.array([SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows])
+    weight = np.array(
+        [tuning.SEVERAL_NODES_WEIGHT if r.layout.devices > machine.devices_per_node else 1.0 for r in rows]
+    )
     measured = np.log([r.seconds for r in rows])
 
     def residuals(x: Floats) -> Floats:
         with_x = _with(machine, x)
         predicted = np.log([iteration_time(r.layout, with_x).seconds for r in rows])
-        return np.concatenate([_charbonnier(weight * (predicted - measured)), _TIE * (x - begin)])
+        return np.concatenate([_charbonnier(weight * (predicted - measured)), tuning.PRIOR_WEIGHT * (x - begin)])
 
-    x, damping = begin, 1e-2
+    x, damping, step_size = begin, 1e-2, tuning.DIFFERENCE_STEP
     now = residuals(x)
     for _ in range(iterations):
-        jacobian = np.stack([(residuals(x + _STEP * axis) - now) / _STEP for axis in np.eye(len(x))], axis=1)
+        jacobian = np.stack(
+            [(residuals(x + step_size * axis) - now) / step_size for axis in np.eye(len(x))],
+            axis=1,
+        )
         normal, gradient = jacobian.T @ jacobian, jacobian.T @ now
         before = float(now @ now)
         while damping < 1e6:
@@ -84,6 +87,6 @@ def _with(machine: Machine, x: Floats) -> Machine:
 
 
 def _charbonnier(residual: Floats) -> Floats:
-    """Values whose squares are ρ."""
-    root = np.sqrt(2 * (np.sqrt(1 + (residual / _SCALE) ** 2) - 1)) * _SCALE
+    """Signed square roots of ρ, for least squares."""
+    root = np.sqrt(2 * (np.sqrt(1 + (residual / tuning.ROBUST_SCALE) ** 2) - 1)) * tuning.ROBUST_SCALE
     return np.asarray(np.sign(residual) * root)

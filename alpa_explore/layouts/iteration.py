@@ -1,15 +1,16 @@
-"""Seconds of one training iteration of a Megatron layout.
+"""Predict the seconds of one training iteration of a Megatron layout.
 
-A device works through its kernels while its host issues them; whichever is slower sets the pace. With f, b the device
-seconds of a layer's forward and backward pass of one microbatch and F, B those of the host (`_pace` is the soft
-maximum), a layer that is computed again in the backward pass takes
+The host issues kernels while the device executes them; the slower of the two determines the time. With f, b the device
+seconds of a layer's forward and backward pass of one microbatch and F, B those of the host, a layer that is recomputed
+in the backward pass takes (`_pace` is a soft maximum)
 
     layer = pace(F, f) + pace(F + B, f + b).
 
-A device kernel takes the larger of its FLOPs and its bytes (`_product`) or its bytes alone; a tensor-parallel layer
-sums activations twice in each pass (`_sum_inside`). Stage i of the pipeline takes t_i for a microbatch: its layers,
-the embedding on the first, the vocabulary product and the loss on the last, sends to its neighbours; all of that is
-slower where replicas of a stage share its nodes (`_disturbance`). With n microbatches in 1F1B an iteration takes
+A matrix product takes the larger of its arithmetic and memory times (`_product`), any other kernel its memory time; a
+tensor-parallel layer all-reduces activations twice in each pass (`_sum_inside`). Stage i of the pipeline takes t_i for
+a microbatch: its layers, the embedding on the first stage, the vocabulary product and the loss on the last, and sends
+to its neighbours; replicas of a stage that share nodes slow each other down (`_disturbance`). With n microbatches in
+1F1B an iteration takes
 
     Σ t_i + (n − 1) · max t_i + gradient sum + tied embedding + update + overhead.
 
@@ -26,44 +27,44 @@ from alpa_explore.layouts.layout import Layout
 from alpa_explore.layouts.machine import Machine
 
 HALF = 2
-"""Bytes of an element in the precision of training."""
+"""Bytes of an element in half precision."""
 FORWARD_KERNELS, BACKWARD_KERNELS = 35, 50
 """Kernels that the host issues for a layer."""
 UNFUSED_KERNELS = 18
-"""More kernels a pass where the fused softmax does not apply."""
+"""Additional kernels of a pass where the fused softmax does not apply."""
 UPDATE_BYTES = 30
-"""A parameter: the norm reads the gradient (2); Adam reads gradient, weight and two moments (14), writes the last three
-(12) and the weight in half precision (2)."""
+"""Bytes that an update reads and writes per parameter: the norm reads the gradient (2); Adam reads gradient, weight and
+two moments (14), and writes the last three (12) and the weight in half precision (2)."""
 _SHARPNESS = 5.0
-"""Exponent of the soft maximum of host and device: 1 would add them, infinity take the larger."""
+"""Exponent of the soft maximum of host and device: 1 is the sum, infinity the maximum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IterationTime:
-    """What an iteration is predicted to take, in parts."""
+    """The predicted time of an iteration, in parts."""
 
     layer_seconds: float
-    """One layer, one microbatch: forward and backward, recomputation included."""
+    """One layer and microbatch: forward and backward, including recomputation."""
     layer_host_seconds: float
-    """Of that, what the host needs to issue the kernels."""
+    """Host time of the same kernels."""
     layer_device_seconds: float
-    """Of that, what the device needs to compute and communicate."""
+    """Device time of the same kernels and collectives."""
     slowest_stage_seconds: float
-    """For one microbatch."""
+    """Time of the slowest stage for one microbatch."""
     pipeline_seconds: float
     """All microbatches through all stages."""
     gradient_sum_seconds: float
     update_seconds: float
-    """The optimizer, and what an iteration costs beside."""
+    """The optimizer step, and the fixed overhead of an iteration."""
 
     @property
     def seconds(self) -> float:
-        """The iteration."""
+        """The whole iteration."""
         return self.pipeline_seconds + self.gradient_sum_seconds + self.update_seconds
 
 
 def iteration_time(layout: Layout, machine: Machine) -> IterationTime:
-    """The formula above."""
+    """Evaluate the formula of this module."""
     layer, host, device = _layer(layout, machine)
     first, last = _embedding(layout, machine), _head(layout, machine)
     inside = layer * (layout.layers // layout.pipeline) + machine.software.microbatch_seconds
@@ -96,7 +97,7 @@ def _pace(host: float, device: float) -> float:
 
 
 def _product(machine: Machine, m: float, n: float, k: float, count: float = 1, efficiency: float = 1.0) -> float:
-    """`count` products [m, k] × [k, n]: the larger of arithmetic and memory."""
+    """Seconds of `count` products [m, k] × [k, n]: the larger of arithmetic and memory time."""
     arithmetic = 2 * m * n * k / (machine.device.peak("float16") * machine.software.matmul_efficiency * efficiency)
     return count * max(arithmetic, HALF * (m * n + m * k + n * k) / machine.memory_rate)
 
@@ -114,15 +115,15 @@ def _layer(layout: Layout, machine: Machine) -> tuple[float, float, float]:
         + _product(machine, layout.sequence, width, layout.sequence, layout.micro_batch * heads)
     )
     scores = layout.micro_batch * heads * layout.sequence**2 * software.attention_traffic
-    # Bytes an element that kernels without a product read and write: first what every rank does on the whole
-    # activation (norms 8, dropout and residual 14; backward 36), then what is divided (GELU 16, copies of heads 4;
-    # backward 28), then attention probabilities (softmax 4, dropout 5; backward 11).
+    # Bytes per element that kernels other than products read and write: on every rank for the whole activation (norms
+    # 8, dropout and residual 14; backward 36), for the activation divided by t (GELU 16, copies of heads 4; backward
+    # 28), for the attention probabilities (softmax 4, dropout 5; backward 11).
     forward_bytes = tokens * hidden * (22 + 20 / t) + 9 * scores
     backward_bytes = tokens * hidden * (36 + 28 / t) + 11 * scores
     sums = 2 * _sum_inside(layout, machine)
     forward = products + forward_bytes / machine.memory_rate + sums
     backward = 2 * products + backward_bytes / machine.memory_rate + sums
-    # Megatron's fused softmax wants groups of four (sample, head) pairs on a device.
+    # Megatron's fused softmax needs a multiple of four (sample, head) pairs on a device.
     unfused = UNFUSED_KERNELS if (layout.micro_batch * heads) % 4 else 0
     issue = 2 * software.collective_launch_seconds if t > 1 else 0.0
     host_forward = (FORWARD_KERNELS + unfused) * software.forward_launch_seconds + issue
@@ -135,7 +136,7 @@ def _layer(layout: Layout, machine: Machine) -> tuple[float, float, float]:
 
 
 def _sum_inside(layout: Layout, machine: Machine) -> float:
-    """All-reduce of one activation among the tensor-parallel devices."""
+    """Seconds of the all-reduce of one activation among the tensor-parallel devices."""
     t, software = layout.tensor, machine.software
     if t == 1:
         return 0.0
@@ -147,15 +148,17 @@ def _sum_inside(layout: Layout, machine: Machine) -> float:
 
 
 def _embedding(layout: Layout, machine: Machine) -> float:
-    """Look-up, and the gradient: a table that is zeroed, added to, and added up over microbatches."""
+    """Seconds of the look-up and of its gradient, a table that is zeroed, filled and summed over microbatches."""
     table = layout.vocabulary / layout.tensor * layout.hidden
     return (table + layout.tokens * layout.hidden) * HALF * 4 / machine.memory_rate
 
 
 def _head(layout: Layout, machine: Machine) -> float:
-    """The vocabulary product forward and twice backward, and the loss on fp32 logits (8 passes; 2 in half precision).
+    """Seconds of the vocabulary product and the loss.
 
-    Megatron pads the vocabulary where it divides it; whole, an odd width keeps the product from the fast kernels.
+    The product runs once forward and twice backward; the loss makes 8 passes over fp32 logits and 2 in half precision.
+
+    Megatron pads the vocabulary only where it shards it; an unpadded width prevents the fast kernels of the product.
     """
     columns = layout.vocabulary / layout.tensor
     unaligned = layout.tensor == 1 and layout.vocabulary % 8 != 0
@@ -168,7 +171,7 @@ def _head(layout: Layout, machine: Machine) -> float:
 
 
 def _send(layout: Layout, machine: Machine) -> float:
-    """One activation to the next stage. Across nodes each tensor-parallel device sends its part."""
+    """Seconds to send one activation to the next stage. Across nodes each tensor-parallel device sends its part."""
     held = layout.tokens * layout.hidden * HALF
     per_node = machine.devices_per_node
     if layout.tensor * layout.data >= per_node and layout.devices > per_node:
@@ -178,12 +181,12 @@ def _send(layout: Layout, machine: Machine) -> float:
 
 
 def _disturbance(layout: Layout, machine: Machine) -> float:
-    """Factor on the time of a stage: 1 + c · log₂(nodes of the stage) where a node holds two of its replicas or more.
+    """Factor on the time of a stage: 1 + c · log₂(nodes of the stage) where a node holds at least two of its replicas.
 
-    Found in the measured runs: with 2 or 4 tensor-parallel devices they grow slower node by node, with 8 they do not.
-    What fits it: a replica that fills its nodes has their host and adapters to itself; replicas that share them hold
-    each other up, the slowest sets the pace, and the slowest of k nodes is later by about log k (the largest of k
-    delays with an exponential tail). On one node the effect is part of the other figures.
+    In the measured runs, layouts with 2 or 4 tensor-parallel devices become slower with the number of nodes, those with
+    8 do not. A possible explanation: a replica that fills its nodes has their hosts and adapters for itself; replicas
+    that share them delay each other, the slowest one determines the time, and the maximum of k delays with an
+    exponential tail grows like log k. On one node the effect is part of the other figures.
     """
     if 2 * layout.tensor > machine.devices_per_node:
         return 1.0
@@ -192,13 +195,13 @@ def _disturbance(layout: Layout, machine: Machine) -> float:
 
 
 def _parameters_of_device(layout: Layout) -> float:
-    """Of the first stage, which has the embedding."""
+    """Parameters of a device of the first stage, which has the embedding."""
     layers = 12 * layout.hidden**2 * (layout.layers // layout.pipeline)
     return (layers + layout.vocabulary * layout.hidden) / layout.tensor
 
 
 def _gradient_sum(layout: Layout, machine: Machine, parameters: float) -> float:
-    """All-reduce of the gradients among the replicas. Across nodes the rings of a node share its network."""
+    """Seconds of the all-reduce of gradients among replicas. Across nodes the rings of a node share its network."""
     d, rate = layout.data, machine.software.collective_bandwidth
     if d == 1:
         return 0.0
@@ -208,7 +211,7 @@ def _gradient_sum(layout: Layout, machine: Machine, parameters: float) -> float:
 
 
 def _tied_embedding(layout: Layout, machine: Machine) -> float:
-    """First and last stage add up the gradients of the table that they share."""
+    """Seconds of the all-reduce of the embedding's gradient between the first and the last stage, which share it."""
     if layout.pipeline == 1:
         return 0.0
     rate = machine.software.collective_bandwidth

@@ -1,4 +1,4 @@
-"""A Megatron layout: a GPT, a batch, and how tensor, data and pipeline parallelism divide them."""
+"""A Megatron layout: a GPT, a batch, and their tensor, data and pipeline parallelism."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from alpa_explore.errors import OptionError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One way to train one GPT. Ranks are numbered tensor first, then data, then pipeline, as Megatron does.
+    """A parallel layout of the training of one GPT. Ranks are numbered tensor first, then data, then pipeline.
 
-    Raises OptionError where the numbers do not divide.
+    Raises OptionError where the numbers are not divisible.
     """
 
     devices: int
@@ -27,7 +27,7 @@ class Layout:
     pipeline: int
     vocabulary: int = 50257
     recompute: bool = True
-    """Every layer holds only its input and runs forward again before its backward pass."""
+    """Every layer stores only its input, and repeats its forward pass before its backward pass."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -75,10 +75,10 @@ class Layout:
 
     @property
     def microbatches(self) -> int:
-        """Microbatches that each replica computes in an iteration."""
+        """The number of microbatches of each replica in an iteration."""
         return self.global_batch // (self.data * self.micro_batch)
 
     @property
     def tokens(self) -> int:
-        """Tokens of one microbatch."""
+        """The number of tokens of one microbatch."""
         return self.micro_batch * self.sequence

@@ -1,4 +1,4 @@
-"""A machine for layouts: a device and its links from a preset, and what the software on it takes (fitted)."""
+"""A machine that trains layouts: a device and its links from a preset, and fitted figures of the software."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _MEASURED_ON = "a100-80gb"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """What Megatron-DeepSpeed reaches on a machine. All of it is fitted to measured iterations."""
+    """The performance figures of Megatron-DeepSpeed on a machine, all fitted to measured iterations."""
 
     matmul_efficiency: float
-    """Share of the peak of a matrix product that is not bound by memory."""
+    """Share of the peak that a matrix product reaches which is not memory-bound."""
     unaligned_efficiency: float
-    """Of that, what is left where a side is no multiple of 8: an undivided, unpadded vocabulary."""
+    """Factor on that share where a side is not a multiple of 8: an unsharded, unpadded vocabulary."""
     attention_traffic: float
-    """Bytes moved for attention probabilities, over those that the kernels must move."""
+    """Bytes moved for attention probabilities, relative to those that the kernels must move."""
     forward_launch_seconds: float
-    """The host, to issue one kernel of a forward pass: Python."""
+    """Host time of one kernel of a forward pass (Python)."""
     backward_launch_seconds: float
-    """The host, to issue one kernel of a backward pass: autograd, without Python."""
+    """Host time of one kernel of a backward pass (autograd, without Python)."""
     collective_launch_seconds: float
-    """The host, to issue one all-reduce of a layer."""
+    """Host time of one all-reduce of a layer."""
     collective_latency_seconds: float
-    """The devices, for one all-reduce of a layer, for each doubling of its ranks: they wait for the last one."""
+    """Latency of one all-reduce of a layer per doubling of its ranks: the ranks wait for the last one."""
     collective_bandwidth: float
     """Bytes per second of a ring inside a node."""
     microbatch_seconds: float
-    """Beside its layers: data, loss, the schedule's own work."""
+    """Overhead of a microbatch besides its layers: data, loss, the schedule."""
     iteration_seconds: float
-    """Beside its microbatches."""
+    """Overhead of an iteration besides its microbatches."""
     shared_node_slowdown: float
-    """Share by which a stage's time grows, for each doubling of its nodes, where a node holds several of its replicas.
-    The runs show the effect, not which thing that the replicas share (host, adapters) causes it."""
+    """Relative growth of a stage's time per doubling of its nodes, where a node holds several of its replicas. The runs
+    show the effect, not which shared resource (host, network adapters) causes it."""
 
 
 FITTED = tuple(field.name for field in fields(Software))
@@ -56,9 +56,9 @@ class Machine:
     software: Software
     devices_per_node: int = 8
     network_efficiency: float = 0.9
-    """Share of the network's bandwidth that collectives reach. Not fitted: few measured layouts depend on it."""
+    """Share of the network bandwidth that collectives reach. Not fitted: few measured layouts depend on it."""
     calibrated: bool = True
-    """False where the software was measured on another device."""
+    """False where the software figures were measured on another device."""
 
     def __post_init__(self) -> None:
         if self.devices_per_node < 1:
@@ -68,28 +68,28 @@ class Machine:
 
     @property
     def memory_rate(self) -> float:
-        """Bytes per second of a kernel that is bound by memory."""
+        """Bytes per second of a memory-bound kernel."""
         return self.device.memory_bandwidth * self.device.memory_efficiency
 
     @property
     def network_rate(self) -> float:
-        """Bytes per second of one node, all its devices sending."""
+        """Bytes per second of one node when all its devices send."""
         return self.between_nodes.bandwidth * self.network_efficiency
 
 
 def machine(name: str, devices_per_node: int = 8) -> Machine:
     """The machine of a device preset, or of a device file such as `alpa-explore calibrate` writes.
 
-    One without figures of its own for the software takes the host's figures measured on `a100-80gb` and the
-    efficiencies and link of the preset: `calibrated` is then False. UnknownNameError for an unknown device.
+    A device without software figures of its own gets the host figures measured on `a100-80gb` with the efficiency and
+    link bandwidth of the preset, and `calibrated` is False. UnknownNameError for an unknown device.
     """
     from_file = is_file_name(name)
     device, inside, between = read_device(name) if from_file else load_preset(name)
-    own = None if from_file else load_section(name, SECTION)
-    known = own or load_section(_MEASURED_ON, SECTION)
-    assert known is not None, "the preset that others fall back to has the section"
-    software = Software(**known["software"])
-    if own is None:
+    section = None if from_file else load_section(name, SECTION)
+    figures = section or load_section(_MEASURED_ON, SECTION)
+    assert figures is not None, "the preset that others fall back to has the section"
+    software = Software(**figures["software"])
+    if section is None:
         software = Software(
             **{
                 **asdict(software),
@@ -102,6 +102,6 @@ def machine(name: str, devices_per_node: int = 8) -> Machine:
         inside_node=inside,
         between_nodes=between,
         software=software,
-        calibrated=own is not None,
+        calibrated=section is not None,
         devices_per_node=devices_per_node,
     )

@@ -1,18 +1,18 @@
-"""Bytes of the fullest device of a Megatron layout.
+"""Peak memory of a Megatron layout: the bytes of its fullest device.
 
-With φ parameters on a device, P stages, n microbatches, and A the bytes that one layer needs for its backward pass,
+With φ parameters on a device, P stages, n microbatches, and A the activation bytes of one layer and microbatch,
 
     peak = 16 φ + held · kept + A + logits,        held of stage s of P: min(P − s, n)  (1F1B)
 
-16 bytes a parameter: weight and gradient in half precision, the weight and Adam's two moments in single. A layer that
-is computed again keeps only its input, 2 b s h bytes for every tensor-parallel rank alike, and needs A for itself
-alone; else all layers keep A. With a = heads and t ranks
+16 bytes per parameter: weight and gradient in half precision, the weight and Adam's two moments in single precision.
+With recomputation a layer keeps only its input (`kept` = 2 b s h bytes on every tensor-parallel rank), and A is needed
+for one layer at a time; without it all layers keep A. With a = heads and t tensor-parallel ranks
 
     A = b s h (10 + 24 / t + 5 a s / (h t))
 
 (Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", MLSys 2023, eq. 2). The last stage
-has logits in half and single precision and their gradient. What the allocator loses is not counted: the real peak is
-somewhat higher.
+has logits in half and single precision, and their gradient. Fragmentation is not counted, so the real peak is somewhat
+higher.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOGIT_BYTES = 2 + 4 + 4
 
 
 def device_bytes(layout: Layout) -> float:
-    """The formula above, for the fuller of the first stage, which holds most, and the last, which has the logits."""
+    """The maximum over the first stage, which holds most microbatches, and the last stage, which has the logits."""
     last = layout.pipeline - 1
     return max(_stage_bytes(layout, stage) for stage in {0, last})
 

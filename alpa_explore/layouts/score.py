@@ -1,4 +1,4 @@
-"""How good predictions are: mean absolute percentage error, and Kendall's tau of the order of layouts of one model."""
+"""Score predictions: mean absolute percentage error, and Kendall's tau of the order of the layouts of one model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Score:
 
     rows: int
     one_node_error: float | None
-    """Mean of |predicted / measured − 1| of the rows on one node."""
+    """Mean of |predicted / measured − 1| over the rows on one node."""
     several_nodes_error: float | None
     kendall_tau: float | None
-    """Mean over groups, weighted by their pairs."""
+    """Mean over groups, weighted by their numbers of pairs."""
     groups: tuple[tuple[GroupKey, int, float], ...]
-    """(group, rows, tau) where a group has two rows or more that differ."""
+    """(group, rows, tau) of groups with at least two rows that differ."""
 
 
 def score(
@@ -31,7 +31,7 @@ def score(
 ) -> Score:
     """Compare predictions with measurements, row by row."""
     errors = [abs(p / m - 1) for p, m in zip(predicted, measured, strict=True)]
-    one = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices <= devices_per_node]
+    single = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices <= devices_per_node]
     several = [e for e, layout in zip(errors, layouts, strict=True) if layout.devices > devices_per_node]
     members: dict[GroupKey, list[int]] = {}
     for i, x in enumerate(layouts):
@@ -45,7 +45,7 @@ def score(
             weighted, pairs = weighted + tau * count, pairs + count
     return Score(
         rows=len(errors),
-        one_node_error=_mean(one),
+        one_node_error=_mean(single),
         several_nodes_error=_mean(several),
         kendall_tau=weighted / pairs if pairs else None,
         groups=tuple(groups),
@@ -53,7 +53,7 @@ def score(
 
 
 def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """tau-b: (agreeing − disagreeing pairs) / √(pairs untied in one × pairs untied in the other); None if that is 0.
+    """tau-b: (concordant − discordant pairs) / √(pairs untied in one × pairs untied in the other); None for 0 / 0.
 
     Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
     """

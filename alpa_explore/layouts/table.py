@@ -1,4 +1,4 @@
-"""A table of layouts: CSV with the columns of vTrain's measurements, each row a `Layout` and what was measured."""
+"""Read a table of layouts: CSV with the columns of vTrain's measurements, a `Layout` and its measured time per row."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ COLUMNS = {
     "data parallelism": "data",
     "pipeline parallelism": "pipeline",
 }
-"""Column -> field of `Layout`; other columns are handed on untouched."""
+"""Column -> field of `Layout`; other columns are kept as text."""
 MEASURED = "iteration time (ms)"
 _MOST_ROWS = 1_000_000
 _MOST_FAULTS = 10
-"""That one error lists."""
+"""The number of faults that one error lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One row as it was read."""
+    """One row of the table."""
 
     line: int
     cells: Mapping[str, str]
@@ -46,7 +46,7 @@ class Row:
 
 
 def read_layouts(path: str | Path, *, vocabulary: int = 50257, recompute: bool = True) -> tuple[Row, ...]:
-    """The rows of a file. OptionError names the cells that cannot be used, by line and column."""
+    """The rows of a file. OptionError names the invalid cells by line and column."""
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -111,7 +111,7 @@ def _row(
     recompute: bool,
     faults: list[OptionError],
 ) -> Row | None:
-    """None where the row cannot be used: why is added to `faults`."""
+    """The row; None for an invalid one, whose faults are appended to `faults`."""
     if len(values) != len(header):
         faults.append(
             OptionError(
@@ -136,14 +136,14 @@ def _row(
 
 
 def _all_of(faults: Sequence[OptionError], path: str | Path) -> OptionError:
-    """One error for all that is wrong, so that a table is corrected in one go."""
+    """One error for all faults, so that a table can be corrected at once."""
     if len(faults) == 1:
         return faults[0]
-    told = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
+    messages = [f"{e.what}: {e.found} ({e.remedy.rstrip('.')})" for e in faults[:_MOST_FAULTS]]
     more = "; and more" if len(faults) > _MOST_FAULTS else ""
     return OptionError(
         f"Cells of {path} cannot be used",
-        found="; ".join(told) + more,
+        found="; ".join(messages) + more,
         remedy="Correct them: either all rows are predicted, or none.",
     )
 
@@ -163,7 +163,7 @@ def _whole(text: str, column: str, line: int, faults: list[OptionError]) -> int:
 
 
 def _milliseconds(text: str, line: int, faults: list[OptionError]) -> float:
-    """Seconds of so many milliseconds."""
+    """A cell in milliseconds as seconds."""
     value = _number(text)
     if not 0 < value < math.inf:
         faults.append(

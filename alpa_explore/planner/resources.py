@@ -35,7 +35,7 @@ class Resources:
     @contextmanager
     def capturing(self) -> Iterator[None]:
         """A capture in this block can be cancelled; workers start beside it where it takes long."""
-        with self.executor.soon(), cancelled_by(self.cancel):
+        with self.executor.preparing(), cancelled_by(self.cancel):
             yield
 
     def solving(self, solver: str) -> Solving:

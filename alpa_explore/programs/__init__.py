@@ -1,1 +1,15 @@
-"""A plan as a program: instructions for every rank, checked, and run by a reference interpreter in one process."""
+"""A plan as a program: the instructions of every rank, checked statically, and executed by a reference interpreter.
+
+Read in this order:
+
+    instruction   the instructions: load, compute, collective, send, receive, …; values and boxes
+    program       a program: instructions per stage, action and rank, with a schedule that orders the tasks
+    lowering/     from the decisions of a plan to a program
+    check         static checks: values, messages, deadlocks
+    execution/    what an instruction does on a rank; the interpreter; rehearsals for memory
+    text          a program as tables and listings
+
+The proof of a program is that `interpret(lower(plan))` equals the sequential graph: the loss, every gradient and every
+updated weight. The runtime executes the same instructions with the same code on processes (`runtime`). `lowering` and
+`execution` do not import each other. This package must not import the runtime, figures or the command line.
+"""

@@ -1,9 +1,10 @@
-"""Whether a program can run, without running it: the cost grows with its instructions, not with microbatches.
+"""Check statically that a program can run. The cost grows with the number of instructions, not of microbatches.
 
-- A value is written before it is read, read no more once it is freed, and freed before the microbatch ends.
-- What is sent is received: between two ranks the same messages with boxes of the same shape.
-- The ranks of a collective meet: each task is played with instructions that only wait. Between tasks order is the
-  schedule's, which `schedules.check` has proven: whatever a task receives was sent by one that it comes after.
+- Every value is written before it is read, not read after it is freed, and freed before its microbatch ends.
+- Every message that is sent is received, with boxes of the same shape.
+- The ranks of a collective reach it in the same order, so that no task deadlocks: each task is simulated on all of its
+  ranks with instructions that only wait. Deadlocks between tasks are excluded by `schedules.simulator.check`: whatever
+  a task receives is sent by a task that precedes it. The updates of all stages are simulated as one task.
 """
 
 from __future__ import annotations
@@ -15,29 +16,34 @@ from alpa_explore.errors import ProgramError
 from alpa_explore.programs.instruction import Box, Collective, Free, Instruction, Receive, Send
 from alpa_explore.programs.program import Program, StageProgram
 from alpa_explore.schedules.simulator.check import check as check_schedule
-from alpa_explore.schedules.task import LETTERS, Action
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action
 
 _REMEDY = "The program was changed after it was lowered, or lowering is wrong: lower the plan again, and report it."
-_Letter = tuple[int, int, int, tuple[int, ...]]
-"""From, to, message, extents of the box."""
+_Message = tuple[int, int, int, tuple[int, ...]]
+"""(sender, receiver, message, extents of the box)."""
 
 
 def check(program: Program) -> None:
-    """ProgramError that names rank, task and value where one of the above does not hold; ScheduleError as there."""
+    """Raise ProgramError, naming rank, task and value, where one of the above does not hold, or ScheduleError."""
     check_schedule(program.schedule)
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
             _values(stage, rank, f"stage {number}, rank {rank}")
-    microbatch = [i for s in program.stages for a in s.tasks if a is not Action.UPDATE for i in _of(s, a)]
-    _messages(microbatch, "forward and backward tasks")
-    _messages([i for s in program.stages for i in _of(s, Action.UPDATE)], "update tasks")
+    per_microbatch = [i for s in program.stages for a in s.tasks if a not in ONCE_AN_ITERATION for i in _of(s, a)]
+    _messages(per_microbatch, "forward and backward tasks")
+    updates = [i for s in program.stages for a in s.tasks if a in ONCE_AN_ITERATION for i in _of(s, a)]
+    _messages(updates, "update tasks")
     for number, stage in enumerate(program.stages):
-        for action in [a for a in stage.tasks if a is not Action.UPDATE]:
+        for action in [a for a in stage.tasks if a not in ONCE_AN_ITERATION]:
             _meet(stage.tasks[action], f"stage {number}, {LETTERS[action]}", waiting_for_mail=False)
-    together: dict[int, tuple[Instruction, ...]] = {}
-    for stage in program.stages:
-        for rank, instructions in stage.tasks[Action.UPDATE].items():
-            together[rank] = (*together.get(rank, ()), *instructions)
+    together = {
+        rank: tuple(
+            instruction
+            for task in program.updates(rank)
+            for instruction in program.stages[task.stage].tasks[task.action][rank]
+        )
+        for rank in program.ranks
+    }
     _meet(together, "update", waiting_for_mail=True)
 
 
@@ -46,9 +52,10 @@ def _of(stage: StageProgram, action: Action) -> list[tuple[int, Instruction]]:
 
 
 def _values(stage: StageProgram, rank: int, where: str) -> None:
-    lasting = {one.value for one in stage.lasting[rank]}
+    lasting = {lasting.value for lasting in stage.lasting[rank]}
     held: set[int] = set()
-    before_update = list(stage.tasks)[-2]
+    last_of_microbatch = [action for action in stage.tasks if action not in ONCE_AN_ITERATION][-1]
+    last = list(stage.tasks)[-1]
     for action in stage.tasks:
         for place, instruction in enumerate(stage.tasks[action][rank]):
             at = f"{where}, {LETTERS[action]} instruction {place} ({type(instruction).__name__})"
@@ -64,21 +71,21 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
             held |= set(instruction.writes) - lasting
         if action is Action.FORWARD and stage.loss is not None and stage.loss not in held:
             raise ProgramError("The loss is freed too early", found=f"value {stage.loss} in {where}", remedy=_REMEDY)
-        if action in (before_update, Action.UPDATE) and held:
+        if action in (last_of_microbatch, last) and held:
             raise ProgramError(
                 "Values are never freed", found=f"{len(held)} after {LETTERS[action]} in {where}", remedy=_REMEDY
             )
 
 
 def _messages(instructions: Iterable[tuple[int, Instruction]], where: str) -> None:
-    sent: Counter[_Letter] = Counter()
-    wanted: Counter[_Letter] = Counter()
-    for rank, one in instructions:
-        if isinstance(one, Send):
-            sent[rank, one.to, one.message, _extents(one.box)] += 1
-        if isinstance(one, Receive):
-            wanted.update((source, rank, one.message, _extents(box)) for source, box in one.pieces)
-    for surplus, verb in ((sent - wanted, "is sent and not received"), (wanted - sent, "is awaited and not sent")):
+    sent: Counter[_Message] = Counter()
+    awaited: Counter[_Message] = Counter()
+    for rank, instruction in instructions:
+        if isinstance(instruction, Send):
+            sent[rank, instruction.to, instruction.message, _extents(instruction.box)] += 1
+        if isinstance(instruction, Receive):
+            awaited.update((source, rank, instruction.message, _extents(box)) for source, box in instruction.pieces)
+    for surplus, verb in ((sent - awaited, "is sent and not received"), (awaited - sent, "is awaited and not sent")):
         if surplus:
             source, target, message, extents = next(iter(surplus))
             raise ProgramError(
@@ -94,7 +101,8 @@ def _extents(box: Box) -> tuple[int, ...]:
 
 
 def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for_mail: bool) -> None:
-    """Play a task on all of its ranks; only collectives wait, and receives where `waiting_for_mail`."""
+    """Simulate a task on all of its ranks. Collectives wait for their ranks, and receives for their messages where
+    `waiting_for_mail`. ProgramError on a deadlock."""
     place = dict.fromkeys(tasks, 0)
     sent: set[tuple[int, int, int]] = set()
     arrived: dict[tuple[object, ...], set[int]] = {}
@@ -103,18 +111,18 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
         moved = False
         for rank, instructions in tasks.items():
             while place[rank] < len(instructions):
-                one = instructions[place[rank]]
-                if isinstance(one, Collective):
-                    key = (one.kind, one.ranks, one.target, one.joined, one.cut)
+                instruction = instructions[place[rank]]
+                if isinstance(instruction, Collective):
+                    key = (instruction.kind, instruction.ranks, instruction.target, instruction.joined, instruction.cut)
                     arrived.setdefault(key, set()).add(rank)
-                    if arrived[key] != set(one.ranks):
+                    if arrived[key] != set(instruction.ranks):
                         break
-                elif isinstance(one, Send):
-                    sent.add((rank, one.to, one.message))
+                elif isinstance(instruction, Send):
+                    sent.add((rank, instruction.to, instruction.message))
                 elif (
                     waiting_for_mail
-                    and isinstance(one, Receive)
-                    and any((source, rank, one.message) not in sent for source, _ in one.pieces)
+                    and isinstance(instruction, Receive)
+                    and any((source, rank, instruction.message) not in sent for source, _ in instruction.pieces)
                 ):
                     break
                 place[rank] += 1
@@ -125,7 +133,11 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
         raise ProgramError("Ranks wait for each other", found=f"{where}: {shown}", remedy=_REMEDY)
 
 
-def _named(one: Instruction) -> str:
-    if isinstance(one, Collective):
-        return f"{one.kind.value} of value {one.source} with ranks {one.ranks}"
-    return f"{type(one).__name__} of message {one.message}" if isinstance(one, Receive) else type(one).__name__
+def _named(instruction: Instruction) -> str:
+    if isinstance(instruction, Collective):
+        return f"{instruction.kind.value} of value {instruction.source} with ranks {instruction.ranks}"
+    return (
+        f"{type(instruction).__name__} of message {instruction.message}"
+        if isinstance(instruction, Receive)
+        else type(instruction).__name__
+    )

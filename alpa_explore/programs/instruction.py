@@ -1,6 +1,8 @@
-"""The instructions of a rank. Values are numbers; each rank has its own, and those of one stage agree on the numbers.
+"""The instructions of a rank.
 
-An instruction says what it reads and what it writes. Boxes are (start, stop) for each dim.
+Instructions read and write values, which are identified by numbers. Every rank has values of its own; the ranks of one
+stage use the same numbers for the same tensors. A box is the part of a tensor that a rank holds: (start, stop) for each
+dim.
 """
 
 from __future__ import annotations
@@ -15,32 +17,32 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class _ReadsSource:
-    """What most instructions read: one value."""
+    """Mixin of the instructions that read one value."""
 
     __slots__ = ()
     source: int
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return (self.source,)
 
 
 class _WritesTarget:
-    """What most instructions write: one value."""
+    """Mixin of the instructions that write one value."""
 
     __slots__ = ()
     target: int
 
     @property
     def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
+        """Values that exist afterwards."""
         return (self.target,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(_WritesTarget):
-    """The rank's box of an example input of this microbatch."""
+    """Load the rank's box of an input of this microbatch."""
 
     tensor: int
     box: Box
@@ -48,47 +50,50 @@ class Load(_WritesTarget):
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(_WritesTarget):
-    """The divisor of a mean loss: how many targets the microbatches of this iteration have on average."""
+    """Compute the divisor of a mean loss: the mean number of targets of the microbatches of this iteration."""
 
     loss: int
-    """Place of the loss in `graph.operators`."""
+    """Index of the loss in `graph.operators`."""
     target: int
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute:
-    """One call of `sharding.local`: Refs, inputs and outputs of the operator are values."""
+    """Run an operator on local shards (`sharding.local`); its Refs, inputs and outputs are numbers of values."""
 
     operator: Operator
     seed: tuple[int, ...] | None = None
-    """For an operator that draws: what its numbers depend on, beside the microbatch."""
+    """For an operator that draws random numbers: what they depend on besides the microbatch."""
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return self.operator.inputs
 
     @property
     def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
+        """Values that exist afterwards."""
         return self.operator.outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective(_ReadsSource, _WritesTarget):
-    """All of `ranks` take part, in this order. `joined` is the dim along which pieces are put together, `cut` the one
-    along which the result is divided; None where the kind has none."""
+    """A collective of `ranks`, in this order.
+
+    `joined` is the dim along which pieces are concatenated, `cut` the dim along which the result is split; None where
+    the kind of collective has no such dim.
+    """
 
     kind: StepKind
     ranks: tuple[int, ...]
@@ -100,7 +105,7 @@ class Collective(_ReadsSource, _WritesTarget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice(_ReadsSource, _WritesTarget):
-    """Piece number `piece` of `pieces` along a dim; a copy of the whole value where there is one piece."""
+    """Take piece number `piece` of `pieces` along a dim; with one piece, the whole value under another number."""
 
     source: int
     target: int
@@ -111,74 +116,74 @@ class Slice(_ReadsSource, _WritesTarget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send(_ReadsSource):
-    """A box of a value, in its own coordinates, to another rank. It does not wait."""
+    """Send a box of a value (in coordinates of the value) to another rank, without waiting."""
 
     source: int
     to: int
     message: int
-    """What the receiver calls it: unique between two ranks in one task."""
+    """Identifies the message: unique between two ranks within one task."""
     box: Box
 
     @property
     def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
+        """Values that exist afterwards."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(_WritesTarget):
-    """A value put together from boxes that other ranks send. It waits for all of them."""
+    """Wait for boxes that other ranks send, and assemble them to a value."""
 
     target: int
     message: int
     shape: tuple[int, ...]
     dtype: str
     pieces: tuple[tuple[int, Box], ...]
-    """(rank, box in the coordinates of the value); together they cover it."""
+    """(sender, box in coordinates of the value); together they cover the value."""
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accumulate(_WritesTarget):
-    """`target` += `source`; a lasting value, zero at the start of an iteration."""
+    """`target` += `source`."""
 
     source: int
     target: int
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return (self.source, self.target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimize(_WritesTarget):
-    """One step of the optimizer on a piece of a weight; its state stays with the rank."""
+    """One optimizer step on a piece of a weight; the optimizer state stays on the rank."""
 
     kind: str
     """'optimizer.adam', …"""
     parameter: int
-    """Place in `graph.parameters`."""
+    """Index in `graph.parameters`."""
     box: Box
-    """What of the parameter this rank updates."""
+    """The part of the parameter that this rank updates."""
     weight: int
     gradient: int
-    """Sum over microbatches; the step takes the mean."""
+    """The sum over microbatches; the step uses the mean."""
     target: int
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return (self.weight, self.gradient)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store(_ReadsSource, _WritesTarget):
-    """A lasting value takes another one's place: the weight that the next iteration reads."""
+class Assign(_ReadsSource, _WritesTarget):
+    """Assign a value to a lasting value: the weight that the next iteration reads."""
 
     source: int
     target: int
@@ -186,21 +191,21 @@ class Store(_ReadsSource, _WritesTarget):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """These values are read no more."""
+    """Free values that are not read again."""
 
     values: tuple[int, ...]
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """Values that must be there."""
+        """Values that must exist."""
         return self.values
 
     @property
     def writes(self) -> tuple[int, ...]:
-        """Values that are there afterwards."""
+        """Values that exist afterwards."""
         return ()
 
 
 Instruction: TypeAlias = (
-    "Load | Count | Compute | Collective | Slice | Send | Receive | Accumulate | Optimize | Store | Free"
+    "Load | Count | Compute | Collective | Slice | Send | Receive | Accumulate | Optimize | Assign | Free"
 )

@@ -1,7 +1,7 @@
-"""A program: what every rank does in a task of each kind, and the order of the tasks.
+"""A program: the instructions of every rank for each kind of task, and the order of the tasks.
 
-A rank's instructions for a forward, backward or update task are written once; the schedule says for which microbatches
-they run and when. So a program grows with stages, ranks and operators, never with microbatches.
+The instructions of a forward, backward or update task are stored once; the schedule defines for which microbatches and
+when they run. The size of a program therefore depends on stages, ranks and operators, not on microbatches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.instruction import Box, Instruction
-from alpa_explore.schedules.task import Action, Schedule, Task
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action, Schedule, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +20,11 @@ class Lasting:
 
     value: int
     tensor: int
-    """Of the graph; of a gradient the one that the update reads."""
+    """The tensor of the graph; for a sum of gradients, the gradient that the update reads."""
     box: Box
-    """What of the tensor the rank holds."""
+    """The part of the tensor that the rank holds."""
     zero: bool
-    """True for a sum: it begins with zero in every iteration."""
+    """True for a sum of gradients, which is set to zero at the start of every iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -33,17 +33,17 @@ class StageProgram:
 
     ranks: tuple[int, ...]
     tasks: Mapping[Action, Mapping[int, tuple[Instruction, ...]]] = field(repr=False)
-    """In the order in which a microbatch meets them, the update last: action -> rank -> instructions. The backward task
-    is BACKWARD, or BACKWARD_INPUT and BACKWARD_WEIGHT."""
+    """action -> rank -> instructions; in the order in which they run. The backward task is BACKWARD, or BACKWARD_INPUT
+    and BACKWARD_WEIGHT; the update is UPDATE, or ONCE_AN_ITERATION (see `programs.lowering.lower`)."""
     lasting: Mapping[int, tuple[Lasting, ...]] = field(repr=False)
-    """For each rank."""
+    """Rank -> the values that outlive a microbatch."""
     loss: int | None
-    """The value of the loss after the forward task, where it is made here."""
+    """The value of the loss after the forward task; None for a stage that does not compute it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Program:
-    """All stages and the order of their tasks."""
+    """The instructions of all stages, and the schedule that orders their tasks."""
 
     graph: TrainingGraph
     schedule: Schedule
@@ -51,22 +51,35 @@ class Program:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """Every rank that has something to do."""
+        """All ranks, ascending."""
         return tuple(sorted({rank for stage in self.stages for rank in stage.ranks}))
 
     def order(self, rank: int) -> tuple[Task, ...]:
-        """What a rank runs in an iteration; the updates are its end."""
-        own = [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
-        submesh = self.schedule.submesh_of_stage[own[0]]
-        return (*self.schedule.order(submesh), *(Task(Action.UPDATE, stage, 0) for stage in own))
+        """The tasks of a rank in an iteration: those of the schedule, then the updates of its stages.
+
+        Where an update is in three parts, each part runs for all stages of the rank before the next part begins.
+        """
+        submesh = self.schedule.submesh_of_stage[self._stages_of(rank)[0]]
+        return (*self.schedule.order(submesh), *self.updates(rank))
+
+    def updates(self, rank: int) -> tuple[Task, ...]:
+        """The update tasks of a rank, in order; they follow the tasks of the schedule."""
+        stages = self._stages_of(rank)
+        return tuple(Task(a, stage, 0) for a in ONCE_AN_ITERATION for stage in stages if a in self.stages[stage].tasks)
+
+    def _stages_of(self, rank: int) -> list[int]:
+        return [number for number, stage in enumerate(self.stages) if rank in stage.ranks]
 
     def of_rank(self, rank: int) -> Program:
-        """The same program with the instructions of one rank alone."""
+        """The same program with the instructions of one rank only."""
         stages = [
             replace(
                 stage,
-                lasting={r: own for r, own in stage.lasting.items() if r == rank},
-                tasks={a: {r: one for r, one in own.items() if r == rank} for a, own in stage.tasks.items()},
+                lasting={r: of_ranks for r, of_ranks in stage.lasting.items() if r == rank},
+                tasks={
+                    a: {r: instructions for r, instructions in of_ranks.items() if r == rank}
+                    for a, of_ranks in stage.tasks.items()
+                },
             )
             for stage in self.stages
         ]
@@ -74,5 +87,10 @@ class Program:
 
     @property
     def instruction_count(self) -> int:
-        """Over all tasks and ranks."""
-        return sum(len(one) for stage in self.stages for task in stage.tasks.values() for one in task.values())
+        """The number of instructions of all tasks and ranks."""
+        return sum(
+            len(instructions)
+            for stage in self.stages
+            for task in stage.tasks.values()
+            for instructions in task.values()
+        )

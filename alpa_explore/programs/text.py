@@ -1,4 +1,4 @@
-"""A program for people: a row for each rank and stage, and the instructions of a rank as lines."""
+"""A program as text: a table with a row for each rank and stage, and a listing of the instructions of a rank."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.programs.execution.live_bytes import LiveBytes
 from alpa_explore.programs.instruction import (
     Accumulate,
+    Assign,
     Box,
     Collective,
     Compute,
@@ -21,7 +22,6 @@ from alpa_explore.programs.instruction import (
     Receive,
     Send,
     Slice,
-    Store,
 )
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
@@ -30,12 +30,12 @@ COUNTED = (Compute, Collective, Send, Receive, Accumulate, Optimize, Free)
 
 
 def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[str, Any]]:
-    """What each rank does in each of its stages: instructions by kind and by task, and the bytes of the rank."""
+    """One row per stage and rank: the number of instructions by kind and by task, and the memory of the rank."""
     rows = []
     for number, stage in enumerate(program.stages):
         for rank in stage.ranks:
-            tasks = {LETTERS[action]: len(own[rank]) for action, own in stage.tasks.items()}
-            kinds = Counter(type(one) for own in stage.tasks.values() for one in own[rank])
+            tasks = {LETTERS[action]: len(of_ranks[rank]) for action, of_ranks in stage.tasks.items()}
+            kinds = Counter(type(instruction) for of_ranks in stage.tasks.values() for instruction in of_ranks[rank])
             rows.append(
                 {
                     "stage": number,
@@ -52,56 +52,58 @@ def program_rows(program: Program, live: Mapping[int, LiveBytes]) -> list[dict[s
 
 
 def rank_lines(program: Program, rank: int) -> Iterator[str]:
-    """The instructions of a rank, task by task, a line each."""
+    """The instructions of a rank, one line each, task by task."""
     for number, stage in enumerate(program.stages):
         if rank not in stage.ranks:
             continue
-        for one in stage.lasting[rank]:
-            tensor, what = program.graph.tensors[one.tensor], "zero, the sum of" if one.zero else ""
-            yield f"lasting  %{one.value} = {' '.join(filter(None, (what, tensor.name)))} {_box(one.box)}"
-        for action, own in stage.tasks.items():
+        for lasting in stage.lasting[rank]:
+            tensor, what = program.graph.tensors[lasting.tensor], "zero, the sum of" if lasting.zero else ""
+            yield f"lasting  %{lasting.value} = {' '.join(filter(None, (what, tensor.name)))} {_box(lasting.box)}"
+        for action, of_ranks in stage.tasks.items():
             letter = f"{number}{LETTERS[action]}"
-            yield from (f"{letter:7}  {instruction_line(one, program.graph)}" for one in own[rank])
+            yield from (f"{letter:7}  {instruction_line(instruction, program.graph)}" for instruction in of_ranks[rank])
 
 
-def instruction_line(one: Instruction, graph: TrainingGraph) -> str:
+def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
     """'%5 = aten.mm.default(%3, %4)  # mm_2'; %n is a value."""
-    match one:
+    match instruction:
         case Load():
-            return f"%{one.target} = load {graph.tensors[one.tensor].name} {_box(one.box)}"
+            return f"%{instruction.target} = load {graph.tensors[instruction.tensor].name} {_box(instruction.box)}"
         case Count():
-            return f"%{one.target} = count targets of {graph.operators[one.loss].name}"
+            return f"%{instruction.target} = count targets of {graph.operators[instruction.loss].name}"
         case Compute():
-            made = ", ".join(f"%{value}" for value in one.operator.outputs)
-            read = ", ".join(f"%{value}" for value in one.operator.inputs)
-            drawn = "" if one.seed is None else f"  seed {one.seed}"
-            return f"{made} = {one.operator.kind}({read}){drawn}  # {one.operator.name}"
+            written = ", ".join(f"%{value}" for value in instruction.operator.outputs)
+            read = ", ".join(f"%{value}" for value in instruction.operator.inputs)
+            drawn = "" if instruction.seed is None else f"  seed {instruction.seed}"
+            return f"{written} = {instruction.operator.kind}({read}){drawn}  # {instruction.operator.name}"
         case Collective():
             dims = "".join(
-                f" {name} {dim}" for name, dim in (("join", one.joined), ("cut", one.cut)) if dim is not None
+                f" {name} {dim}"
+                for name, dim in (("join", instruction.joined), ("cut", instruction.cut))
+                if dim is not None
             )
-            return f"%{one.target} = {one.kind.value} %{one.source} of ranks {_list(one.ranks)}{dims}"
+            ranks = ", ".join(map(str, instruction.ranks))
+            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {ranks}{dims}"
         case Slice():
-            return f"%{one.target} = %{one.source} piece {one.piece} of {one.pieces} of dim {one.dim}"
+            piece = f"piece {instruction.piece} of {instruction.pieces}"
+            return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"
         case Send():
-            return f"send %{one.source} {_box(one.box)} to rank {one.to}, message {one.message}"
+            sent = f"%{instruction.source} {_box(instruction.box)}"
+            return f"send {sent} to rank {instruction.to}, message {instruction.message}"
         case Receive():
-            pieces = "; ".join(f"{_box(box)} of rank {source}" for source, box in one.pieces)
-            return f"%{one.target} = receive {list(one.shape)}: {pieces}, message {one.message}"
+            pieces = "; ".join(f"{_box(box)} of rank {source}" for source, box in instruction.pieces)
+            return f"%{instruction.target} = receive {list(instruction.shape)}: {pieces}, message {instruction.message}"
         case Accumulate():
-            return f"%{one.target} += %{one.source}"
+            return f"%{instruction.target} += %{instruction.source}"
         case Optimize():
-            name = graph.parameters[one.parameter].name
-            return f"%{one.target} = {one.kind}(%{one.weight}, %{one.gradient})  # {name} {_box(one.box)}"
-        case Store():
-            return f"%{one.target} = %{one.source}"
+            updated = f"{graph.parameters[instruction.parameter].name} {_box(instruction.box)}"
+            read = f"%{instruction.weight}, %{instruction.gradient}"
+            return f"%{instruction.target} = {instruction.kind}({read})  # {updated}"
+        case Assign():
+            return f"%{instruction.target} = %{instruction.source}"
         case Free():
-            return "free " + ", ".join(f"%{value}" for value in one.values)
+            return "free " + ", ".join(f"%{value}" for value in instruction.values)
 
 
 def _box(box: Box) -> str:
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in box) + "]"
-
-
-def _list(ranks: tuple[int, ...]) -> str:
-    return ", ".join(map(str, ranks))

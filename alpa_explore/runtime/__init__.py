@@ -1,1 +1,20 @@
-"""A plan on real devices: a process for each rank, launched, watched, measured and compared with one process."""
+"""Train with a plan on real devices: one process per device, started, watched, measured and verified.
+
+Read in this order:
+
+    job        the folder of a run, and the job of every rank: its instructions and data
+    folder     where the folders of runs are
+    training   initial weights and microbatches of a run
+    tuning     times and counts
+    reports    what running ranks report, as files in the folder of the run
+    measured   measured and predicted times, joined by task
+    ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
+    targets/   where ranks are started: this machine, a script, Dask workers
+    run        the handle of a run, which watches it
+    launch     check a request, write the folder, start the ranks
+    verify     compare a run with one process
+
+A run is a training run on devices. Ranks are processes that communicate by torch.distributed; the program that launched
+them communicates with them only by files in the folder of the run, so that all targets work alike. `targets` starts
+`ranks` by command line and does not import it. This package must not import figures, the command line or the front end.
+"""

@@ -1,18 +1,17 @@
-"""The folder of a run, and what its ranks find in it.
+"""The folder of a run, and the job files that its ranks read.
 
-    run.json            what is run: ranks, steps, options (for people and for `compare-run`)
+    run.json            description of the run: ranks, steps, options (for people and for `compare-run`)
     plan.json           the plan
     schedule.csv        the order of its tasks
-    job/rank-0.pickle   the instructions of rank 0 and where its microbatches come from; only the user may read job/
-    job/initial.pt      weights and buffers to begin with, whole; ranks map it and cut their boxes out
-    rank-0.log          what rank 0 printed
-    rank-0.jsonl        what rank 0 reports: a line a step, and its end
-    rank-0.alive        what rank 0 does now
-    measured.json       measured beside predicted times, when the run is over
+    job/rank-0.pickle   the instructions of rank 0 and the source of its microbatches; only the user may read job/
+    job/initial.pt      initial weights and buffers, undivided; ranks map the file and copy their boxes
+    rank-0.log          the output of rank 0
+    rank-0.jsonl        the reports of rank 0: a line per step, and its end
+    rank-0.alive        the heartbeat of rank 0: what it is doing
+    measured.json       measured and predicted times, when the run is over
 
-When the run is over job/ is removed.
-A job is pickled, because it may hold a function of the user's session. It is written and read by one user in one run,
-and is no file to hand on: that is the plan.
+job/ is removed when the run is over. A job is pickled because it may contain a function of the user's session. It is
+written and read by one user in one run; the file to share is the plan.
 """
 
 from __future__ import annotations
@@ -29,46 +28,46 @@ import torch
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.instruction import Collective, Receive, Send
 from alpa_explore.programs.program import Program
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
 """Number of a microbatch, counted over all steps -> its inputs, by tensor of the graph."""
-Outbox = Mapping[tuple[int, Action], tuple[int, ...]]
-"""(stage, action) -> the messages that a rank sends to another in such a task, in order."""
+SentMessages = Mapping[tuple[int, Action], tuple[int, ...]]
+"""(stage, action) -> the messages that a rank sends to another one in this task, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What a user may choose about a run."""
+    """The options of a run."""
 
     steps: int = 10
     learning_rate: float = 1e-3
     seed: int = 0
-    """Of weights and data of a catalogue model, and of whatever operators draw."""
+    """Seed of the weights and data of a catalogue model, and of operators that draw random numbers."""
     device: str = "cpu"
-    """'cpu' (gloo) or 'cuda' (NCCL, a GPU a rank)."""
+    """'cpu' (gloo) or 'cuda' (NCCL, one GPU per rank)."""
     save: str | None = None
-    """The folder into which the trained weights are written."""
+    """Folder for the trained weights."""
     record: bool = False
-    """Write every gradient and updated weight of every step into the folder: what `verify` compares."""
+    """Write every gradient and updated weight of every step into the folder, for `verify`."""
     stall_seconds: float = 60.0
-    """The run is stopped when for so long no rank has finished an instruction."""
+    """The run fails when no rank finishes an instruction for so long."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RankJob:
-    """All that one rank needs beside its initial weights."""
+    """Everything that one rank needs besides its initial weights."""
 
     program: Program
-    """With the instructions of this rank alone."""
+    """With the instructions of this rank only."""
     ranks: tuple[int, ...]
-    """All ranks; the place in it is the rank's number in torch.distributed."""
+    """All ranks; the index of a rank is its number in torch.distributed."""
     groups: tuple[tuple[int, ...], ...]
-    """All groups of collectives, in the order in which every rank makes them."""
+    """The groups of all collectives, in the order in which every rank creates them."""
     pairs: tuple[tuple[int, int], ...]
-    """All (sender, receiver)."""
-    inbox: Mapping[int, Outbox] = field(repr=False)
-    """Sender -> what it sends to this rank."""
+    """All (sender, receiver) between which messages are sent."""
+    inbox: Mapping[int, SentMessages] = field(repr=False)
+    """Sender -> the messages that it sends to this rank."""
     first_stage: Mapping[int, int] = field(repr=False)
     """Weight or buffer -> the first stage that holds it, which saves it."""
     batches: Batches = field(repr=False)
@@ -76,13 +75,13 @@ class RankJob:
 
 
 def write_jobs(folder: Path, program: Program, options: RunOptions, state: Values, batches: Batches) -> None:
-    """The job of every rank, and the initial values of parameters and buffers."""
+    """Write the job of every rank, and the initial values of parameters and buffers."""
     home = folder / "job"
     home.mkdir(mode=0o700)
     try:
         with (home / "initial.pt").open("wb") as stream:
             torch.save({tensor: value.cpu() for tensor, value in state.items()}, stream)
-    except RuntimeError as error:  # with which torch covers what the stream said: the disk is full
+    except RuntimeError as error:  # torch replaces the error of the stream: the disk is full
         if isinstance(error.__context__, OSError):
             raise error.__context__ from None
         raise
@@ -94,8 +93,8 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             box[task] = (*box.get(task, ()), instruction.message)
     first_stage: dict[int, int] = {}
     for number, stage in enumerate(program.stages):
-        for one in stage.lasting[stage.ranks[0]]:
-            first_stage.setdefault(one.tensor, number)
+        for lasting in stage.lasting[stage.ranks[0]]:
+            first_stage.setdefault(lasting.tensor, number)
     for rank in program.ranks:
         job = RankJob(
             program=program.of_rank(rank),
@@ -111,18 +110,18 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
 
 
 def read_job(folder: Path, rank: int) -> tuple[RankJob, Values]:
-    """The job of a rank, and the initial values (mapped, not read: a rank touches its boxes alone)."""
+    """The job of a rank, and the initial values (memory-mapped: a rank reads only its boxes)."""
     job = pickle.loads((folder / "job" / f"rank-{rank}.pickle").read_bytes())
     state = torch.load(folder / "job" / "initial.pt", mmap=True, weights_only=True)
     return job, state
 
 
 def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:
-    """(message, whether it is of an update task) -> the instruction of this rank that receives it."""
+    """(message, whether an update task sends it) -> the instruction of this rank that receives it."""
     return {
-        (one.message, task[1] is Action.UPDATE): one
-        for r, task, one in _all(program)
-        if r == rank and isinstance(one, Receive)
+        (instruction.message, task[1] in ONCE_AN_ITERATION): instruction
+        for r, task, instruction in _all(program)
+        if r == rank and isinstance(instruction, Receive)
     }
 
 
@@ -131,7 +130,7 @@ def _all(program: Program) -> list[tuple[int, tuple[int, Action], Any]]:
     return [
         (rank, (number, action), instruction)
         for number, stage in enumerate(program.stages)
-        for action, own in stage.tasks.items()
-        for rank, instructions in own.items()
+        for action, of_ranks in stage.tasks.items()
+        for rank, instructions in of_ranks.items()
         for instruction in instructions
     ]

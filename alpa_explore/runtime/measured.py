@@ -1,8 +1,8 @@
-"""What a run measured beside what was predicted, joined by names of tasks (`0F3`: forward of microbatch 3, stage 0).
+"""Join the measured and predicted times of a run by the names of its tasks (`0F3`: stage 0, forward, microbatch 3).
 
-A task's seconds are those of the slowest rank of its stage, the median over the steps; of several steps the first, in
-which memory is taken and kernels are chosen, is left out. What a rank waits for messages of other stages is apart:
-in a timeline that is the gap before the task.
+The time of a task is that of the slowest rank of its stage, the median over the steps. The first of several steps, in
+which memory is allocated and kernels are selected, is left out. The time that a rank waits for messages of other stages
+is separate; in a timeline it is the gap before the task.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.task import LETTERS, Action
+from alpa_explore.schedules.task import LETTERS, ONCE_AN_ITERATION, Action, Task
 
 FILE = "measured.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTask:
-    """One task of the schedule."""
+    """The predicted and measured times of one task of the schedule."""
 
     task: str
-    """As in torch's schedule files."""
+    """Its name, as in torch's schedule files."""
     stage: int
     action: str
     """Letter of the action: F, B, I, W or U."""
@@ -41,12 +41,12 @@ class MeasuredTask:
     measured_seconds: float
     """Without waiting for messages."""
     predicted_collective_seconds: float
-    """Of `predicted_seconds`; 0 for updates, where that is not known."""
+    """The part of `predicted_seconds` in collectives; 0 for updates, for which it is not known."""
     measured_collective_seconds: float
     predicted_send_seconds: float
-    """Of its result to the next stage, on a link."""
+    """Sending its result to the next stage, on a link."""
     measured_receive_seconds: float
-    """Waiting for what other stages send, and for its way."""
+    """Waiting for messages of other stages, and receiving them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +55,15 @@ class MeasuredRank:
 
     rank: int
     submesh: int
-    """Place of the plan's stage that has its device."""
+    """Index of the plan's stage on whose submesh the rank runs."""
     predicted_peak_bytes: float
     measured_peak_bytes: float
-    """On a CPU of the values that the program holds and its optimizer state; on a GPU as torch counts it."""
+    """On a CPU the values of the program and the optimizer state; on a GPU as torch counts it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A run beside its prediction."""
+    """The measured and predicted figures of a run."""
 
     model: str
     schedule: str
@@ -73,18 +73,18 @@ class Measured:
     tasks: tuple[MeasuredTask, ...]
     ranks: tuple[MeasuredRank, ...]
     planned_device: str = ""
-    """The device that the prediction is for; '' in files of before it was kept."""
+    """The device that the prediction is for; '' in older files, which lack it."""
 
 
 def write_measured(folder: Path) -> Measured:
-    """Join what the ranks have written; `measured.json`."""
-    found = _joined(folder)
-    (folder / FILE).write_text(json.dumps(asdict(found), indent=1), encoding="utf-8")
-    return found
+    """Join the measurements of the ranks, and write `measured.json`."""
+    measured = _joined(folder)
+    (folder / FILE).write_text(json.dumps(asdict(measured), indent=1), encoding="utf-8")
+    return measured
 
 
 def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool = False) -> Measured:
-    """What was measured beside what was predicted, or is with the figures of a cluster."""
+    """Measured figures with the predictions of the plan, or of the plan repriced for `cluster`."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     plan = load_plan(folder / "plan.json")
     if cluster is not None:
@@ -117,8 +117,11 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
 def load_measured(
     folder: str | os.PathLike[str], cluster: Cluster | None = None, *, allow_import: bool = False
 ) -> Measured:
-    """What `write_measured` wrote, or would write of a run that a script has started; with a cluster beside what the
-    same plan is predicted to take there. PlanFileError where there is nothing of the kind; raises as `reprice`."""
+    """The figures that `write_measured` wrote, or would write for a run that was started by a script.
+
+    With a cluster, the predictions are those of the same plan on that cluster. PlanFileError where the folder holds no
+    measured run; raises as `reprice`.
+    """
     path = Path(folder) / FILE
     try:
         if cluster is not None:
@@ -142,17 +145,17 @@ def load_measured(
 
 
 def _rank(stored: dict[str, Any]) -> MeasuredRank:
-    """Runs of before ranks ran several stages say `stage`, which was the place of the submesh."""
+    """Older files have `stage` in place of `submesh`; ranks ran one stage then."""
     return MeasuredRank(**{"submesh" if name == "stage" else name: value for name, value in stored.items()})
 
 
 def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any]) -> list[MeasuredTask]:
-    found = []
+    tasks = []
     for place in range(len(timeline.schedule.actions)):
         task = timeline.schedule.task(place)
-        own = [written[rank]["tasks"][str(task)] for rank in stages[task.stage]]
+        of_ranks = [_measured(written[rank]["tasks"], task) for rank in stages[task.stage]]
         sent = timeline.send_end_seconds[place] - timeline.send_start_seconds[place]
-        found.append(
+        tasks.append(
             MeasuredTask(
                 task=str(task),
                 stage=task.stage,
@@ -160,15 +163,24 @@ def _tasks(timeline: Timeline, stages: list[list[int]], written: dict[int, Any])
                 microbatch=task.microbatch,
                 predicted_seconds=float(timeline.end_seconds[place] - timeline.start_seconds[place]),
                 measured_seconds=max(
-                    _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in own
+                    _settled([a - b for a, b in zip(o["seconds"], o["receive_seconds"], strict=True)]) for o in of_ranks
                 ),
                 predicted_collective_seconds=_collective(timeline, place),
-                measured_collective_seconds=max(_settled(o["collective_seconds"]) for o in own),
+                measured_collective_seconds=max(_settled(o["collective_seconds"]) for o in of_ranks),
                 predicted_send_seconds=float(sent) if sent == sent else 0.0,
-                measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in own),
+                measured_receive_seconds=max(_settled(o["receive_seconds"]) for o in of_ranks),
             )
         )
-    return found
+    return tasks
+
+
+def _measured(tasks: dict[str, dict[str, list[float]]], task: Task) -> dict[str, list[float]]:
+    """The seconds of a task of a rank, one entry a step; of an update in parts the sum of the parts."""
+    if task.action is not Action.UPDATE:
+        return tasks[str(task)]
+    names = [str(Task(action, task.stage, task.microbatch)) for action in ONCE_AN_ITERATION]
+    parts = [tasks[name] for name in names if name in tasks]
+    return {figure: [sum(step) for step in zip(*(p[figure] for p in parts), strict=True)] for figure in parts[0]}
 
 
 def _collective(timeline: Timeline, place: int) -> float:

@@ -1,7 +1,7 @@
-"""What ranks report while they run, as files in the folder of the run, and what the other side reads from them.
+"""The reports of running ranks: files in the folder of the run, and their readers.
 
 A line of `rank-N.jsonl` is a JSON object with `event`: "step" (step, loss or null, seconds), "error" (what, found,
-remedy) or "done" (peak_bytes). `rank-N.alive` is written anew about twice a second.
+remedy) or "done" (peak_bytes). `rank-N.alive`, the heartbeat, is rewritten about twice a second.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BEAT_SECONDS = 0.5
+from alpa_explore.runtime import tuning
 
 
 class Reporter:
-    """The pen of one rank."""
+    """Writes the reports of one rank."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path, self._alive = folder / f"rank-{rank}.jsonl", folder / f"rank-{rank}.alive"
         self._path.touch()
 
-    def say(self, event: str, **figures: Any) -> None:
-        """Append a line; other processes see all of it or nothing."""
+    def report(self, event: str, **figures: Any) -> None:
+        """Append an event; other processes see the whole line or nothing."""
         line = json.dumps({"event": event, **figures}, ensure_ascii=False) + "\n"
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(line)
 
-    def beat(self, doing: Callable[[], Alive], parent: int | None) -> None:
-        """From now on say what the rank does; leave at once where the process that started it is gone."""
+    def start_heartbeat(self, heartbeat: Callable[[], Heartbeat], parent: int | None) -> None:
+        """Write the heartbeat from now on; end this process at once when its parent process is gone."""
 
         def run() -> None:
             pause = threading.Event()
             while True:
-                now = doing()
+                now = heartbeat()
                 temporary = self._alive.with_suffix(".tmp")
                 text = json.dumps({"instructions": now.instructions, "doing": now.doing, "waits_for": now.waits_for})
                 temporary.write_text(text, encoding="utf-8")
                 temporary.replace(self._alive)
                 if parent is not None and os.getppid() != parent:
                     os._exit(1)
-                pause.wait(BEAT_SECONDS)
+                pause.wait(tuning.HEARTBEAT_SECONDS)
 
         threading.Thread(target=run, name="heartbeat", daemon=True).start()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alive:
-    """What a rank does at a moment."""
+class Heartbeat:
+    """What a rank is doing."""
 
     instructions: int
-    """Finished since the start."""
+    """The number of instructions finished since the start."""
     doing: str
     waits_for: str
-    """Empty where it works."""
+    """What the rank waits for; empty while it computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +66,19 @@ class StepReport:
 
     step: int
     loss: float
-    """Mean over microbatches."""
+    """The mean over the microbatches."""
     seconds: float
-    """Of the slowest rank."""
+    """The time of the slowest rank."""
 
 
-def alive(folder: Path, rank: int) -> Alive | None:
-    """What a rank said last; None before it said anything."""
+def read_heartbeat(folder: Path, rank: int) -> Heartbeat | None:
+    """The last heartbeat of a rank; None before the first one."""
     path = folder / f"rank-{rank}.alive"
-    return Alive(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    return Heartbeat(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
-    """The whole lines that a rank has written until now."""
+    """The events that a rank has reported until now."""
     path = folder / f"rank-{rank}.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     for line in text[: text.rfind("\n") + 1].splitlines():
@@ -86,7 +86,7 @@ def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
 
 
 class StepReader:
-    """The iterations that all ranks have finished; each call reads only what is new."""
+    """Reads the iterations that all ranks have finished; each call reads only new lines."""
 
     def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
         self._paths = [folder / f"rank-{rank}.jsonl" for rank in ranks]
@@ -96,15 +96,15 @@ class StepReader:
         self._lock = threading.Lock()
 
     def __call__(self) -> tuple[StepReport, ...]:
-        """All of them until now, in order."""
+        """All finished iterations, in order."""
         with self._lock:
             for place, path in enumerate(self._paths):
                 for event in self._new(place, path):
                     if event["event"] == "step":
                         self._half.setdefault(event["step"], []).append(event)
-            while len(own := self._half.get(len(self._done), ())) == len(self._paths):
-                loss = next((e["loss"] for e in own if e["loss"] is not None), math.nan)
-                seconds = max(e["seconds"] for e in own)
+            while len(of_step := self._half.get(len(self._done), ())) == len(self._paths):
+                loss = next((e["loss"] for e in of_step if e["loss"] is not None), math.nan)
+                seconds = max(e["seconds"] for e in of_step)
                 del self._half[len(self._done)]
                 self._done.append(StepReport(step=len(self._done), loss=loss, seconds=seconds))
             return tuple(self._done)

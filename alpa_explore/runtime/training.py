@@ -1,4 +1,4 @@
-"""What is trained: the weights to begin with, and the microbatches."""
+"""The initial weights and the microbatches of a run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
 
 Data = Callable[[int], Any] | Sequence[Any]
-"""Number of a microbatch -> its inputs, or a list of them, which is gone through again and again."""
+"""A function number of a microbatch -> its inputs, or a list of inputs, which is repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnModel:
-    """A model that no recipe makes, with one microbatch as it was captured with and, where there is one, more data."""
+    """A model without a recipe, with the microbatch that it was captured with and, optionally, more data."""
 
     model: torch.nn.Module
     example_inputs: Any
@@ -32,7 +32,7 @@ class OwnModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Microbatches:
-    """Number -> the inputs of that microbatch by tensor of the graph. It is sent to the ranks."""
+    """Number of a microbatch -> its inputs, by tensor of the graph. It is sent to the ranks."""
 
     graph: TrainingGraph
     data: Data
@@ -46,8 +46,11 @@ class Microbatches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Varied:
-    """Data for a model that came with a single microbatch: its samples in another order each time, and whole numbers of
-    two dims (tokens) moved along. Made up, but no two microbatches are equal."""
+    """Made-up data for a model with a single microbatch.
+
+    Every microbatch has its samples in another order, and integers of two dims (tokens) rotated, so that no two
+    microbatches are equal.
+    """
 
     inputs: tuple[torch.Tensor, ...]
 
@@ -65,16 +68,18 @@ class Varied:
 
 
 def training(
-    graph: TrainingGraph, summary: ModelSummary, own: OwnModel | None, *, seed: int, allow_import: bool
+    graph: TrainingGraph, summary: ModelSummary, source: OwnModel | None, *, seed: int, allow_import: bool
 ) -> tuple[Values, Microbatches]:
     """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `recipe.follow`."""
-    if own is None:
-        made = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
-        own = OwnModel(model=made.model, example_inputs=made.example_inputs, loss=made.loss, data=made.microbatch)
-    weights = initial_weights(graph, own.model)
-    if own.data is not None:
-        if not callable(own.data) and not len(own.data):
+    if source is None:
+        recipe = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
+        source = OwnModel(
+            model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
+        )
+    weights = initial_weights(graph, source.model)
+    if source.data is not None:
+        if not callable(source.data) and not len(source.data):
             raise OptionError("There is no data", found="an empty list", remedy="Give one microbatch or more.")
-        return weights, Microbatches(graph=graph, data=own.data, loss=own.loss)
-    tensors = tuple(microbatch_tensors(own.example_inputs, own.loss))
+        return weights, Microbatches(graph=graph, data=source.data, loss=source.loss)
+    tensors = tuple(microbatch_tensors(source.example_inputs, source.loss))
     return weights, Microbatches(graph=graph, data=Varied(inputs=tensors), loss=None)

@@ -1,10 +1,10 @@
-"""A plan on its devices against one process: the loss, every gradient and every updated weight of a few steps.
+"""Compare a plan on its devices with one process: the loss, every gradient and every updated weight of a few steps.
 
-Both begin each step with the same weights, those that the ranks had, so that a step is compared for itself: rounding
-does not add up, and by induction all steps are right. A gradient's error is relative to the largest entry of its
-parameter, or to a ten-thousandth of the largest of all gradients where that is more: what should be zero is rounding,
-and has no digits of its own. An updated weight is compared with the optimizer's step by the gradient that the ranks
-had: Adam's step is ±learning rate also where a gradient is nearly zero, and rounding decides its sign there.
+Both start each step from the same weights, those of the ranks, so that rounding errors do not accumulate over steps; by
+induction all steps are right. The error of a gradient is relative to the largest entry of the gradient, or to a
+ten-thousandth of the largest entry of all gradients if that is more: an entry that should be zero consists of rounding
+errors only. An updated weight is compared with an optimizer step on the gradient of the ranks, because Adam's step is
+±learning rate even where a gradient is nearly zero and rounding decides its sign.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
 
 NOTHING = 1e-4
-"""Share of the largest gradient below which a parameter's gradient has no scale of its own."""
+"""Share of the largest gradient that is the least scale of a parameter's gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What was compared, and its relative error."""
+    """One comparison and its relative error."""
 
     step: int
     what: str
     """'loss', 'gradient' or 'weight'."""
     name: str
-    """Of the parameter; empty for the loss."""
+    """Name of the parameter; empty for the loss."""
     relative_error: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """All comparisons."""
+    """The comparisons of a run with one process."""
 
     ranks: int
     steps: int
@@ -62,7 +62,7 @@ class Verification:
 
     @property
     def worst(self) -> Difference:
-        """The largest error; one that is no number is larger than all."""
+        """The comparison with the largest error; NaN counts as the largest."""
         return max(self.differences, key=lambda d: (d.relative_error != d.relative_error, d.relative_error))
 
     @property
@@ -71,7 +71,7 @@ class Verification:
         return self.worst.relative_error <= self.tolerance
 
     def worst_of(self, what: str) -> float:
-        """The largest error of a kind."""
+        """The largest error of one kind of comparison."""
         return max(d.relative_error for d in self.differences if d.what == what)
 
 
@@ -82,18 +82,18 @@ def verify(
     tolerance: float = 1e-5,
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
-    **asked: Any,
+    **options: Any,
 ) -> Verification:
-    """Train `plan` for some steps on its devices and in one process, and compare. It waits for the end.
+    """Train with `plan` for some steps on its devices and in one process, and compare. Waits for the end.
 
-    `asked` is what `launch` takes, whose errors these are. OptionError for a model that draws random numbers. The
-    folder of the run is kept where the run fails.
+    `options` are the arguments of `launch`. Raises as `launch`, and OptionError for a model that draws random numbers.
+    The folder of the run is kept when the run fails.
     """
     plan = rebuild(plan, graph, allow_import=allow_import)
-    _check_determined(plan_decisions(plan, schedule_table(plan, asked.get("schedule")))[0].stage.layered.graph)
+    _check_determined(plan_decisions(plan, schedule_table(plan, options.get("schedule")))[0].stage.layered.graph)
     folder = Path(tempfile.mkdtemp(prefix="alpa-explore-verify-"))
     try:
-        run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **asked)
+        run = launch(plan, steps=steps, record=True, folder=folder, allow_import=allow_import, **options)
     except AlpaExploreError:
         folder.rmdir()
         raise
@@ -106,26 +106,26 @@ def verify(
         run.wait()
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    found = differences(folder, run.ranks)
+    compared = differences(folder, run.ranks)
     shutil.rmtree(folder, ignore_errors=True)
-    return Verification(ranks=len(run.ranks), steps=steps, tolerance=tolerance, differences=found)
+    return Verification(ranks=len(run.ranks), steps=steps, tolerance=tolerance, differences=compared)
 
 
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
-    """A run that has recorded its gradients, compared step by step with one process."""
+    """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
-    one = _OneProcess(job.program.graph, state, job.options.learning_rate)
+    reference = _OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
-    found: list[Difference] = []
+    compared: list[Difference] = []
     for report in StepReader(folder, ranks)():
         recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
         microbatches = [job.batches(report.step * count + m) for m in range(count)]
-        found += one.step(report.step, microbatches, report.loss, recorded)
-    return tuple(found)
+        compared += reference.step(report.step, microbatches, report.loss, recorded)
+    return tuple(compared)
 
 
 class _OneProcess:
-    """The sequential graph, whose weights are set to those of the ranks after each step."""
+    """Runs the sequential graph; after each step its weights are set to those of the ranks."""
 
     def __init__(self, graph: TrainingGraph, state: Values, learning_rate: float) -> None:
         self.graph, self.state, self.learning_rate = graph, dict(state), learning_rate
@@ -134,16 +134,16 @@ class _OneProcess:
     def step(
         self, step: int, microbatches: list[Values], loss: float, recorded: list[dict[str, Any]]
     ) -> Iterator[Difference]:
-        """One step, compared with what each rank has recorded: copies and pieces, each for itself."""
-        wanted_loss, wanted = self._gradients(microbatches)
+        """Run one step, and compare it with the records of each rank: every replica and every piece by itself."""
+        wanted_loss, expected = self._gradients(microbatches)
         yield _difference(step, "loss", "", abs(loss - wanted_loss), abs(wanted_loss))
-        largest = max(float(g.abs().max()) for g in wanted.values())
+        largest = max(float(g.abs().max()) for g in expected.values())
         for place, parameter in enumerate(self.graph.parameters):
-            gradients = [(b, g) for own in recorded for p, b, g in own["gradients"] if p == place]
-            weights = [(b, w) for own in recorded for t, b, w in own["values"] if t == parameter.tensor]
-            scale = max(float(wanted[place].abs().max()), NOTHING * largest)
-            yield _difference(step, "gradient", parameter.name, _error(wanted[place], gradients), scale)
-            updated = self._updated(place, _whole(wanted[place].shape, gradients))
+            gradients = [(b, g) for of_rank in recorded for p, b, g in of_rank["gradients"] if p == place]
+            weights = [(b, w) for of_rank in recorded for t, b, w in of_rank["values"] if t == parameter.tensor]
+            scale = max(float(expected[place].abs().max()), NOTHING * largest)
+            yield _difference(step, "gradient", parameter.name, _error(expected[place], gradients), scale)
+            updated = self._updated(place, _whole(expected[place].shape, gradients))
             error = _error(updated, weights)
             yield _difference(step, "weight", parameter.name, error, float(updated.abs().max()))
             self.state[parameter.tensor] = _whole(updated.shape, weights)
@@ -152,10 +152,10 @@ class _OneProcess:
         """(mean loss, mean gradient of every parameter)."""
         loss, sums = 0.0, dict[int, torch.Tensor]()
         for microbatch in with_counts(self.graph, microbatches):
-            known = evaluate(self.graph, {**self.state, **microbatch})
-            loss += float(known[self.graph.loss]) / len(microbatches)
+            values = evaluate(self.graph, {**self.state, **microbatch})
+            loss += float(values[self.graph.loss]) / len(microbatches)
             for place, parameter in enumerate(self.graph.parameters):
-                gradient = known[parameter.gradient]
+                gradient = values[parameter.gradient]
                 sums[place] = sums[place] + gradient if place in sums else gradient
         return loss, {place: total / len(microbatches) for place, total in sums.items()}
 
@@ -172,22 +172,22 @@ def _difference(step: int, what: str, name: str, error: float, scale: float) -> 
     return Difference(step=step, what=what, name=name, relative_error=relative)
 
 
-def _error(wanted: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
-    """The largest difference of any piece from its box; infinite where the pieces leave something out."""
-    covered = torch.zeros(wanted.shape, dtype=torch.bool)
+def _error(expected: torch.Tensor, pieces: list[tuple[Box, torch.Tensor]]) -> float:
+    """The largest difference of any piece from its box; infinite where the pieces do not cover the tensor."""
+    covered = torch.zeros(expected.shape, dtype=torch.bool)
     worst = 0.0
     for box, piece in pieces:
         covered[tuple(slice(start, stop) for start, stop in box)] = True
-        error = float((cut(wanted, box).double() - piece.double()).abs().max())
+        error = float((cut(expected, box).double() - piece.double()).abs().max())
         worst = max(worst, error if error == error else math.inf)
     return worst if bool(covered.all()) else math.inf
 
 
 def _whole(shape: torch.Size, pieces: list[tuple[Box, torch.Tensor]]) -> torch.Tensor:
-    made = torch.zeros(shape, dtype=pieces[0][1].dtype)
+    whole = torch.zeros(shape, dtype=pieces[0][1].dtype)
     for box, piece in pieces:
-        made[tuple(slice(start, stop) for start, stop in box)] = piece
-    return made
+        whole[tuple(slice(start, stop) for start, stop in box)] = piece
+    return whole
 
 
 def _check_determined(graph: TrainingGraph) -> None:

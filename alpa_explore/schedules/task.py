@@ -32,6 +32,11 @@ class Action(enum.IntEnum):
     """The rest; it can wait."""
     UPDATE = 4
     """Gradient sync and optimizer step, once an iteration. In no schedule: the simulator adds it at the end."""
+    SEND_GRADIENTS = 5
+    """The part of the update that other stages of the same rank wait for, before any of their updates; see
+    `programs.lowering`. In no schedule and not simulated: its predicted time is part of the update's."""
+    RECEIVE_WEIGHTS = 6
+    """The part of the update that waits for the updates of other stages, after all of them; likewise."""
 
 
 LETTERS = {
@@ -40,8 +45,14 @@ LETTERS = {
     Action.BACKWARD_INPUT: "I",
     Action.BACKWARD_WEIGHT: "W",
     Action.UPDATE: "U",
+    Action.SEND_GRADIENTS: "S",
+    Action.RECEIVE_WEIGHTS: "R",
 }
 """As in torch's schedule files."""
+
+
+ONCE_AN_ITERATION = (Action.SEND_GRADIENTS, Action.UPDATE, Action.RECEIVE_WEIGHTS)
+"""What runs after the schedule, once for all microbatches, in this order."""
 
 
 class Task(NamedTuple):

@@ -1,12 +1,13 @@
-"""A disk cache of solves: one small file an entry, named by the key of what it depends on.
+"""A disk cache of results: one small file per entry, named by a digest of its key.
 
-One file an entry (in 256 folders, so that listing stays fast) rather than one database: a cut-off file costs one
-entry and not all of them, a rename is atomic also between processes, and no lock is needed on the network file systems
-on which home folders live. Measured on a local disk: see benchmarks/solve_cache.py.
+Entries are files (in 256 folders, so that listing stays fast) rather than rows of a database: a truncated file costs
+one entry, a rename is atomic also between processes, and no locks are needed on network file systems, where home
+folders often are.
 
-A file is a line `alpa-explore-cache FORMAT CODE_VERSION DIGEST` and the entry as JSON; no pickle, so a cache of a
-stranger's can do no harm beyond wrong numbers. What does not fit (cut off, damaged, another version) is a miss, said
-once in `warnings`, and is written anew by the next put. A disk that is full or read-only turns writing off, said once.
+A file is a line `alpa-explore-cache FORMAT CODE_VERSION DIGEST` followed by the entry as JSON. There is no pickle, so a
+foreign cache can do no harm beyond wrong numbers. An invalid entry (truncated, damaged, of another version) is a miss,
+is reported once in `warnings`, and is overwritten by the next put. A disk that is full or read-only turns writing off,
+which is reported once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import hashlib
 import itertools
 import json
 import os
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -27,49 +27,52 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+from platformdirs import user_cache_path
 
 FORMAT_VERSION = 1
 _MAGIC = "alpa-explore-cache"
 _ARRAY = "$array"
-_DTYPES = frozenset({"bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float32", "float64"})
+_DTYPES = frozenset(
+    ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64")
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheStatistics:
-    """What happened since the cache was opened."""
+    """Counts since the cache was opened."""
 
     hits: int
     misses: int
-    """Rejected entries included."""
+    """Including rejected entries."""
     rejected: int
-    """Entries found but damaged, or of another version."""
+    """Entries that exist but are damaged or of another version."""
     writes: int
     writing: bool
-    """False after the disk refused."""
+    """False after a disk error on writing."""
 
 
 class Store(Protocol):
-    """What keeps solves."""
+    """A store of results by key."""
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The entry of a key; None where there is none."""
 
     def put(self, key: str, value: Mapping[str, Any]) -> None:
-        """Keep an entry, or let it be."""
+        """Store an entry, if possible."""
 
 
 class SolveCache:
     """get and put of JSON-able values by key; safe for several threads and processes at once."""
 
     def __init__(self, folder: str | os.PathLike[str] | None = None, *, code_version: str = "0") -> None:
-        """`folder`: see `default_folder`. `code_version`: of the code that computes the values; entries of another
-        version are misses. Nothing is created until the first put."""
+        """`folder`: by default `default_folder()`. `code_version`: the version of the code that computes the values;
+        entries of another version are misses. Nothing is created before the first put."""
         self.folder = Path(folder) if folder is not None else default_folder()
         self.warnings: list[str] = []
         self._header = f"{_MAGIC} {FORMAT_VERSION} {_word(code_version)}"
         self._counts = dict.fromkeys(("hits", "misses", "rejected", "writes"), 0)
         self._writing = True
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
 
@@ -79,7 +82,7 @@ class SolveCache:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held open; `with` marks the lines that use the cache."""
+        """Nothing is open; `with` only marks the lines that use the cache."""
 
     @property
     def statistics(self) -> CacheStatistics:
@@ -88,7 +91,7 @@ class SolveCache:
             return CacheStatistics(**self._counts, writing=self._writing)
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """The value put under `key`; None when there is none that can be used. Arrays come back as numpy arrays."""
+        """The value of `key`; None without a valid entry. Arrays come back as read-only numpy arrays."""
         path = self._path(key)
         try:
             text = path.read_bytes()
@@ -115,11 +118,10 @@ class SolveCache:
         return None
 
     def put(self, key: str, value: Mapping[str, Any]) -> None:
-        """Store a mapping (keys are strings) of numbers, strings, lists, mappings and numpy arrays of numbers.
+        """Store a mapping (with string keys) of numbers, strings, lists, mappings and numpy arrays of numbers.
 
-        Tuples come back as lists; arrays of integers are kept in the fewest bytes that do.
-
-        A disk error is no error of the caller's: writing is turned off, with one warning. TypeError for other values.
+        Tuples come back as lists. Arrays of integers are stored in the smallest dtype that holds their values. A disk
+        error turns writing off, with one warning, and is not raised. TypeError for values of other types.
         """
         if not self._writing:
             return
@@ -138,7 +140,7 @@ class SolveCache:
                 temporary.unlink(missing_ok=True)
             with self._lock:
                 self._writing = False
-            self._say(
+            self._warn(
                 "full",
                 f"The cache in {self.folder} is not written any more: {error.strerror or error}. Make room for it, or "
                 "name another folder in $ALPA_EXPLORE_CACHE.",
@@ -148,7 +150,7 @@ class SolveCache:
             self._counts["writes"] += 1
 
     def clear(self) -> int:
-        """Remove every entry, and what writers that died have left; the number of entries removed."""
+        """Remove all entries, and temporary files of writers that died; the number of removed entries."""
         removed = 0
         for path in list(self._files()):
             with suppress(FileNotFoundError):
@@ -157,7 +159,7 @@ class SolveCache:
         return removed
 
     def size(self) -> tuple[int, int]:
-        """(entries, bytes) on the disk now."""
+        """(number of entries, bytes) on the disk."""
         sizes = [path.stat().st_size for path in self._files() if path.suffix == ".json"]
         return len(sizes), sum(sizes)
 
@@ -192,12 +194,12 @@ class SolveCache:
             self._counts["misses"] += 1
             self._counts["rejected"] += kind is not None
         if kind is not None:
-            self._say(kind, warning)
+            self._warn(kind, warning)
 
-    def _say(self, kind: str, warning: str) -> None:
+    def _warn(self, kind: str, warning: str) -> None:
         with self._lock:
-            if kind not in self._said:
-                self._said.add(kind)
+            if kind not in self._warned:
+                self._warned.add(kind)
                 self.warnings.append(warning)
 
 
@@ -206,20 +208,16 @@ class _OtherVersion(Exception):
 
 
 def default_folder() -> Path:
-    """$ALPA_EXPLORE_CACHE, else alpa_explore in $XDG_CACHE_HOME or the platform's folder for caches."""
-    if own := os.environ.get("ALPA_EXPLORE_CACHE"):
-        return Path(own)
+    """$ALPA_EXPLORE_CACHE, else alpa_explore in $XDG_CACHE_HOME or in the platform's folder for caches."""
+    if chosen := os.environ.get("ALPA_EXPLORE_CACHE"):
+        return Path(chosen)
     if xdg := os.environ.get("XDG_CACHE_HOME"):
         return Path(xdg) / "alpa_explore"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "alpa_explore" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "alpa_explore"
-    return Path.home() / ".cache" / "alpa_explore"
+    return user_cache_path("alpa_explore", appauthor=False)
 
 
 def _word(version: str) -> str:
-    """A version as one word of the header."""
+    """A version as a single word, for the header."""
     return "".join(c if c.isprintable() and not c.isspace() else "_" for c in version) or "_"
 
 
@@ -228,13 +226,15 @@ def _digest(body: bytes) -> str:
 
 
 def _encoded(value: Any) -> Any:
-    """numpy values for JSON: an array as [dtype, shape, dtype stored, base64], integers in the fewest bytes that do."""
+    """numpy values for JSON: an array as [dtype, shape, stored dtype, base64], integers in the smallest dtype."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray) and value.dtype.name in _DTYPES:
         stored = value
         if value.dtype.kind in "iu" and value.size:
-            stored = value.astype(np.result_type(np.min_scalar_type(value.min()), np.min_scalar_type(value.max())))
+            low, high = int(value.min()), int(value.max())
+            # One signed dtype for both bounds: the common dtype of a signed and an unsigned one may be float64.
+            stored = value.astype(np.min_scalar_type(min(low, -high - 1) if low < 0 else high))
         data = base64.b64encode(np.ascontiguousarray(stored).tobytes()).decode()
         return {_ARRAY: [value.dtype.name, list(value.shape), stored.dtype.name, data]}
     raise TypeError(f"a {type(value).__name__} cannot be stored in the cache")

@@ -1,29 +1,34 @@
-"""A digest of the code that computes what is kept: changed code never meets an old entry."""
+"""A digest of the code that computes stored results, so that an entry written by other code is never read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
+_SUFFIXES = (".py", ".json")
 
 
-@cache
-def code_version(parts: Sequence[str], distributions: Sequence[str] = ()) -> str:
-    """Digest of all sources and data files of these folders and files of alpa_explore, and of the installed versions
-    of these distributions (a distribution that is not installed counts as such)."""
+@cache  # Memo of a pure function: the sources of a running program do not change.
+def code_version(parts: tuple[str, ...], distributions: tuple[str, ...] = ()) -> str:
+    """The digest of some parts of alpa_explore and of the versions of some libraries.
+
+    `parts` are folders (all of their sources and data files count) and single files, relative to the package.
+    `distributions` are names as pip knows them; one that is not installed counts as such. The files are read once in
+    a process. FileNotFoundError for a part without sources.
+    """
     digest = sha256()
     for part in parts:
         path = _PACKAGE / part
-        found = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in (".py", ".json"))
-        if not found:
+        sources = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.suffix in _SUFFIXES)
+        if not sources:
             raise FileNotFoundError(f"{path}: no source of alpa_explore to take the digest of")
-        for source in found:
-            digest.update(f"{source.relative_to(_PACKAGE).as_posix()}\n".encode())
-            digest.update(source.read_bytes())
+        for source in sources:
+            text = source.read_bytes()
+            digest.update(f"{source.relative_to(_PACKAGE).as_posix()} {len(text)}\n".encode())
+            digest.update(text)
     for distribution in distributions:
         digest.update(f"{distribution} {_version(distribution)}\n".encode())
     return digest.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Write a text file whole or not at all."""
+"""Write text files atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alpa_explore.errors import PlanFileError
 
 
 def check_target(path: str | os.PathLike[str], what: str) -> Path:
-    """The file that `write_text` would write, links followed; to be asked before long work whose result goes there.
+    """The file that `write_text` would write, with links followed; checked before long work whose result goes there.
 
     PlanFileError when the folder is missing or `path` is a folder. `what` is the subject of the message ('The plan').
     """
@@ -25,10 +25,10 @@ def check_target(path: str | os.PathLike[str], what: str) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
-    """Write `text` as UTF-8 to a temporary file beside `path` and put it in place in one step.
+    """Write `text` as UTF-8 to a temporary file beside `path`, and rename it to `path`.
 
-    Nobody ever sees half a file, and a file that was there stays as it was when the disk is full. A pipe or a device
-    (`/dev/stdout`) is written to as it is. PlanFileError when it cannot be done.
+    Nobody sees a partly written file, and an existing file is unchanged when the disk is full. A pipe or a device
+    (`/dev/stdout`) is written directly. PlanFileError when writing fails.
     """
     target = check_target(path, what)
     try:
@@ -44,7 +44,7 @@ def write_text(path: str | os.PathLike[str], text: str, what: str) -> None:
             if target.exists():
                 temporary.chmod(stat.S_IMODE(target.stat().st_mode))
             temporary.replace(target)
-        except BaseException:  # an interrupt, too, leaves nothing behind
+        except BaseException:  # also an interrupt must leave nothing behind
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise

@@ -21,7 +21,7 @@ def observation(name: str, flops: float) -> Observation:
     kernel = Kernel(flops=flops, bytes_accessed=0.0, dtype="float32", matrix=True)
     seconds = flops / 1e9
     return Observation(
-        name=name, share=0.5, kernels=(kernel,), exchanged=(), compute_seconds=seconds, collective_seconds=0.0
+        name=name, share=0.5, kernels=(kernel,), collectives=(), compute_seconds=seconds, collective_seconds=0.0
     )
 
 

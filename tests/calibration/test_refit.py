@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alpa_explore.calibration.least_squares import non_negative
-from alpa_explore.calibration.refit import Exchanged, Observation, mean_error, predicted, refit
+from alpa_explore.calibration.refit import LinkCollective, Observation, mean_error, predicted, refit
 from alpa_explore.cluster import Cluster, Link
 from alpa_explore.cost.compute import Kernel
 from alpa_explore.sharding.reshard import StepKind
@@ -26,8 +26,8 @@ def kernel(draw: random.Random) -> Kernel:
     return Kernel(flops=size * (500 if matrix else 1), bytes_accessed=4 * size, dtype="float32", matrix=matrix)
 
 
-def exchanged(draw: random.Random, *, between: bool) -> Exchanged:
-    return Exchanged(
+def exchanged(draw: random.Random, *, between: bool) -> LinkCollective:
+    return LinkCollective(
         kind=draw.choice(KINDS),
         size=draw.choice([2, 4, 8]),
         bytes=10 ** draw.uniform(3, 9),
@@ -45,7 +45,7 @@ def tasks(cluster: Cluster, seed: int, *, between: bool = True) -> list[Observat
             name=f"{number}F",
             share=draw.random(),
             kernels=tuple(kernel(draw) for _ in range(draw.randint(1, 9))),
-            exchanged=tuple(exchanged(draw, between=crosses) for crosses in crossing),
+            collectives=tuple(exchanged(draw, between=crosses) for crosses in crossing),
             compute_seconds=0.0,
             collective_seconds=0.0,
         )
@@ -90,7 +90,7 @@ def test_what_the_tasks_do_not_tell_stays() -> None:
     true = other(3.0, 0.5, 0.5, 4.0, 0.5)
     seen = tasks(true, seed=1, between=False)
     assert refit(PLANNED, seen).between_nodes.bandwidth == pytest.approx(PLANNED.between_nodes.bandwidth)
-    alone = [replace(o, exchanged=(), collective_seconds=0.0) for o in seen]
+    alone = [replace(o, collectives=(), collective_seconds=0.0) for o in seen]
     found = refit(PLANNED, alone)
     assert (found.inside_node, found.between_nodes) == (PLANNED.inside_node, PLANNED.between_nodes)
     assert found.device.memory_efficiency == pytest.approx(true.device.memory_efficiency, rel=0.1)

@@ -19,6 +19,7 @@ from alpa_explore import cli
 from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.intra_op.solve import SOLVERS
 from alpa_explore.models.catalog import names
 from alpa_explore.planner import interface
 from alpa_explore.plans.file.plan_file import load_plan
@@ -107,6 +108,26 @@ class TestPlan:
             "pin": {"mm": "S0R"},
             "forbid": {"mm_1": ["RR", "RS1"]},
         }
+
+    @pytest.mark.parametrize("words", ["--no-remat --remat auto", "--remat all --no-remat"])
+    def test_two_options_that_contradict_each_other_are_refused(
+        self, asked: dict[str, Any], capsys: Capture, words: str
+    ) -> None:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([*PLAN, *words.split()])
+        assert stop.value.code == 2
+        line = capsys.readouterr().err
+        assert "not allowed with argument" in line
+        assert "--remat" in line
+        assert asked == {}
+
+    @pytest.mark.parametrize("command", ["plan", "solve"])
+    def test_the_help_names_every_solver(self, capsys: Capture, command: str) -> None:
+        with pytest.raises(SystemExit):
+            cli.main([command, "--help"])
+        text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")  # lines are broken at hyphens, too
+        listed = text.split("--solver NAME ")[-1].split("--")[0]
+        assert [name for name in SOLVERS if not re.search(rf"(?<![\w-]){name}(?![\w-])", listed)] == []
 
     def test_defaults_are_the_catalogues(self, asked: dict[str, Any]) -> None:
         assert cli.main(["plan", "gpt-1.3b", "--cluster", "1x4:v100"]) == 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from alpa_explore.cli import main
-from alpa_explore.runtime.targets import local
+from alpa_explore.runtime import tuning
 from alpa_explore.schedules.csv_file import write_csv
 from tests.runtime.plans import small_plan
 
@@ -55,7 +55,7 @@ def test_too_few_devices_a_foreign_recipe_and_bad_options_are_one_line_and_exit_
         complaint = capsys.readouterr().err
         assert said in complaint
         assert complaint.count("\n") == 1
-    monkeypatch.setattr(local, "PROCESSES_A_CORE", 1)
+    monkeypatch.setattr(tuning, "PROCESSES_A_CORE", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     assert main([command, file, "--device", "cpu"]) == 2
     assert "1 are missing" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_a_memory_limit_changes_the_choice_and_is_kept(tmp_path, capsys):
 def test_what_cannot_be_says_why_and_exits_with_1(tmp_path, capsys):
     code, answer = solve_json(capsys, write(tmp_path / "tight.json", 1))
     assert (code, answer["status"], answer["choices"]) == (1, "infeasible", None)
-    assert "the smallest that is possible is 2" in answer["advice"]
+    assert "the smallest feasible limit is 2" in answer["advice"]
     assert answer["least_limit"] == pytest.approx(2)
     contradiction = write(tmp_path / "never.json", costs=[[10**18, 1], [1, 10**18]])
     assert main(["solve", contradiction]) == 1

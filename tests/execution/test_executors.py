@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from alpa_explore.errors import CancelledError, ExecutorError, OptionError, SolverError
-from alpa_explore.execution import executors
+from alpa_explore.execution import tuning
 from alpa_explore.execution.executors import Executor, run_tasks
 
 IN_PROCESS = ["serial", "threads", "auto"]
@@ -166,9 +166,8 @@ def test_an_unknown_scheduler_and_no_workers_are_option_errors():
 
 
 def test_a_scheduler_that_does_not_answer_is_a_clear_error(monkeypatch):
-    from alpa_explore.execution import dask_pool
 
-    monkeypatch.setattr(dask_pool, "_CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(tuning, "CONNECT_SECONDS", 0.5)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: connections are refused
         address = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
@@ -184,8 +183,8 @@ def test_importing_the_executors_does_not_import_dask():
 
 
 def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monkeypatch):
-    monkeypatch.setattr(executors, "_AUTO_STAY_SECONDS", 0.0)
-    monkeypatch.setattr(executors, "_AUTO_LEFT_SECONDS", 1e-9)
+    monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.0)
+    monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 1e-9)
 
     def fail(self):
         raise OSError("no more processes")
@@ -199,8 +198,8 @@ def test_auto_stays_here_for_short_work_and_when_workers_cannot_be_started(monke
 
 @pytest.mark.distributed
 def test_auto_moves_long_work_to_processes(monkeypatch):
-    monkeypatch.setattr(executors, "_AUTO_STAY_SECONDS", 0.1)
-    monkeypatch.setattr(executors, "_AUTO_LEFT_SECONDS", 0.5)
+    monkeypatch.setattr(tuning, "AUTO_STAY_SECONDS", 0.1)
+    monkeypatch.setattr(tuning, "AUTO_LEFT_SECONDS", 0.5)
 
     def where(value):
         time.sleep(0.05)
@@ -215,17 +214,56 @@ def test_auto_moves_long_work_to_processes(monkeypatch):
 
 @pytest.mark.distributed
 def test_workers_are_started_while_what_they_will_do_is_prepared(monkeypatch):
-    monkeypatch.setattr(executors, "_SOON_SECONDS", 0.05)
+    monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.05)
     with Executor("auto", workers=2) as executor:
-        with executor.soon():
+        with executor.preparing():
             pass
         assert executor._starting is None, "what is quickly prepared is small"
-        with executor.soon():
+        with executor.preparing():
             time.sleep(0.5)
         assert executor._starting is not None
         executor._starting.join()
         found = dict(executor.map(lambda _: os.getpid(), {n: n for n in range(40)}))
     assert len(set(found.values()) - {os.getpid()}) == 2
+
+
+@pytest.mark.distributed
+def test_closing_does_not_wait_for_workers_that_nobody_needs_and_leaves_none_behind(monkeypatch):
+    from alpa_explore.execution import dask_pool  # so that its import is not what takes time
+    from alpa_explore.execution.local_cluster import WorkerProcess
+
+    assert dask_pool.DaskPool
+    monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.01)
+    launched = []
+
+    def never_ready(self):
+        self._process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        launched.append(self._process)
+
+    monkeypatch.setattr(WorkerProcess, "_launch", never_ready)
+    with Executor("auto", workers=2) as executor:
+        with executor.preparing():
+            assert comes_true(lambda: len(launched) == 2), "preparing takes long, so workers are started"
+        start = time.monotonic()
+    assert time.monotonic() - start < 3
+    assert all(process.poll() is not None for process in launched)
+    assert executor.warnings == []
+    executor.close()
+
+
+@pytest.mark.distributed
+def test_closing_at_any_moment_of_the_start_leaves_no_process_behind(monkeypatch):
+    psutil = pytest.importorskip("psutil")
+    from alpa_explore.execution import dask_pool
+
+    assert dask_pool.DaskPool
+    monkeypatch.setattr(tuning, "PREPARING_SECONDS", 0.0)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    for pause in (0.0, 0.05, 0.2, 0.6):
+        with Executor("auto", workers=2) as executor, executor.preparing():
+            time.sleep(pause)
+        assert executor.warnings == []
+        assert comes_true(lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before, 3)
 
 
 @pytest.mark.distributed

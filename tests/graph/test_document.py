@@ -39,7 +39,7 @@ def test_changed_code_captures_again(tmp_path, monkeypatch) -> None:
     store = SolveCache(tmp_path)
     known = entry("mlp-tiny")
     catalogue.catalogue_graph(known, 8, store=store)
-    monkeypatch.setattr(catalogue, "_deciding", lambda: "other code")
+    monkeypatch.setattr(catalogue, "code_version", lambda *_: "other code")
     monkeypatch.setattr("alpa_explore.tracing.capture.capture", None)
     with pytest.raises(TypeError):
         catalogue.catalogue_graph(known, 8, store=store)

@@ -38,6 +38,19 @@ class ThreeTimes(nn.Module):
         return functional.mse_loss(self.out(x), y)
 
 
+class TiedEmbedding(nn.Module):
+    """A language model whose first and last layer use one table."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(32, 16)
+        self.first, self.second = nn.Linear(16, 16), nn.Linear(16, 16)
+
+    def forward(self, tokens, targets):
+        hidden = torch.tanh(self.second(torch.tanh(self.first(self.table(tokens)))))
+        return functional.cross_entropy((hidden @ self.table.weight.T).flatten(0, 1), targets.flatten())
+
+
 class Scores(nn.Module):
     """A loss over targets that are shifted, as a language model's are, beside a term without targets."""
 
@@ -90,6 +103,10 @@ def scores(kind):
 OWN = {
     "llama-tiny": llama,
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
+    "tied-embedding": lambda samples: (
+        TiedEmbedding(),
+        (torch.randint(0, 32, (samples, 6)), torch.randint(0, 32, (samples, 6))),
+    ),
     "drawing": lambda samples: (Drawing(), (torch.randn(samples, 16), torch.randn(samples, 16))),
     "scores": scores("plain"),
     "weighted-scores": scores("weighted"),

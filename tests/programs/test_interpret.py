@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.programs.check import check
+from alpa_explore.programs.execution.live_bytes import live_bytes
 from alpa_explore.programs.instruction import Compute, Send
 from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case, at_random, optimal
@@ -81,6 +82,21 @@ def test_interleaved_stages_on_the_same_ranks_give_the_same(model) -> None:
     assert program.ranks == (0, 1, 2, 3)
     check(program)
     case.assert_equal(program)
+
+
+@pytest.mark.parametrize(("model", "submeshes"), [("tied-embedding", 1), ("three-times", 2)])
+@pytest.mark.parametrize("mesh", [(), (2,)])
+def test_interleaved_stages_of_one_submesh_may_share_a_weight(model, submeshes, mesh) -> None:
+    case = Case(model, num_microbatches=4, num_layers=4)
+    ends = (1, 3) if submeshes == 1 else (0, 1, 2, 3)
+    stages = [((first, last), mesh) for first, last in zip((0, *(e + 1 for e in ends)), ends, strict=False)]
+    program = case.program(stages, optimal, "interleaved-1f1b", turns=2)
+    actions = {task.action for task in program.order(0)}
+    assert {Action.SEND_GRADIENTS, Action.UPDATE, Action.RECEIVE_WEIGHTS} <= actions
+    check(program)
+    made = case.assert_equal(program)
+    assert set(live_bytes(program)) == set(made.peak_bytes)
+    assert {rank: one.peak_bytes for rank, one in live_bytes(program).items()} == made.peak_bytes
 
 
 @pytest.mark.parametrize("model", ["gpt-tiny", "moe-tiny"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.programs.execution import interpret as interpreter
-from alpa_explore.programs.execution.rehearsal import Exchange, rehearse
+from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
 from tests.programs.cases import Case, at_random, random_plan
 
 
@@ -14,13 +14,13 @@ def test_every_collective_is_foreseen_with_its_bytes(seed, monkeypatch) -> None:
     options, stages, schedule = random_plan(seed)
     case = Case("gpt-tiny", **options)
     program = case.program(stages, at_random(seed), schedule)
-    seen: dict[tuple[int, int, int, int], list[Exchange]] = {}
+    seen: dict[tuple[int, int, int, int], list[CollectiveCall]] = {}
     collective = interpreter._Mailbox.collective
 
     def recorded(mailbox, task, one, piece):
         made = yield from collective(mailbox, task, one, piece)
         own = seen.setdefault((mailbox.rank, *task), [])
-        own.append(Exchange(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
+        own.append(CollectiveCall(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
         return made
 
     monkeypatch.setattr(interpreter._Mailbox, "collective", recorded)
@@ -29,5 +29,5 @@ def test_every_collective_is_foreseen_with_its_bytes(seed, monkeypatch) -> None:
     for rank in program.ranks:
         _, tasks = rehearse(program, rank)
         for task in program.order(rank):
-            foreseen = tasks[task.stage, task.action].exchanges
+            foreseen = tasks[task.stage, task.action].collectives
             assert foreseen == tuple(seen.get((rank, *task), ())), (rank, str(task))

@@ -50,6 +50,13 @@ PROGRAMS = {
         ways("tensor"),
         {"schedule": "interleaved-1f1b", "turns": 2},
     ),
+    "one weight in interleaved stages of one submesh": (
+        "three-times",
+        4,
+        [((k, k), (2,)) for k in range(4)],
+        optimal,
+        {"schedule": "interleaved-1f1b", "turns": 2},
+    ),
 }
 
 

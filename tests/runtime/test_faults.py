@@ -25,6 +25,7 @@ from alpa_explore.models.recipe import follow
 from alpa_explore.programs.execution import execute
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.ranks import agent, worker
 from alpa_explore.runtime.targets import local
@@ -59,7 +60,7 @@ def ranks_of(folder):
 
 
 def test_more_devices_than_are_attached_are_counted_and_nothing_is_started(plan, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(local, "PROCESSES_A_CORE", 1)
+    monkeypatch.setattr(tuning, "PROCESSES_A_CORE", 1)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     with pytest.raises(OptionError, match=r"2 in the plan, 1 CPU processes .* attached: 1 are missing"):
         launch(plan, folder=tmp_path / "run", device="cpu")
@@ -130,7 +131,7 @@ def test_a_killed_rank_ends_the_run_with_its_name_and_no_process_is_left(plan, t
 
 
 def test_a_rank_without_a_sign_of_life_is_said_to_hang(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(agent, "FROZEN_SECONDS", 0.2)
+    monkeypatch.setattr(tuning, "FROZEN_SECONDS", 0.2)
     (tmp_path / "run.json").write_text(json.dumps({"options": {"stall_seconds": 60}}))
     watch = agent.Agent(tmp_path, 0, 2, "")
 
@@ -227,14 +228,14 @@ def test_memory_that_runs_out_at_the_start_is_told_with_the_weight(plan, monkeyp
     monkeypatch.setattr(execute, "cut", none_left)
     with pytest.raises(RuntimeError) as raised:
         rank(weights)
-    told = str(worker.told(raised.value, 0, "its start"))
+    told = str(worker.user_error(raised.value, 0, "its start"))
     assert "Rank 0 has no memory left: its start, taking hidden.0.weight of [128, 64] float32: RuntimeError" in told
     assert "16384 bytes" in told
 
 
 def test_a_port_that_is_in_use_is_said_to_be() -> None:
     error = torch.distributed.DistNetworkError("port: 29400, name: EADDRINUSE, message: address already in use")
-    assert "The port where the ranks meet is in use" in str(worker.told(error, 0, "its start"))
+    assert "The port where the ranks meet is in use" in str(worker.user_error(error, 0, "its start"))
 
 
 def test_a_disk_that_is_full_before_the_start_is_no_fault_of_the_plan(plan, tmp_path) -> None:

@@ -16,7 +16,7 @@ from alpa_explore import cli
 from alpa_explore.errors import OptionError, RunError, UnknownNameError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
-from alpa_explore.runtime.targets.dask_workers import shares
+from alpa_explore.runtime.targets.dask_workers import deal_ranks
 from tests.runtime.plans import gone_within, processes_of, small_plan
 
 
@@ -189,12 +189,12 @@ def test_a_run_on_dask_workers_stops_when_asked(workers, tmp_path) -> None:
 
 def test_ranks_are_dealt_out_in_order_and_evenly() -> None:
     machines = ["tcp://10.0.0.2:9", "tcp://10.0.0.1:7", "tcp://10.0.0.1:5"]
-    assert shares(machines[:2], 4) == [("tcp://10.0.0.1:7", 0, 2), ("tcp://10.0.0.2:9", 2, 2)]
-    assert shares(machines, 2) == [("tcp://10.0.0.1:5", 0, 1), ("tcp://10.0.0.1:7", 1, 1)]
+    assert deal_ranks(machines[:2], 4) == [("tcp://10.0.0.1:7", 0, 2), ("tcp://10.0.0.2:9", 2, 2)]
+    assert deal_ranks(machines, 2) == [("tcp://10.0.0.1:5", 0, 1), ("tcp://10.0.0.1:7", 1, 1)]
     with pytest.raises(OptionError, match="4 ranks for 3 workers"):
-        shares(machines, 4)
+        deal_ranks(machines, 4)
     with pytest.raises(OptionError, match="no workers"):
-        shares([], 4)
+        deal_ranks([], 4)
 
 
 def test_a_target_that_is_none_and_a_cluster_that_is_none_are_refused(tmp_path) -> None:

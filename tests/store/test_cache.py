@@ -56,6 +56,13 @@ def test_numbers_come_back_bit_for_bit(cache, number):
         np.arange(200),
         np.array([-5, 70000]),
         np.array([2**62, -(2**62)]),
+        np.array([2**53 + 1, -3]),
+        np.array([2**40, 2**53 + 1]),
+        np.array([2**63 - 1, -(2**63)]),
+        np.array([2**63 - 1, 0]),
+        np.array([2**64 - 1, 2**53 + 1], np.uint64),
+        np.array([-129, 127], np.int16),
+        np.array([-1, 128], np.int16),
         np.zeros((3, 0), np.int32),
         np.array([[0.1, np.inf], [np.nan, -2.0]]),
         np.array(7),
@@ -210,6 +217,8 @@ def test_the_folder_is_the_users_the_xdg_one_or_the_platforms(monkeypatch, tmp_p
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder().is_relative_to(tmp_path) or sys.platform == "win32"
+    if sys.platform == "linux":
+        assert default_folder() == tmp_path / ".cache" / "alpa_explore"
 
 
 def test_opening_a_cache_writes_nothing(tmp_path):

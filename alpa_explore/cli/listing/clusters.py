@@ -1,4 +1,4 @@
-"""`alpa-explore clusters`: the device presets, with every figure and where it comes from."""
+"""`alpa-explore clusters`: list the device presets, with all figures and their sources."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
 _NOTE = """
-A cluster is NODESxDEVICES:DEVICE, such as 2x8:a100; devices per node are a power of two. Links: bandwidth of one
-device inside a node, of a whole node between nodes; then latency.
+A cluster is NODESxDEVICES:DEVICE, such as 2x8:a100; the number of devices per node is a power of two. Links: bandwidth
+of one device inside a node and of a whole node between nodes; then latency.
 
 Sources"""
 
@@ -20,9 +20,9 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "clusters",
-        help="list the devices that clusters can be made of",
+        help="list the devices that a cluster can have",
         allow_abbrev=False,
-        description="List the devices that `--cluster NODESxDEVICES:DEVICE` knows, with their figures and sources.",
+        description="List the devices that `--cluster NODESxDEVICES:DEVICE` accepts, with their figures and sources.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -57,21 +57,21 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _rows() -> list[dict[str, Any]]:
-    """One row a device; its other names beside it."""
+    """One row per device, with its aliases."""
     from dataclasses import asdict
 
     from alpa_explore.cluster.presets import load_preset, preset_names
 
-    found: dict[str, dict[str, Any]] = {}
+    row_of: dict[str, dict[str, Any]] = {}
     for name in preset_names():
         device, inside, between = load_preset(name)
         figures = asdict(device)
         row = {"device": figures.pop("name"), "aliases": [], **figures}
         row |= {"inside_node": asdict(inside), "between_nodes": asdict(between)}
-        found.setdefault(device.name, row)
+        row_of.setdefault(device.name, row)
         if name != device.name:
-            found[device.name]["aliases"].append(name)
-    return list(found.values())
+            row_of[device.name]["aliases"].append(name)
+    return list(row_of.values())
 
 
 def _link(link: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`alpa-explore models`: the catalogue."""
+"""`alpa-explore models`: list the catalogue."""
 
 from __future__ import annotations
 
@@ -60,5 +60,7 @@ def run(options: argparse.Namespace) -> int:
         for row in rows
     ]
     print(render_table(shown))
-    print("\nB, layers and precision are the defaults of `alpa-explore plan`: the paper's, where it has the model.")
+    print(
+        "\nB, layers and precision are the defaults of `alpa-explore plan`; for the models of the paper they are its."
+    )
     return 0

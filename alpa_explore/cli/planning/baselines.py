@@ -1,23 +1,30 @@
-"""`alpa-explore baselines MODEL --cluster NxM:DEVICE`: what people do by hand beside the automatic plan."""
+"""`alpa-explore baselines MODEL --cluster NxM:DEVICE`: compare manual parallelism with the automatic plan."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import printable, render_table
 
+if TYPE_CHECKING:
+    from alpa_explore.baselines.kinds import Degrees
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.graph import TrainingGraph
+    from alpa_explore.plans.plan import Plan
+
 _EPILOG = """baselines:
-  data-parallel        every device a part of the batch, weights whole
-  zero-3               the same, weights, gradients and optimizer state in pieces
-  megatron             --tp × --dp × --pp; what is not given is tried
-  gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all are tried
-  intra-only           one stage, divided in the best way
-  inter-only           a pipeline of single devices, cut in the best way
+  data-parallel        the batch sharded over all devices, weights replicated
+  zero-3               the same with weights, gradients and optimizer state sharded
+  megatron             --tp × --dp × --pp; all values of those that are not given
+  gpipe-equal-layers   stages of equally many layers on equal submeshes; --pp, or all values
+  intra-only           one stage with optimal intra-operator parallelism
+  inter-only           an optimal pipeline of single devices
   equal-operators      the whole planner, on layers of equally many operators
 
 example:
@@ -28,8 +35,8 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "baselines",
-        help="compare the automatic plan with what people do by hand",
-        description="Price data parallelism, ZeRO-3, Megatron and others by the planner's cost model, beside its plan.",
+        help="compare the automatic plan with manual parallelism",
+        description="Price data parallelism, ZeRO-3, Megatron and others by the planner's cost model, and compare.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -38,19 +45,19 @@ def add(commands: Any) -> None:
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
-    argument("--delta", type=float, default=0.5, metavar="X", help="tolerance of a layer's FLOPs (default: 0.5)")
+    argument("--delta", type=float, default=0.5, metavar="X", help="FLOP tolerance of layers (default: 0.5)")
     argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
-    argument("--kind", action="append", metavar="KIND", help="only this baseline; may be given again")
+    argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
     for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):
-        argument(f"--{name}", type=int, metavar="N", help=f"{what}-parallel devices of megatron")
+        argument(f"--{name}", type=int, metavar="N", help=f"degree of {what} parallelism of megatron")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for the automatic plan and one for each baseline."""
+    """Print one row for the automatic plan and one for each baseline."""
     from alpa_explore.baselines.kinds import KINDS, Degrees, check_kind
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import entry, microbatch_size
@@ -58,9 +65,9 @@ def run(options: argparse.Namespace) -> int:
 
     if options.html is not None:
         check_target(options.html, "The page")
-    known = entry(options.model)
-    b = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    microbatch_size(known, b)
+    model = entry(options.model)
+    b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    microbatch_size(model, b)
     cluster = Cluster.parse(options.cluster)
     kinds = tuple(dict.fromkeys(options.kind or KINDS))
     degrees = {"megatron": Degrees(tp=options.tp, dp=options.dp, pp=options.pp)}
@@ -68,37 +75,18 @@ def run(options: argparse.Namespace) -> int:
     for kind in kinds:
         check_kind(kind, degrees.get(kind, Degrees()))
 
-    from alpa_explore.baselines.baseline import baseline
-    from alpa_explore.errors import AlpaExploreError
     from alpa_explore.planner import interface
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
-    graph = microbatch_graph(known.name, b, precision=options.precision)
+    graph = microbatch_graph(model.name, b, precision=options.precision)
     with ProgressLine(sys.stderr) as line:
-        line.say(f"planning {known.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
+        line.say(f"planning {model.name} on {cluster}, B = {b:,} microbatches of {graph.samples:,} samples")
         automatic = interface.plan(
             graph, cluster, num_microbatches=b, delta=options.delta, num_layers=options.layers, progress=line
         )
-        plans, refused = [automatic], []
-        for kind in kinds:
-            line.say(f"pricing {kind}")
-            asked = degrees.get(kind, Degrees())
-            try:
-                found = baseline(
-                    graph,
-                    cluster,
-                    kind,
-                    num_microbatches=b,
-                    num_layers=options.layers,
-                    delta=options.delta,
-                    tp=asked.tp,
-                    dp=asked.dp,
-                    pp=asked.pp,
-                )
-            except AlpaExploreError as error:  # the others can still be compared
-                refused.append({"plan": kind, "reason": str(error)})
-            else:
-                plans.append(found)
+        settings = {"num_microbatches": b, "num_layers": options.layers, "delta": options.delta}
+        priced, refused = _priced(graph, cluster, {k: degrees.get(k, Degrees()) for k in kinds}, settings, line)
+    plans = [automatic, *priced]
     if options.html is not None:
         from alpa_explore.figures.comparisons.baselines import baselines_html
 
@@ -112,3 +100,24 @@ def run(options: argparse.Namespace) -> int:
     for row in refused:
         print(f"\n{row['plan']}: {row['reason']}")
     return 0
+
+
+def _priced(
+    graph: TrainingGraph,
+    cluster: Cluster,
+    degrees: Mapping[str, Degrees],
+    settings: Mapping[str, Any],
+    line: ProgressLine,
+) -> tuple[list[Plan], list[dict[str, str]]]:
+    """(the plans of the baselines, the kinds that do not exist for this model and cluster with the reason)."""
+    from alpa_explore.baselines.baseline import baseline
+    from alpa_explore.errors import AlpaExploreError
+
+    plans, refused = [], []
+    for kind, degree in degrees.items():
+        line.say(f"pricing {kind}")
+        try:
+            plans.append(baseline(graph, cluster, kind, **settings, tp=degree.tp, dp=degree.dp, pp=degree.pp))
+        except AlpaExploreError as error:  # the other baselines can still be compared
+            refused.append({"plan": kind, "reason": str(error)})
+    return plans, refused

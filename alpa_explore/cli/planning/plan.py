@@ -1,4 +1,4 @@
-"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan, print the summary, write the plan and the page."""
+"""`alpa-explore plan MODEL --cluster NxM:DEVICE`: plan a model, print a summary, write the plan file and a page."""
 
 from __future__ import annotations
 
@@ -43,106 +43,129 @@ def add(commands: Any) -> None:
         allow_abbrev=False,
     )
     argument = parser.add_argument
-    argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
+    argument("model", metavar="MODEL", help="name of a model, see `alpa-explore models`")
     argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
     argument(
         "-B",
         "--num-microbatches",
         type=_count,
         metavar="N",
-        help="microbatches of an iteration; must divide the global batch (default: the paper's); auto: the best, with "
-        "a table of all",
+        help="number of microbatches of an iteration, a divisor of the global batch (default: the paper's); auto: try "
+        "all and print a table",
     )
-    argument("--global-batch", type=int, metavar="N", help="samples of an iteration (default: the paper's)")
+    argument("--global-batch", type=int, metavar="N", help="number of samples of an iteration (default: the paper's)")
     argument(
         "--delta",
         type=float,
         default=0.5,
         metavar="X",
-        help="share by which a layer may exceed the mean FLOPs (default: 0.5)",
+        help="FLOP tolerance: fraction by which a layer may exceed the mean FLOPs (default: 0.5)",
     )
-    argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument(
+        "--layers",
+        type=int,
+        metavar="L",
+        help="number of layers into which operators are clustered (default: the paper's)",
+    )
     argument(
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto, elimination, ilp, highs, cbc or highs-direct; all are exact (default: auto)",
+        help="auto, elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2; all are exact (default: auto)",
     )
-    beyond = parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)").add_argument
-    beyond("--cut", type=int, action="append", default=[], metavar="LAYER", help="a stage must begin with this layer")
-    beyond("--stages", type=int, metavar="N", help="how many stages there must be")
-    beyond(
-        "--stage-submesh",
-        action="append",
-        default=[],
-        metavar="STAGE=NxM",
-        help="a stage must have this submesh; −1 is the last stage",
-    )
-    beyond(
-        "--schedule",
-        default="1f1b",
-        metavar="NAME",
-        help="1f1b, 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: what a stage holds, and how large the bubble is",
-    )
-    beyond(
-        "--stages-per-submesh",
-        type=int,
-        default=2,
-        metavar="V",
-        help="for interleaved-1f1b: how often a microbatch comes through a submesh (default: 2)",
-    )
-    beyond("--tied-weights", action="store_true", help="count the sums of weights that several stages use")
-    beyond("--communication", action="store_true", help="count what stages wait for from each other")
-    beyond("--submeshes", default="all", metavar="SPACE", help="all or power-of-two whole nodes")
-    beyond(
-        "--imbalance",
-        type=float,
-        metavar="X",
-        help="share by which a stage's FLOPs may differ from what its share of the devices would do",
-    )
-    beyond(
-        "--collective-overlap",
-        type=float,
-        metavar="X",
-        help="share of collectives that hides behind the operators beside them, of what can: 0 (default) to 1",
-    )
-    beyond(
-        "--gradient-overlap",
-        type=float,
-        metavar="X",
-        help="the same of the sums of gradients behind the backward pass",
-    )
-    beyond(
-        "--pin",
-        action="append",
-        default=[],
-        metavar="NAME=SPEC",
-        help="the output of this operator must have this spec, as in addmm_3=S0R (see `show --stage`), "
-        "or this parameter be stored in it",
-    )
-    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="it must not have this one")
-    argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
-    beyond(
-        "--remat",
-        choices=("all", "none", "auto"),
-        help="compute activations again in all layers, in none, or where a stage needs it (default: as the model)",
-    )
-    argument("--no-remat", action="store_true", help="the same as --remat none")
+    _add_beyond_the_paper(parser.add_argument_group("beyond the paper (see `alpa_explore/inter_op/options.py`)"))
+    argument("--precision", metavar="DTYPE", help="dtype of weights and activations (default: the paper's)")
     argument(
         "--scheduler",
         metavar="WHERE",
-        help="serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
     )
-    argument("--no-cache", action="store_true", help="solve everything again, and keep nothing")
+    argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
     argument("-o", "--output", metavar="FILE", help="write the plan file")
     argument("--html", metavar="FILE", help="write one self-contained page with all figures")
     argument("--json", action="store_true", help="print the summary as JSON")
     parser.set_defaults(run=run)
 
 
+def _add_beyond_the_paper(group: Any) -> None:
+    """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of rematerialisation."""
+    beyond = group.add_argument
+    beyond(
+        "--cut",
+        type=int,
+        action="append",
+        default=[],
+        metavar="LAYER",
+        help="start a stage at this layer; may be repeated",
+    )
+    beyond("--stages", type=int, metavar="N", help="fix the number of stages")
+    beyond(
+        "--stage-submesh",
+        action="append",
+        default=[],
+        metavar="STAGE=NxM",
+        help="fix the submesh of a stage; −1 is the last stage",
+    )
+    beyond(
+        "--schedule",
+        default="1f1b",
+        metavar="NAME",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: decides activation memory and bubble",
+    )
+    beyond(
+        "--stages-per-submesh",
+        type=int,
+        default=2,
+        metavar="V",
+        help="for interleaved-1f1b: number of stages on each submesh (default: 2)",
+    )
+    beyond("--tied-weights", action="store_true", help="count the gradient sums of weights that several stages share")
+    beyond("--communication", action="store_true", help="count the communication between stages")
+    beyond(
+        "--submeshes",
+        default="all",
+        metavar="SPACE",
+        help="all (default), or power-of-two: of whole nodes, only numbers that are powers of two",
+    )
+    beyond(
+        "--imbalance",
+        type=float,
+        metavar="X",
+        help="fraction by which a stage's FLOPs may deviate from its share of the devices",
+    )
+    beyond(
+        "--collective-overlap",
+        type=float,
+        metavar="X",
+        help="fraction of the collectives that overlap with compute, of those that can: 0 (default) to 1",
+    )
+    beyond(
+        "--gradient-overlap",
+        type=float,
+        metavar="X",
+        help="the same for gradient sums that overlap with the backward pass",
+    )
+    beyond(
+        "--pin",
+        action="append",
+        default=[],
+        metavar="NAME=SPEC",
+        help="fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
+        "(see `show --stage`)",
+    )
+    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="exclude a sharding spec likewise")
+    remat = group.add_mutually_exclusive_group().add_argument
+    remat(
+        "--remat",
+        choices=("all", "none", "auto"),
+        help="recompute activations in all layers, in none, or where a stage needs it (default: the paper's)",
+    )
+    remat("--no-remat", action="store_const", dest="remat", const="none", help="the same as --remat none")
+
+
 def run(options: argparse.Namespace) -> int:
     """Plan; 0, or 130 when Ctrl-C stopped it."""
-    # All that can be wrong with the input is said before the planner, and torch with it, is imported.
+    # Check the input before the planner, and with it torch, is imported.
     from alpa_explore.cluster import Cluster
     from alpa_explore.models.catalog import entry, microbatch_size
     from alpa_explore.store.write import check_target
@@ -151,21 +174,21 @@ def run(options: argparse.Namespace) -> int:
         if path is not None:
             check_target(path, what)
     pipeline, spec_constraints = _pipeline_options(options), parse_constraints(options.pin, options.forbid)
-    known = entry(options.model)
-    microbatches = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    batch = known.global_batch if options.global_batch is None else options.global_batch
+    model = entry(options.model)
+    microbatches = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    batch = model.global_batch if options.global_batch is None else options.global_batch
     sizes = "microbatches of all sizes"
     if microbatches != "auto":
-        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(known, microbatches, batch):,} samples"
+        sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
-        line.say(f"planning {known.name} on {cluster}, {sizes}")
+        line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface
 
         try:
             plan = interface.plan(
-                known.name,
+                model.name,
                 cluster,
                 num_microbatches=microbatches,
                 global_batch=batch,
@@ -178,7 +201,7 @@ def run(options: argparse.Namespace) -> int:
                 progress=line,
                 cancel=cancel,
                 pipeline=pipeline,
-                rematerialization=_REMATERIALIZATION["none" if options.no_remat else options.remat],
+                rematerialization=_REMATERIALIZATION[options.remat],
                 **mappings(spec_constraints),
             )
         except CancelledError as error:
@@ -231,7 +254,7 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
 
 
 def write(plan: Plan, *, output: str | None, html: str | None) -> None:
-    """Write the files that were asked for, and say so."""
+    """Write the requested files, and print their names to stderr."""
     if output is not None:
         from alpa_explore.plans.file.plan_file import save_plan
 
@@ -246,8 +269,8 @@ def write(plan: Plan, *, output: str | None, html: str | None) -> None:
 
 @contextlib.contextmanager
 def _stoppable(begun: Callable[[], bool]) -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C sets; the second stops at once, as does the first where nothing that would be kept
-    was `begun`: a model is being captured."""
+    """An event that the first Ctrl-C sets. The second Ctrl-C stops at once, as does the first one while no solve has
+    `begun` whose result would be kept (a model is being captured)."""
     cancel = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # signals belong to the main thread
         yield cancel

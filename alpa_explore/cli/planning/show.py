@@ -1,4 +1,4 @@
-"""`alpa-explore show FILE`: what a plan file holds, as text, JSON, or a page with all figures."""
+"""`alpa-explore show FILE`: print a plan file as text or JSON, or write a page with all figures."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ _COLUMNS = (
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "show", help="show a plan file", description="Show what a plan file holds.", allow_abbrev=False
+        "show", help="show a plan file", description="Show the contents of a plan file.", allow_abbrev=False
     )
     parser.add_argument("file", metavar="FILE", help="a file that `alpa-explore plan -o` wrote")
     parser.add_argument("--stage", type=int, metavar="N", help="the operators of stage N with their specs and seconds")
-    parser.add_argument("--microbatches", action="store_true", help="T and memory for other numbers of microbatches")
+    parser.add_argument(
+        "--microbatches", action="store_true", help="iteration time and memory for other numbers of microbatches"
+    )
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page with all figures")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""`alpa-explore simulate PLAN`: one iteration of a plan file, task by task, under one schedule or several."""
+"""`alpa-explore simulate PLAN`: simulate one iteration of a plan file under one schedule or several."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate, write what was asked for, print."""
+    """Simulate, write the requested files, print a table."""
     from alpa_explore.errors import OptionError
     from alpa_explore.plans.file.plan_file import load_plan
     from alpa_explore.plans.report.text import render_table
@@ -107,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
-    """The timelines that were asked for; of 'all' those that exist for this plan."""
+    """The requested timelines; for 'all' those that exist for this plan."""
     from alpa_explore.cli.output import complain
     from alpa_explore.errors import ScheduleError
     from alpa_explore.plans.timeline import plan_timeline
@@ -119,12 +119,12 @@ def _timelines(plan: Plan, options: argparse.Namespace) -> list[Timeline]:
         return [plan_timeline(plan, read_csv(options.schedule), stages_per_submesh=stages)]
     if options.schedule != "all":
         return [plan_timeline(plan, options.schedule, stages_per_submesh=stages)]
-    found = []
+    timelines = []
     for name in SCHEDULES:
         try:
-            found.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
+            timelines.append(plan_timeline(plan, name, stages_per_submesh=stages if name == INTERLEAVED else None))
         except ScheduleError as error:
             if name != INTERLEAVED:
                 raise
             complain(f"{name} is left out: {error}")
-    return found
+    return timelines

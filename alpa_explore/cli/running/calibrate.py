@@ -1,5 +1,4 @@
-"""`alpa-explore calibrate -o FILE`: measure the attached devices, or learn from runs, and write a device file that
-`--cluster` reads."""
+"""`alpa-explore calibrate -o FILE`: measure the attached devices, or refit to runs, and write a device file."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ from alpa_explore.cli.output import complain, print_json
 from alpa_explore.plans.report.text import printable, render_table
 
 if TYPE_CHECKING:
+    from alpa_explore.calibration.device_file import Measurements
     from alpa_explore.cluster import Cluster
 
 _EPILOG = """example:
@@ -22,9 +22,9 @@ _EPILOG = """example:
   alpa-explore calibrate --from-run a-run -o mine.json
   alpa-explore compare-run a-run --cluster 1x2:mine.json
 
-A run knows what kernels take inside a program, between others, and what collectives wait for; what it does not tell
-stays as its plan had it. Without runs, links between nodes are not measured: they are those of --like, or as inside a
-node; correct them in the file."""
+Runs show the times of kernels inside a program and of collectives under load; figures on which no task depends stay as
+the plan had them. Without runs, links between nodes are not measured: they are those of --like, or equal to those
+inside a node; correct them in the file."""
 
 
 def add(commands: Any) -> None:
@@ -43,14 +43,20 @@ def add(commands: Any) -> None:
         "--from-run",
         nargs="+",
         metavar="RUN",
-        help="measure nothing: fit launch, efficiency, memory and links to the tasks of runs, from the figures that"
-        " they were planned with",
+        help="measure nothing; refit launch time, efficiencies, memory and links to the tasks of runs, starting from"
+        " the figures of their plans",
     )
-    argument("--device", choices=("cpu", "cuda"), help="what to measure (default: CUDA where there is one)")
-    argument("--ranks", type=int, metavar="N", help="devices side by side (default: all GPUs, or two shares of a CPU)")
-    argument("--like", metavar="NAME", help="a preset whose datasheet peaks, and links not measured, are taken")
+    argument("--device", choices=("cpu", "cuda"), help="what to measure (default: cuda if available)")
+    argument("--ranks", type=int, metavar="N", help="number of devices (default: all GPUs, or 2 on a CPU)")
+    argument("--like", metavar="NAME", help="a preset for datasheet peaks and for links that are not measured")
     argument("--name", default="measured", metavar="NAME", help="name of the device (default: measured)")
-    argument("--run-seconds", type=float, default=0.02, metavar="S", help="least length of a run (default: 0.02)")
+    argument(
+        "--run-seconds",
+        type=float,
+        default=0.02,
+        metavar="S",
+        help="least duration of a timed series of kernels (default: 0.02)",
+    )
     argument(
         "--allow-import",
         action="store_true",
@@ -73,13 +79,13 @@ def run(options: argparse.Namespace) -> int:
             raise OptionError(
                 "The device file is JSON",
                 found=options.output,
-                remedy=f"Call it {options.output}.json: the name tells.",
+                remedy=f"Name it {options.output}.json.",
             )
     checked_name(options.name, "--name cannot be the name of a device")
     given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
     if options.from_run and given:
         raise OptionError(
-            "Runs bring the device that they were planned with",
+            "The device is that of the runs' plans",
             found=f"--from-run with --{given[0]}",
             remedy=f"Leave out --{given[0]}, or --from-run to measure here.",
         )
@@ -96,7 +102,13 @@ def run(options: argparse.Namespace) -> int:
     _write(options, body, f"1x{measured.ranks}")
     if options.json:
         print_json(body)
-        return 0
+    else:
+        _print_measured(measured, body)
+    return 0
+
+
+def _print_measured(measured: Measurements, body: dict[str, Any]) -> None:
+    """Print the figures of a device file, and the measured curves."""
     device, link = body["device"], body["inside_node"]
     print(f"{measured.device}, {measured.ranks} side by side, {units.bytes_(measured.memory_bytes)} each")
     peaks = [f"{dtype} {units.flops_per_second(rate)}" for dtype, rate in device["peak_flops"].items()]
@@ -115,7 +127,6 @@ def run(options: argparse.Namespace) -> int:
     ]
     if rows:
         print(f"\n{render_table(rows)}")
-    return 0
 
 
 def _write(options: argparse.Namespace, body: dict[str, Any], shape: str) -> None:
@@ -127,7 +138,7 @@ def _write(options: argparse.Namespace, body: dict[str, Any], shape: str) -> Non
 
 
 def _from_runs(options: argparse.Namespace) -> int:
-    """Fit, write, and print the figures beside what they were."""
+    """Refit, write the file, and print the old and new figures."""
     from alpa_explore.calibration.device_file import refitted_file
     from alpa_explore.calibration.from_run import recalibrate
     from alpa_explore.calibration.refit import mean_error

@@ -1,4 +1,4 @@
-"""`alpa-explore compare-run RUN`: what a run took beside what was predicted, task by task."""
+"""`alpa-explore compare-run RUN`: compare the measured and predicted times of a run, task by task."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "compare-run",
-        help="measured beside predicted times of a run",
+        help="compare measured and predicted times of a run",
         allow_abbrev=False,
-        description="Print what the tasks of a run took beside what was predicted, joined by their names: 0F are the"
+        description="Print the measured and predicted times of the tasks of a run, joined by their names: 0F are the"
         " forward tasks of stage 0, 1B the backward tasks of stage 1. The first step is left out of the medians.",
     )
     argument = parser.add_argument
@@ -36,21 +36,21 @@ def add(commands: Any) -> None:
     argument(
         "--cluster",
         metavar="NxM:DEVICE",
-        help="predict with the figures of this cluster, as of `alpa-explore calibrate --from-run`, for the same plan",
+        help="predict with the figures of this cluster, such as one of `alpa-explore calibrate --from-run`",
     )
     argument(
         "--allow-import",
         action="store_true",
         help="with --cluster, follow a recipe package.module:function of the run's plan, which runs that code",
     )
-    argument("--tasks", action="store_true", help="a row for every task, not only for those of a kind")
+    argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
     argument("--html", metavar="FILE", help="write one self-contained page with the figure")
     argument("--json", action="store_true", help="print JSON, every task with it")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print, and draw where asked to."""
+    """Print the table, and write the figure if requested."""
     from alpa_explore.cluster import Cluster
     from alpa_explore.figures.runs.run import ranks_table, run_html, run_sentence, run_table
     from alpa_explore.runtime.measured import load_measured

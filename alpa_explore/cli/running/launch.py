@@ -1,4 +1,4 @@
-"""`alpa-explore launch PLAN`: train a plan on the attached devices, a process for each of its devices."""
+"""`alpa-explore launch PLAN`: train with a plan on the attached devices, one process per device of the plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
-    from alpa_explore.runtime.launch import Run
+    from alpa_explore.runtime.run import Run
     from alpa_explore.schedules.task import Schedule
 
 _EPILOG = """Every step is a line of JSON on stdout: {"step": 0, "loss": 5.54, "seconds": 0.21}. The folder of the run
-keeps the log of every rank, and measured.json with what was measured beside what was predicted.
+holds the log of every rank, and measured.json with measured and predicted times.
 
 exit codes: 0 done, 1 the run failed, 2 bad input or too few devices, 130 stopped by Ctrl-C
 
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "launch",
         help="train with a plan",
-        description="Train with a plan file, on every device of it a process.",
+        description="Train with a plan file, one process per device of the plan.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -42,29 +42,29 @@ def add(commands: Any) -> None:
         "--target",
         default="local",
         metavar="WHERE",
-        help="local: processes on this machine (default); torchrun, slurm: write a"
-        " script that runs as it is, and start nothing; dask: the workers of --scheduler start the ranks",
+        help="local (default): processes on this machine; torchrun, slurm: write a complete script and start nothing;"
+        " dask: the workers of --scheduler start the ranks",
     )
-    argument("--scheduler", metavar="ADDRESS", help="of the Dask cluster of --target dask, tcp://…")
+    argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument(
         "--folder",
         metavar="DIR",
-        help="where the run keeps its logs (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)",
+        help="folder for logs and results (default: a new one in ./alpa-runs or $ALPA_EXPLORE_RUNS)",
     )
     argument(
         "--stall-seconds",
         type=float,
         default=60.0,
         metavar="S",
-        help="stop when no rank has finished an instruction for so long (default: 60)",
+        help="fail when no rank finishes an instruction for so long (default: 60)",
     )
-    argument("--dry-run", action="store_true", help="lower and check the plan, print what would run, start nothing")
+    argument("--dry-run", action="store_true", help="lower and check the plan, print the run, start nothing")
     parser.set_defaults(run=run)
 
 
 def run_arguments(parser: Any, *, steps: int) -> None:
-    """What every command that runs a plan takes."""
+    """Add the arguments of all commands that run a plan."""
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
     argument("--steps", type=int, default=steps, metavar="N", help=f"iterations of training (default: {steps})")
@@ -75,8 +75,12 @@ def run_arguments(parser: Any, *, steps: int) -> None:
         " (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
-    argument("--learning-rate", type=float, default=1e-3, metavar="X", help="of the optimizer (default: 0.001)")
-    argument("--seed", type=int, default=0, metavar="N", help="of weights and data of a catalogue model (default: 0)")
+    argument(
+        "--learning-rate", type=float, default=1e-3, metavar="X", help="learning rate of the optimizer (default: 0.001)"
+    )
+    argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of weights and data of a catalogue model (default: 0)"
+    )
     argument(
         "--allow-import",
         action="store_true",
@@ -84,8 +88,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     )
 
 
-def asked_schedule(options: argparse.Namespace) -> str | Schedule | None:
-    """By name, or read from a file; None for the plan's own."""
+def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:
+    """The requested schedule: a name, or a table from a file; None for the plan's own."""
     from alpa_explore.schedules.csv_file import read_csv
 
     name: str | None = options.schedule
@@ -93,16 +97,16 @@ def asked_schedule(options: argparse.Namespace) -> str | Schedule | None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Launch, and print the steps as they come."""
+    """Launch, and print the steps as they finish."""
     from alpa_explore.plans.file.plan_file import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
 
     plan = load_plan(options.file)
-    asked = {
+    requested = {
         "steps": options.steps,
         "learning_rate": options.learning_rate,
         "seed": options.seed,
-        "schedule": asked_schedule(options),
+        "schedule": requested_schedule(options),
         "device": options.device,
         "save": options.save,
         "stall_seconds": options.stall_seconds,
@@ -110,14 +114,14 @@ def run(options: argparse.Namespace) -> int:
         "scheduler": options.scheduler,
     }
     if options.dry_run:
-        print_json(describe_run(request_of(plan, options.target, **asked)))
+        print_json(describe_run(request_of(plan, options.target, **requested)))
         return 0
-    handle = launch(plan, options.target, folder=options.folder, **asked)
+    handle = launch(plan, options.target, folder=options.folder, **requested)
     complain(f"{len(handle.ranks)} ranks, the run is in {handle.folder}")
     try:
         follow(handle)
         result = handle.result()
-    except BaseException:  # Ctrl-C too: nothing goes on without the one who started it
+    except BaseException:  # also on Ctrl-C: the ranks end with this command
         handle.stop()
         handle.wait()
         raise

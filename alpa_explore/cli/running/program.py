@@ -1,4 +1,4 @@
-"""`alpa-explore program PLAN`: a plan as instructions for every rank, checked; nothing is run."""
+"""`alpa-explore program PLAN`: lower a plan to instructions for every rank and check them; nothing is run."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def add(commands: Any) -> None:
         help="lower a plan to instructions for every rank",
         allow_abbrev=False,
         description="Lower a plan file to instructions for every rank and check them: sends are received, ranks do not"
-        " wait for each other, no value is read after it is freed. Bytes are those of values held at once; what the"
-        " optimizer keeps comes on top. Nothing is run.",
+        " deadlock, no value is read after it is freed. Peak bytes are those of all values, without the optimizer"
+        " state. Nothing is run.",
     )
     argument = parser.add_argument
     argument("file", metavar="PLAN", help="a file that `alpa-explore plan -o` wrote")
@@ -84,13 +84,13 @@ def run(options: argparse.Namespace) -> int:
                 "checked": True,
                 "instructions": program.instruction_count,
                 "stages": rows,
-                "ranks": {rank: asdict(one) for rank, one in live.items()},
+                "ranks": {rank: asdict(of_rank) for rank, of_rank in live.items()},
             }
         )
     else:
         print(render_table(rows, _COLUMNS))
         print(
             f"\n{program.instruction_count:,} instructions for {len(program.ranks)} ranks under"
-            f" {program.schedule.name}, checked: sends are received, nobody waits for ever, values are freed once."
+            f" {program.schedule.name}, checked: sends are received, no rank waits for ever, values are freed once."
         )
     return 0

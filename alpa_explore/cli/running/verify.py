@@ -1,4 +1,4 @@
-"""`alpa-explore verify PLAN`: does a plan, run on its devices, give the gradients of one process?"""
+"""`alpa-explore verify PLAN`: compare the training of a plan on its devices with one process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.output import complain, print_json
-from alpa_explore.cli.running.launch import asked_schedule, run_arguments
+from alpa_explore.cli.running.launch import requested_schedule, run_arguments
 from alpa_explore.plans.report.text import render_table
 
 
@@ -17,8 +17,8 @@ def add(commands: Any) -> None:
         "verify",
         help="compare a plan's training with one process",
         allow_abbrev=False,
-        description="Train a few steps with a plan, on every device of it a process, and with one process from the same"
-        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error is over the"
+        description="Train a few steps with a plan, one process per device, and in a single process from the same"
+        " weights; compare the loss, every gradient and every updated weight. Exit code 1 when an error exceeds the"
         " tolerance.",
     )
     run_arguments(parser, steps=2)
@@ -34,16 +34,16 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the largest errors; 1 when one is over the tolerance."""
+    """Print the largest errors; 1 when one exceeds the tolerance."""
     from alpa_explore.plans.file.plan_file import load_plan
     from alpa_explore.runtime.verify import verify
 
     plan = load_plan(options.file)
-    found = verify(
+    verification = verify(
         plan,
         steps=options.steps,
         tolerance=options.tolerance,
-        schedule=asked_schedule(options),
+        schedule=requested_schedule(options),
         device=options.device,
         learning_rate=options.learning_rate,
         seed=options.seed,
@@ -53,28 +53,29 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(
             {
-                "passed": found.passed,
-                "tolerance": found.tolerance,
-                "ranks": found.ranks,
-                "steps": found.steps,
-                "compared": len(found.differences),
-                "worst": asdict(found.worst),
-                "relative_error": {kind: found.worst_of(kind) for kind in kinds},
+                "passed": verification.passed,
+                "tolerance": verification.tolerance,
+                "ranks": verification.ranks,
+                "steps": verification.steps,
+                "compared": len(verification.differences),
+                "worst": asdict(verification.worst),
+                "relative_error": {kind: verification.worst_of(kind) for kind in kinds},
             }
         )
     else:
-        rows = [asdict(max((d for d in found.differences if d.what == kind), key=_size)) for kind in kinds]
+        rows = [asdict(max((d for d in verification.differences if d.what == kind), key=_size)) for kind in kinds]
         print(render_table([{**row, "relative_error": f"{row['relative_error']:.1e}"} for row in rows]))
-        verdict = "within" if found.passed else "OVER"
+        verdict = "within" if verification.passed else "OVER"
         print(
-            f"\n{len(found.differences)} comparisons of {found.ranks} ranks with one process: the largest relative"
-            f" error is {found.worst.relative_error:.1e}, {verdict} the tolerance of {found.tolerance:g}."
+            f"\n{len(verification.differences)} comparisons of {verification.ranks} ranks with one process: the largest"
+            f" relative error is {verification.worst.relative_error:.1e}, {verdict} the tolerance of"
+            f" {verification.tolerance:g}."
         )
-    if not found.passed and plan.model.precision != "float32":
+    if not verification.passed and plan.model.precision != "float32":
         complain(
             f"the plan computes in {plan.model.precision}, whose rounding alone is more than 1e-5: see --tolerance"
         )
-    return 0 if found.passed else 1
+    return 0 if verification.passed else 1
 
 
 def _size(difference: Any) -> float:

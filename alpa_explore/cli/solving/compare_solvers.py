@@ -1,4 +1,4 @@
-"""`alpa-explore compare-solvers MODEL --mesh AxB`: one stage by each formulation of the sharding problem."""
+"""`alpa-explore compare-solvers MODEL --mesh AxB`: solve one stage by each formulation of the sharding problem."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _COLUMNS = (
 _EPILOG = """example:
   alpa-explore compare-solvers gpt-1.3b --mesh 16x8 -B 32
 
-The stage is one block of the model (the middle one of h.0, h.1, …) unless --layers says otherwise. "own" columns are
-what a formulation decides by itself, before descent and joint repair under the exact costs; "–" where that cannot
-exist. "batch only" is the share of operators that every mesh axis cuts along the batch.
+By default the stage is the middle block of the model (of h.0, h.1, …). The "own" columns are the solution of the
+formulation itself, before descent and joint repair under the exact costs; "–" where it has none. "batch only" is the
+share of operators that every mesh axis shards along the batch.
 
 exit codes: 0 done, 2 bad input"""
 
@@ -52,28 +52,28 @@ def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "compare-solvers",
-        help="one stage by each formulation of the sharding problem",
+        help="solve one stage by each formulation of the sharding problem",
         allow_abbrev=False,
-        description="Solve one stage of a model by each formulation, side by side, under the same exact costs.",
+        description="Solve one stage of a model by each formulation, and compare them under the same exact costs.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     argument("--mesh", required=True, metavar="AxB", help="logical mesh, as in 16x8 or 8x4x4")
-    argument("--device", default="v100", metavar="NAME", help="device of the cluster, 8 a node (default: v100)")
+    argument("--device", default="v100", metavar="NAME", help="device of the cluster, with 8 per node (default: v100)")
     argument("--layers", metavar="A-B", help="layers of the stage, as in 3-5 (default: the middle one)")
     argument(
         "--num-layers",
         type=int,
         metavar="L",
-        help="cluster the operators into L layers (default: a layer for each repeated module of the model)",
+        help="number of layers into which operators are clustered (default: one per repeated module of the model)",
     )
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument(
         "--solvers",
         metavar="NAMES",
-        help="some of enumerated,auto,factor,independent (default: all; enumerated only where it is not too large)",
+        help="some of enumerated,auto,factor,independent (default: all; enumerated only if it is not too large)",
     )
     argument("--time-limit", type=float, default=60.0, metavar="S", help="seconds for each solve (default: 60)")
     argument("--html", metavar="FILE", help="write the figure as one self-contained page")
@@ -83,18 +83,18 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
-    # All that can be wrong with the input is said before torch is imported.
+    # Check the input before torch is imported.
     from alpa_explore.intra_op.formulations.compare import FORMULATIONS, check_formulations
     from alpa_explore.models.catalog import entry, microbatch_size
     from alpa_explore.store.write import check_target
 
-    known = entry(options.model)
-    b = known.num_microbatches if options.num_microbatches is None else options.num_microbatches
-    microbatch_size(known, b)
+    model = entry(options.model)
+    b = model.num_microbatches if options.num_microbatches is None else options.num_microbatches
+    microbatch_size(model, b)
     cluster, mesh = parse_mesh(options.mesh, options.device)
     solvers = None if options.solvers is None else tuple(s.strip() for s in options.solvers.split(","))
     check_formulations(solvers or FORMULATIONS)
-    asked = _run_of_layers(options.layers)
+    layers = _run_of_layers(options.layers)
     if not options.time_limit > 0:
         raise OptionError(
             "The time limit must be positive", found=f"{options.time_limit:g} s", remedy="60 is the default."
@@ -106,8 +106,8 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     with ProgressLine(sys.stderr) as line:
-        line.say(f"capturing {known.name}, B = {b:,}")
-        stage, count = _stage(microbatch_graph(known.name, b), options.num_layers, asked)
+        line.say(f"capturing {model.name}, B = {b:,}")
+        stage, count = _stage(microbatch_graph(model.name, b), options.num_layers, layers)
         question = Question(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
         comparison = compare_solvers(
             question, solvers, time_limit_seconds=options.time_limit, say=lambda name: line.say(f"solving: {name}")
@@ -119,17 +119,17 @@ def run(options: argparse.Namespace) -> int:
         write_text(options.html, solvers_html(comparison), "The page")
         print(f"wrote {options.html}", file=sys.stderr)
     if options.json:
-        print_json({"model": known.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
+        print_json({"model": model.name, "device": cluster.device.name, "num_microbatches": b} | _json(comparison))
     else:
-        print(_report(known.name, b, cluster, mesh, count, comparison))
+        print(_report(model.name, b, cluster, mesh, count, comparison))
     return 0
 
 
 def parse_mesh(text: str, device: str) -> tuple[Cluster, LogicalMesh]:
-    """'16x8' -> the cluster of nodes of 8 devices (or one smaller node) that holds it, and that mesh.
+    """'16x8' -> the cluster of nodes of 8 devices (or of one smaller node) with that many devices, and the mesh.
 
-    ClusterError for another form, for a mesh of one device, too many axes or devices, or a number of devices that no
-    whole nodes hold; UnknownNameError for an unknown device.
+    ClusterError for another form, a mesh of one device, too many axes or devices, or a number of devices that does not
+    fill whole nodes; UnknownNameError for an unknown device.
     """
     from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 
@@ -142,17 +142,17 @@ def parse_mesh(text: str, device: str) -> tuple[Cluster, LogicalMesh]:
             remedy=f"For example 16x8 or 8x4x4, with {MOST_DEVICES:,} devices at most.",
         )
     devices, axes = math.prod(shape), sum(size > 1 for size in shape)
-    found = f"{text.strip()} has {devices:,} devices on {axes} axes of more than one"
+    description = f"{text.strip()} has {devices:,} devices on {axes} axes of more than one"
     if devices < 2 or devices > MOST_DEVICES or axes > MOST_AXES or len(shape) > MOST_AXES:
         raise ClusterError(
             "The mesh is too small" if devices < 2 else "The mesh is too large",
-            found=found,
+            found=description,
             remedy=f"Give 2 to {MOST_DEVICES:,} devices on at most {MOST_AXES} axes.",
         )
     inside = min(devices, 8)
     if devices % inside or inside & (inside - 1):
         raise ClusterError(
-            "The mesh does not fill its nodes", found=found, remedy="Give 2, 4, or a multiple of 8 devices."
+            "The mesh does not fill its nodes", found=description, remedy="Give 2, 4, or a multiple of 8 devices."
         )
     cluster = Cluster.parse(f"{devices // inside}x{inside}:{device}")
     return cluster, logical_mesh(cluster, Submesh(cluster.nodes, inside), shape)
@@ -169,8 +169,8 @@ def _run_of_layers(text: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2] or match[1])
 
 
-def _stage(graph: TrainingGraph, num_layers: int | None, asked: tuple[int, int] | None) -> tuple[StageGraph, int]:
-    """The stage of the layers that were asked for, or of the middle one, and the number of layers."""
+def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int] | None) -> tuple[StageGraph, int]:
+    """(the stage of the requested layers, by default the middle one; the number of layers of the model)."""
     from alpa_explore.intra_op.stage.layered_graph import assign_layers
     from alpa_explore.intra_op.stage.stage_graph import slice_stages
     from alpa_explore.layering import cluster_operators, manual_layers
@@ -185,7 +185,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, asked: tuple[int, int] 
     else:
         layering = cluster_operators(graph, num_layers, delta=0.5)
     count = len(layering.layers)
-    first, last = asked or (count // 2, count // 2)
+    first, last = layers or (count // 2, count // 2)
     if last >= count:
         raise OptionError(
             "There is no such layer",
@@ -252,12 +252,12 @@ def _notes(comparison: Comparison) -> list[str]:
 
 
 def _bias(row: SolverRow) -> str:
-    """What `independent` shows of its bias here, in one line."""
+    """One line on the bias of `independent` in this comparison."""
     shown = row.batch_share_before > row.batch_share
     return (
-        "independent, the all-data-parallel bias: alone, each axis finds the batch cheapest to cut and does not see "
-        f"that another has cut it. {'It shows here' if shown else 'It does not show here'}: of the operators that can "
-        f"cut the batch, {units.percent(row.batch_share_before)} did so on every axis"
-        + (f", at {row.impossible_nodes} nodes that is no strategy at all" if row.impossible_nodes else "")
+        "independent, the all-data-parallel bias: each axis alone finds it cheapest to shard the batch, and does not "
+        f"see that another axis shards it already. {'Visible' if shown else 'Not visible'} here: of the operators that "
+        f"can shard the batch, {units.percent(row.batch_share_before)} did so on every axis"
+        + (f", which is no valid strategy at {row.impossible_nodes} nodes" if row.impossible_nodes else "")
         + f"; after the joint repair {units.percent(row.batch_share)} do."
     )

@@ -1,4 +1,4 @@
-"""`alpa-explore coverage MODEL`: which operators of a model can be divided, and how that is known."""
+"""`alpa-explore coverage MODEL`: show which operators of a model can be sharded, and how that is known."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from alpa_explore.cli.output import print_json
 from alpa_explore.plans.report.text import render_table
 
 _NOTE = """
-rule: written down and proven by the tests. discovered: no rule, but running the operator on small inputs, whole and in
-pieces, showed how it divides. replicated: every device does all of it."""
+rule: a sharding rule exists, which the tests verify. discovered: no rule exists, but running the operator on small
+inputs, whole and in pieces, showed how it can be sharded. replicated: every device runs the whole operator."""
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "coverage",
-        help="say which operators of a model can be divided",
+        help="show which operators of a model can be sharded",
         allow_abbrev=False,
-        description="Say for each kind of operator of a model whether and how it can be divided over devices.",
+        description="Show for each kind of operator of a model whether and how it can be sharded over devices.",
     )
     parser.add_argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -28,18 +28,18 @@ def add(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print one line for each kind of operator."""
+    """Print one row for each kind of operator."""
     from alpa_explore.models.catalog import entry
 
-    known = entry(options.model)  # an unknown name is told before torch is imported
+    model = entry(options.model)  # report an unknown name before torch is imported
 
     from alpa_explore.planner.microbatch_graph import microbatch_graph
     from alpa_explore.sharding.coverage import coverage
 
-    graph = microbatch_graph(known.name, known.num_microbatches)
-    found = coverage(graph)
+    graph = microbatch_graph(model.name, model.num_microbatches)
+    records = coverage(graph)
     if options.json:
-        print_json([asdict(record) for record in found])
+        print_json([asdict(record) for record in records])
         return 0
     rows = [
         {
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
             "of all FLOPs_fraction": r.flops_share,
             "divided by": r.reason or ", ".join(r.factors) or "–",
         }
-        for r in found
+        for r in records
     ]
-    totals = {how: sum(r.count for r in found if r.how == how) for how in ("rule", "discovered", "replicated")}
+    totals = {how: sum(r.count for r in records if r.how == how) for how in ("rule", "discovered", "replicated")}
     print(
-        f"{known.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
+        f"{model.name}: {len(graph.operators):,} operators, " + ", ".join(f"{n:,} {how}" for how, n in totals.items())
     )
     print(f"\n{render_table(rows)}\n{_NOTE}")
     return 0

@@ -1,15 +1,19 @@
-"""`alpa-explore solve FILE`: a sharding problem in the IOPDDL format, solved by a solver of your choice."""
+"""`alpa-explore solve FILE`: solve a sharding problem in the IOPDDL format with a solver of your choice."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.cli.output import print_json
 
+if TYPE_CHECKING:
+    from alpa_explore.intra_op.iopddl.files import ProblemFile
+    from alpa_explore.intra_op.problem.solution import ShardingSolution
+
 LEAST_LIMIT_SECONDS = 30.0
-"""What finding the smallest possible memory limit may take."""
+"""Time limit for computing the smallest feasible memory limit of an infeasible problem. Set by hand; not measured."""
 
 
 def add(commands: Any) -> None:
@@ -19,26 +23,22 @@ def add(commands: Any) -> None:
         help="solve a sharding problem from a file",
         allow_abbrev=False,
         description="Solve a sharding problem in the format of the ASPLOS 2025 contest (IOPDDL), with its memory limit"
-        " if it has one. The answer is priced again from the file alone before it is printed.",
+        " if it has one. The solution is evaluated again from the file alone before it is printed.",
     )
     parser.add_argument("file", metavar="FILE", help="a .json or .json.gz file")
     parser.add_argument(
         "--solver",
         default="auto",
         metavar="NAME",
-        help="auto (default), elimination, ilp, enumerated, cbc, highs-direct, toulbar2",
+        help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best answer so far")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best solution so far")
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Solve, check, print; exit code 1 when there is no answer."""
-    from alpa_explore.errors import SolverError
-    from alpa_explore.intra_op.conflicts import conflicting_nodes
-    from alpa_explore.intra_op.ilp.highs_direct import least_limit
-    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+    """Solve, check, print; exit code 1 when the problem is infeasible."""
     from alpa_explore.intra_op.iopddl.files import read_problem
     from alpa_explore.intra_op.problem.solution import Status
     from alpa_explore.intra_op.solve import solve
@@ -46,59 +46,75 @@ def run(options: argparse.Namespace) -> int:
 
     file = read_problem(options.file)
     if file.memory is None:
-        found = solve(file.problem, options.solver, options.time_limit)
+        solution = solve(file.problem, options.solver, options.time_limit)
     else:
-        found = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
+        solution = solve_limited(file.problem, file.memory, options.solver, options.time_limit)
     answer: dict[str, Any] = {
         "file": options.file,
         "name": file.problem.name,
         "nodes": len(file.problem.node_costs),
         "edges": len(file.problem.edges),
         "solver": options.solver,
-        "status": found.status.name.lower(),
-        "advice": found.status.value,
-        "seconds": found.seconds,
+        "status": solution.status.name.lower(),
+        "advice": solution.status.value,
+        "seconds": solution.seconds,
         "objective": None,
         "bound": None,
         "gap": None,
-        "variables": found.variables,
-        "constraints": found.constraints,
+        "variables": solution.variables,
+        "constraints": solution.constraints,
         "peak_usage": None,
         "usage_limit": None if file.memory is None else file.memory.limit,
         "choices": None,
     }
-    if found.status is Status.INFEASIBLE:
-        if conflict := conflicting_nodes(file.problem):
-            answer["advice"] = f"No choice satisfies nodes {', '.join(map(str, conflict))} together."
-        elif file.memory is not None:
-            least, exact = least_limit(file.problem, file.memory, options.time_limit or LEAST_LIMIT_SECONDS)
-            answer["least_limit"] = least
-            answer["advice"] = (
-                f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
-                f"{'the smallest that is possible is' if exact else 'needed are more than'} {least:,.0f}."
-            )
+    if solution.status is Status.INFEASIBLE:
+        answer |= _reason(file, options.time_limit)
     else:
-        evaluation = evaluate_file(options.file, found.choices)
-        if not (evaluation.legal and evaluation.fits) or abs(evaluation.cost - found.objective) > 1e-6 * abs(
-            found.objective
-        ):
-            raise SolverError(
-                "The answer does not stand up to the file", found=f"{evaluation}", remedy="Please report this problem."
-            )
-        # The sum from the file is exact where its numbers are whole.
-        proven = evaluation.cost if found.status is Status.OPTIMAL else found.bound
-        answer |= {
-            "objective": evaluation.cost,
-            "bound": proven,
-            "gap": found.gap,
-            "choices": list(found.choices),
-            "peak_usage": evaluation.peak if file.memory is not None else None,
-        }
+        answer |= _evaluated(options.file, solution, limited=file.memory is not None)
     if options.json:
         print_json(answer)
     else:
         print(_report(answer))
-    return 1 if found.status is Status.INFEASIBLE else 0
+    return 1 if solution.status is Status.INFEASIBLE else 0
+
+
+def _reason(file: ProblemFile, time_limit: float | None) -> dict[str, Any]:
+    """Why a problem is infeasible: nodes in conflict, or a memory limit that is too small."""
+    from alpa_explore.intra_op.conflicts import conflicting_nodes
+    from alpa_explore.intra_op.ilp.highs_direct import least_limit
+
+    if conflict := conflicting_nodes(file.problem):
+        return {"advice": f"No choice satisfies nodes {', '.join(map(str, conflict))} together."}
+    if file.memory is None:
+        return {}
+    least, exact = least_limit(file.problem, file.memory, time_limit or LEAST_LIMIT_SECONDS)
+    advice = (
+        f"No choice stays within the memory limit of {file.memory.limit:,.0f}: "
+        f"{'the smallest feasible limit is' if exact else 'the smallest feasible limit is more than'} {least:,.0f}."
+    )
+    return {"least_limit": least, "advice": advice}
+
+
+def _evaluated(path: str, solution: ShardingSolution, *, limited: bool) -> dict[str, Any]:
+    """The objective, bound and choices of a solution, evaluated from the file alone. SolverError if they disagree."""
+    from alpa_explore.errors import SolverError
+    from alpa_explore.intra_op.iopddl.evaluator import evaluate_file
+    from alpa_explore.intra_op.problem.solution import Status
+
+    evaluation = evaluate_file(path, solution.choices)
+    agrees = abs(evaluation.cost - solution.objective) <= 1e-6 * abs(solution.objective)
+    if not (evaluation.legal and evaluation.fits and agrees):
+        raise SolverError(
+            "The solution does not agree with the file", found=f"{evaluation}", remedy="Please report this problem."
+        )
+    return {
+        "objective": evaluation.cost,
+        # The sum from the file is exact where its numbers are whole.
+        "bound": evaluation.cost if solution.status is Status.OPTIMAL else solution.bound,
+        "gap": solution.gap,
+        "choices": list(solution.choices),
+        "peak_usage": evaluation.peak if limited else None,
+    }
 
 
 def _report(answer: dict[str, Any]) -> str:

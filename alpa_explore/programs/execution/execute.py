@@ -1,7 +1,9 @@
-"""What an instruction does on one rank: the one definition for the interpreter, which runs all ranks in one process,
-and for the runtime, which runs a process for each. They differ in the transport alone, by which ranks reach each other.
+"""Execute the instructions of one rank.
 
-A rank is a generator that yields what it waits for as long as it has to wait; a transport that blocks never yields.
+The interpreter, which runs all ranks in one process, and the runtime, which runs a process per rank, share this
+definition; they differ only in the transport that connects the ranks.
+
+An executing rank is a generator that yields while it has to wait; with a transport that blocks it never yields.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import (
     Accumulate,
+    Assign,
     Box,
     Collective,
     Compute,
@@ -25,7 +28,6 @@ from alpa_explore.programs.instruction import (
     Receive,
     Send,
     Slice,
-    Store,
 )
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Action, Task
@@ -35,26 +37,26 @@ from alpa_explore.tracing.targets import counted_losses, mean_count
 Values: TypeAlias = Mapping[int, torch.Tensor]
 """Tensor of the graph -> its whole value."""
 Waiting: TypeAlias = Generator[str, None, None]
-"""Yields, for people, what is waited for."""
+"""Yields a description of what the rank waits for."""
 Arriving: TypeAlias = Generator[str, None, torch.Tensor]
-"""The same, and in the end what has come."""
+"""Yields likewise, and returns the tensor that has arrived."""
 
 
 class Transport(Protocol):
-    """How one rank reaches the others. Between two ranks messages arrive in the order in which they were sent."""
+    """Connects one rank to the others. Messages between two ranks arrive in the order in which they were sent."""
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        """What this rank has after a collective to which it brings `piece`."""
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        """The result on this rank of a collective to which it contributes `piece`."""
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
-        """Hand `piece`, which nobody else writes to, over; it does not wait."""
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        """Send `piece` without waiting. Nobody writes to `piece` afterwards."""
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
-        """The box that rank `source` sends for this instruction."""
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
+        """The box that rank `source` sends for this instruction, once it has arrived."""
 
 
 class RankExecutor:
-    """One rank with what it holds: weights and sums of gradients, values of microbatches, optimizer state."""
+    """One rank and its memory: weights, sums of gradients, values of microbatches, optimizer state."""
 
     def __init__(
         self,
@@ -77,60 +79,63 @@ class RankExecutor:
         self.optimizers: dict[tuple[int, int], PieceOptimizer] = {}
         """(stage, parameter)."""
         self.losses: dict[int, float] = {}
-        """Of this iteration, by microbatch; empty where the loss is made elsewhere."""
+        """Microbatch -> loss in this iteration; empty on ranks that do not compute the loss."""
         self.counts: dict[int, torch.Tensor] = {}
-        """Of this iteration: place of a mean loss -> what each microbatch divides by."""
+        """Index of a mean loss -> its divisor in this iteration."""
         self.gradients: list[tuple[int, Box, torch.Tensor]] = []
         """(parameter, box, mean over microbatches) of this iteration."""
         self.now: tuple[Task, Instruction] | None = None
-        """What is being run."""
+        """The task and the instruction that are being executed."""
         self.instructions_done = 0
         self.most_values = 0
         """The largest number of values of microbatches held at once."""
         self.memory = Memory()
         self._step = 0
         for number in self.stages:
-            for one in program.stages[number].lasting[rank]:
+            for lasting in program.stages[number].lasting[rank]:
                 try:
-                    if one.zero:
-                        value = self._zero(one.tensor, one.box)
+                    if lasting.zero:
+                        value = self._zero(lasting.tensor, lasting.box)
                     else:
-                        value = cut(state[one.tensor], one.box).to(self.device)
-                except RuntimeError as error:  # so torch says that memory has run out
-                    tensor, extents = program.graph.tensors[one.tensor], [stop - start for start, stop in one.box]
-                    what = f"the sum of gradients {tensor.name}" if one.zero else tensor.name
+                        value = cut(state[lasting.tensor], lasting.box).to(self.device)
+                except RuntimeError as error:  # torch raises this when memory runs out
+                    tensor, extents = (
+                        program.graph.tensors[lasting.tensor],
+                        [stop - start for start, stop in lasting.box],
+                    )
+                    what = f"the sum of gradients {tensor.name}" if lasting.zero else tensor.name
                     error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
                     raise
                 self.memory.add(value)
-                self.lasting[number, one.value] = value
+                self.lasting[number, lasting.value] = value
 
     def begin(self, step: int) -> None:
-        """Sums of gradients are zero again."""
+        """Start an iteration: set the sums of gradients to zero."""
         self._step = step
         self.losses.clear()
         self.counts.clear()
         self.gradients.clear()
         for number in self.stages:
-            for one in self.program.stages[number].lasting[self.rank]:
-                if one.zero and step:
-                    self._replace(number, one.value, self._zero(one.tensor, one.box))
+            for lasting in self.program.stages[number].lasting[self.rank]:
+                if lasting.zero and step:
+                    self._replace(number, lasting.value, self._zero(lasting.tensor, lasting.box))
 
     def run(self, task: Task, load: Callable[[int], Values]) -> Waiting:
-        """One task; `load(microbatch)` gives the whole inputs of a microbatch of this iteration."""
+        """Execute one task; `load(microbatch)` returns the inputs of a microbatch of this iteration, undivided."""
         stage = self.program.stages[task.stage]
         for instruction in stage.tasks[task.action][self.rank]:
             self.now = task, instruction
-            yield from self.one(task, instruction, load)
+            yield from self.execute(task, instruction, load)
             self.instructions_done += 1
         if task.action is Action.FORWARD and stage.loss is not None:
             self.losses[task.microbatch] = float(self.held[task.stage, task.microbatch][stage.loss])
-        if task.action is Action.UPDATE:
-            left = [values for (own, _), values in self.held.items() if own == task.stage and values]
+        if task.action is list(stage.tasks)[-1]:
+            left = [values for (number, _), values in self.held.items() if number == task.stage and values]
             assert not left, "a program frees all values of its microbatches"
             self.held = {key: values for key, values in self.held.items() if key[0] != task.stage}
 
-    def one(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
-        """One instruction of a task."""
+    def execute(self, task: Task, instruction: Instruction, load: Callable[[int], Values]) -> Waiting:
+        """Execute one instruction of a task."""
         values = self.held.setdefault((task.stage, task.microbatch), {})
 
         def read(value: int) -> torch.Tensor:
@@ -152,17 +157,13 @@ class RankExecutor:
                     instruction.target, cut(load(task.microbatch)[instruction.tensor], instruction.box).to(self.device)
                 )
             case Count():
-                if instruction.loss not in self.counts:
-                    counted = counted_losses(self.program.graph)[instruction.loss]
-                    mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
-                    self.counts[instruction.loss] = mean.to(self.device)
-                write(instruction.target, self.counts[instruction.loss].clone())
+                write(instruction.target, self._count(instruction.loss, load).clone())
             case Compute():
                 if instruction.seed is not None:
                     torch.manual_seed(hash((self.seed, self._step, task.microbatch, *instruction.seed)))
                 operator = instruction.operator
-                made = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
-                for target, tensor in zip(operator.outputs, made, strict=True):
+                outputs = run_operator(operator, {t: read(t) for t in operator.inputs}, self.device)
+                for target, tensor in zip(operator.outputs, outputs, strict=True):
                     write(target, tensor)
             case Collective():
                 piece = read(instruction.source)
@@ -183,19 +184,33 @@ class RankExecutor:
             case Accumulate():
                 write(instruction.target, read(instruction.target) + read(instruction.source))
             case Optimize():
-                gradient = read(instruction.gradient) / self.program.schedule.num_microbatches
-                self.gradients.append((instruction.parameter, instruction.box, gradient))
-                own = (task.stage, instruction.parameter)
-                if own not in self.optimizers:
-                    weight = read(instruction.weight)
-                    self.optimizers[own] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
-                write(instruction.target, self.optimizers[own].step(gradient))
-            case Store():
+                weight, gradient_sum = read(instruction.weight), read(instruction.gradient)
+                write(instruction.target, self._optimized(task.stage, instruction, weight, gradient_sum))
+            case Assign():
                 write(instruction.target, read(instruction.source))
             case Free():
                 self.most_values = max(self.most_values, sum(map(len, self.held.values())))
                 for value in instruction.values:
                     self.memory.drop(values.pop(value))
+
+    def _count(self, loss: int, load: Callable[[int], Values]) -> torch.Tensor:
+        """The divisor of a mean loss in this iteration, computed once."""
+        if loss not in self.counts:
+            counted = counted_losses(self.program.graph)[loss]
+            mean = mean_count(self.program.graph, counted, load, self.program.schedule.num_microbatches)
+            self.counts[loss] = mean.to(self.device)
+        return self.counts[loss]
+
+    def _optimized(
+        self, stage: int, instruction: Optimize, weight: torch.Tensor, gradient_sum: torch.Tensor
+    ) -> torch.Tensor:
+        """The weight after an optimizer step by the mean gradient."""
+        gradient = gradient_sum / self.program.schedule.num_microbatches
+        self.gradients.append((instruction.parameter, instruction.box, gradient))
+        key = (stage, instruction.parameter)
+        if key not in self.optimizers:
+            self.optimizers[key] = PieceOptimizer(instruction.kind, weight, self.learning_rate)
+        return self.optimizers[key].step(gradient)
 
     def _zero(self, tensor: int, box: Box) -> torch.Tensor:
         dtype = getattr(torch, self.program.graph.tensors[tensor].dtype)
@@ -208,14 +223,14 @@ class RankExecutor:
 
 
 class Memory:
-    """Bytes of the storages that values live in; views of one storage count once."""
+    """Bytes of the storages of all values; views of one storage count once."""
 
     def __init__(self) -> None:
         self.now_bytes = self.peak_bytes = 0
         self._count: dict[int, int] = {}
 
     def add(self, tensor: torch.Tensor) -> None:
-        """A value more."""
+        """Count a new value."""
         storage = tensor.untyped_storage()
         count = self._count.get(storage._cdata, 0)
         self._count[storage._cdata] = count + 1
@@ -224,7 +239,7 @@ class Memory:
             self.peak_bytes = max(self.peak_bytes, self.now_bytes)
 
     def drop(self, tensor: torch.Tensor) -> None:
-        """A value less."""
+        """Stop counting a value."""
         storage = tensor.untyped_storage()
         self._count[storage._cdata] -= 1
         if not self._count[storage._cdata]:

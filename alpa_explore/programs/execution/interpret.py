@@ -1,7 +1,8 @@
-"""The reference interpreter: all ranks of a program in one process, one iteration of training.
+"""The reference interpreter: one training iteration of a program, all ranks in one process.
 
-Ranks take turns; each goes on until it waits for a message or for the others of a collective. It is meant to be plainly
-right, not fast: the runtime and every transformed plan are compared with it, and it with the sequential graph.
+The ranks take turns; each continues until it waits for a message or for the other ranks of a collective. The
+interpreter is meant to be obviously correct, not fast: it is compared with the sequential graph, and the runtime and
+all transformed plans are compared with it.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from alpa_explore.tracing.inputs.losses import Loss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One iteration: what the sequential graph would have given, put together from the pieces of all ranks."""
+    """The results of one iteration, assembled from the pieces of all ranks; comparable with the sequential graph."""
 
     losses: tuple[float, ...]
-    """Of each microbatch."""
+    """Loss of each microbatch."""
     gradients: dict[int, torch.Tensor]
-    """Place in `graph.parameters` -> mean over microbatches, whole."""
+    """Index in `graph.parameters` -> mean gradient over the microbatches."""
     parameters: dict[int, torch.Tensor]
-    """The weights after the optimizer's step, whole."""
+    """Index in `graph.parameters` -> weight after the optimizer step."""
     most_values: int
     """The largest number of values of microbatches that one rank held at once."""
     peak_bytes: dict[int, int]
-    """What each rank held at most: its values, without what its optimizer keeps."""
+    """Rank -> peak bytes of its values, without optimizer state."""
 
 
 def interpret(
@@ -50,9 +51,9 @@ def interpret(
 ) -> Outcome:
     """Run one iteration of a program, all of its ranks in this process.
 
-    `state` is the model, whose weights stay as they are, and `microbatches` are inputs as those of the capture, with
-    its `loss`; or both are values by tensor of the graph. ProgramError when ranks wait for each other, or when copies
-    of a weight or gradient differ between ranks.
+    Either `state` is the model, which is not changed, and `microbatches` are inputs in the form of the capture, with
+    its `loss`; or both map tensors of the graph to values. ProgramError when the ranks deadlock, or when replicas of a
+    weight or gradient differ between ranks.
     """
     if len(microbatches) != program.schedule.num_microbatches:
         raise ProgramError(
@@ -62,10 +63,10 @@ def interpret(
         )
     if isinstance(state, torch.nn.Module):
         graph, state = program.graph, initial_weights(program.graph, state)
-        microbatches = [input_values(graph, microbatch_tensors(one, loss)) for one in microbatches]
-    office = _Office()
+        microbatches = [input_values(graph, microbatch_tensors(inputs, loss)) for inputs in microbatches]
+    network = _Network()
     ranks = [
-        RankExecutor(program, rank, _Mailbox(office, rank), state, learning_rate=learning_rate, seed=seed)
+        RankExecutor(program, rank, _LocalTransport(network, rank), state, learning_rate=learning_rate, seed=seed)
         for rank in program.ranks
     ]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -74,68 +75,73 @@ def interpret(
 
 
 def _take_turns(ranks: Sequence[RankExecutor], microbatches: Sequence[Values]) -> None:
-    """Each rank goes on until it waits, until all are done."""
+    """Run each rank in turn until it waits, until all are done. ProgramError on a deadlock."""
 
     def iteration(rank: RankExecutor) -> Waiting:
         rank.begin(0)
         for task in rank.program.order(rank.rank):
             yield from rank.run(task, microbatches.__getitem__)
 
-    active = {one.rank: iteration(one) for one in ranks}
+    active = {executor.rank: iteration(executor) for executor in ranks}
     waiting: dict[int, str] = {}
     while active:
-        before = len(active), sum(one.instructions_done for one in ranks)
+        before = len(active), sum(executor.instructions_done for executor in ranks)
         for rank in list(active):
             try:
                 waiting[rank] = next(active[rank])
             except StopIteration:
                 del active[rank]
                 waiting.pop(rank, None)
-        if (len(active), sum(one.instructions_done for one in ranks)) == before:
+        if (len(active), sum(executor.instructions_done for executor in ranks)) == before:
             shown = "; ".join(f"rank {rank} waits for {what}" for rank, what in list(waiting.items())[:6])
             raise ProgramError("The program deadlocks", found=shown, remedy="Check it with programs.check.")
 
 
-class _Office:
-    """What is under way between the ranks of one process."""
+class _Network:
+    """Messages and collectives in flight between the ranks of one process."""
 
     def __init__(self) -> None:
         self.mail: dict[tuple[int, int, int, int], torch.Tensor] = {}
-        """(from, to, message, microbatch)."""
+        """(sender, receiver, message, microbatch) -> box."""
         self.gathered: dict[tuple[object, ...], dict[int, torch.Tensor]] = {}
-        """Collective -> rank -> piece."""
+        """Collective -> rank -> the piece that the rank contributes."""
         self.taken: dict[tuple[object, ...], int] = {}
+        """Collective -> how many ranks have its result."""
 
 
-class _Mailbox:
+class _LocalTransport:
     """The transport of one rank."""
 
-    def __init__(self, office: _Office, rank: int) -> None:
-        self.office, self.rank = office, rank
+    def __init__(self, network: _Network, rank: int) -> None:
+        self.network, self.rank = network, rank
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        key, office = (task, one.ranks, one.target), self.office
-        office.gathered.setdefault(key, {})[self.rank] = piece
-        while len(office.gathered[key]) < len(one.ranks):
-            yield f"{one.kind.value} {task} of ranks {one.ranks}"
-        made = _collective(one, [office.gathered[key][other] for other in one.ranks], one.ranks.index(self.rank))
-        office.taken[key] = office.taken.get(key, 0) + 1
-        if office.taken[key] == len(one.ranks):
-            del office.gathered[key], office.taken[key]
-        return made
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        key, network = (task, instruction.ranks, instruction.target), self.network
+        network.gathered.setdefault(key, {})[self.rank] = piece
+        while len(network.gathered[key]) < len(instruction.ranks):
+            yield f"{instruction.kind.value} {task} of ranks {instruction.ranks}"
+        result = _collective(
+            instruction,
+            [network.gathered[key][other] for other in instruction.ranks],
+            instruction.ranks.index(self.rank),
+        )
+        network.taken[key] = network.taken.get(key, 0) + 1
+        if network.taken[key] == len(instruction.ranks):
+            del network.gathered[key], network.taken[key]
+        return result
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
-        self.office.mail[self.rank, one.to, one.message, task.microbatch] = piece
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        self.network.mail[self.rank, instruction.to, instruction.message, task.microbatch] = piece
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
-        letter = (source, self.rank, one.message, task.microbatch)
-        while letter not in self.office.mail:
-            yield f"message {one.message} of rank {source} in {task}"
-        return self.office.mail.pop(letter)
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
+        key = (source, self.rank, instruction.message, task.microbatch)
+        while key not in self.network.mail:
+            yield f"message {instruction.message} of rank {source} in {task}"
+        return self.network.mail.pop(key)
 
 
 def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
-    """Pieces put together; copies must agree."""
+    """Assemble the pieces of all ranks. ProgramError where replicas differ."""
     graph = program.graph
     place = {p.tensor: i for i, p in enumerate(graph.parameters)}
     gradients: dict[int, list[tuple[Box, torch.Tensor]]] = {}
@@ -144,15 +150,15 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
         for parameter, box, gradient in rank.gradients:
             gradients.setdefault(parameter, []).append((box, gradient))
         for number in rank.stages:
-            for one in program.stages[number].lasting[rank.rank]:
-                if not one.zero and one.tensor in place:
-                    piece = rank.lasting[number, one.value]
-                    parameters.setdefault(place[one.tensor], []).append((one.box, piece))
+            for lasting in program.stages[number].lasting[rank.rank]:
+                if not lasting.zero and lasting.tensor in place:
+                    piece = rank.lasting[number, lasting.value]
+                    parameters.setdefault(place[lasting.tensor], []).append((lasting.box, piece))
 
     def whole(pieces: dict[int, list[tuple[Box, torch.Tensor]]], what: str) -> dict[int, torch.Tensor]:
         return {
-            p: _whole(found, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
-            for p, found in sorted(pieces.items())
+            p: _whole(boxes, graph.tensors[graph.parameters[p].tensor].shape, f"{what} {graph.parameters[p].name}")
+            for p, boxes in sorted(pieces.items())
         }
 
     losses = {m: loss for rank in ranks for m, loss in rank.losses.items()}
@@ -165,27 +171,27 @@ def _outcome(program: Program, ranks: Sequence[RankExecutor]) -> Outcome:
     )
 
 
-def _collective(one: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
-    """What the rank at `place` of the group has afterwards."""
-    if one.kind is StepKind.ALL_GATHER:
-        assert one.joined is not None
-        return torch.cat(pieces, one.joined)
-    if one.kind is StepKind.ALL_TO_ALL:
-        assert one.joined is not None
-        assert one.cut is not None
-        return torch.cat([torch.chunk(p, len(pieces), one.cut)[place] for p in pieces], one.joined)
+def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int) -> torch.Tensor:
+    """The result of a collective on the rank at position `place` of its group."""
+    if instruction.kind is StepKind.ALL_GATHER:
+        assert instruction.joined is not None
+        return torch.cat(pieces, instruction.joined)
+    if instruction.kind is StepKind.ALL_TO_ALL:
+        assert instruction.joined is not None
+        assert instruction.cut is not None
+        return torch.cat([torch.chunk(p, len(pieces), instruction.cut)[place] for p in pieces], instruction.joined)
     total = pieces[0].clone()
     for piece in pieces[1:]:
         total = total + piece
-    if one.kind is StepKind.ALL_REDUCE:
+    if instruction.kind is StepKind.ALL_REDUCE:
         return total
-    assert one.kind is StepKind.REDUCE_SCATTER
-    assert one.cut is not None
-    return torch.chunk(total, len(pieces), one.cut)[place].clone(memory_format=torch.contiguous_format)
+    assert instruction.kind is StepKind.REDUCE_SCATTER
+    assert instruction.cut is not None
+    return torch.chunk(total, len(pieces), instruction.cut)[place].clone(memory_format=torch.contiguous_format)
 
 
 def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name: str) -> torch.Tensor:
-    made = torch.full(shape, float("nan"), dtype=pieces[0][1].dtype)
+    whole = torch.full(shape, float("nan"), dtype=pieces[0][1].dtype)
     seen: dict[Box, torch.Tensor] = {}
     for box, piece in pieces:
         if box in seen and not torch.equal(seen[box], piece):
@@ -195,5 +201,5 @@ def _whole(pieces: list[tuple[Box, torch.Tensor]], shape: tuple[int, ...], name:
                 remedy="A rule or a resharding is wrong: please report it with the plan.",
             )
         seen[box] = piece
-        made[tuple(slice(start, stop) for start, stop in box)] = piece
-    return made
+        whole[tuple(slice(start, stop) for start, stop in box)] = piece
+    return whole

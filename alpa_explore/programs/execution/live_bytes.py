@@ -1,7 +1,7 @@
-"""What each rank holds at most, without running it: every task is rehearsed once, and the schedule adds them up.
+"""The peak memory of each rank, computed without running the program.
 
-A task of a kind changes what a rank holds by the same bytes for every microbatch, and exceeds what it starts with by
-the same peak:
+Every task is rehearsed once on tensors without memory (`rehearsal`). A task changes the bytes that the rank holds, and
+exceeds the bytes at its start, by the same amounts for every microbatch, so the order of the tasks gives the peak:
 
     peak = max over tasks k of (weights and sums + Σ_{j<k} change_j + peak_k)
 """
@@ -16,29 +16,29 @@ from alpa_explore.programs.program import Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBytes:
-    """Bytes of the values of one rank; what its optimizer keeps comes on top."""
+    """Bytes of the values of one rank, and of its optimizer state."""
 
     lasting_bytes: int
     """Weights, buffers and sums of gradients."""
     peak_bytes: int
-    """The most that is held at once, those included."""
+    """Peak bytes of all values, those included; without optimizer state."""
     optimizer_bytes: int
-    """Moments and master copies of what it updates."""
+    """Moments and master copies of the weights that the rank updates."""
 
 
 def live_bytes(program: Program) -> dict[int, LiveBytes]:
-    """For every rank."""
+    """Rank -> its memory, for every rank."""
     return {rank: _of_rank(program, rank) for rank in program.ranks}
 
 
 def _of_rank(program: Program, rank: int) -> LiveBytes:
     executor, tasks = rehearse(program, rank)
-    lasting = executor.memory.now_bytes - sum(one.change_bytes for one in tasks.values())
+    lasting = executor.memory.now_bytes - sum(task_bytes.change_bytes for task_bytes in tasks.values())
     now = peak = lasting
     for task in program.order(rank):
-        one = tasks[task.stage, task.action]
-        peak = max(peak, now + one.peak_bytes)
-        now += one.change_bytes
+        task_bytes = tasks[task.stage, task.action]
+        peak = max(peak, now + task_bytes.peak_bytes)
+        now += task_bytes.change_bytes
     graph = program.graph
     state_bytes = sum(
         graph.parameters[parameter].state_bytes_per_element * gradient.numel()

@@ -1,6 +1,7 @@
-"""One optimizer step on a piece of a weight. All of these work element by element, so pieces are as good as the whole.
+"""One optimizer step on a piece of a weight.
 
-A weight of 16 bits has a master copy of 32 bits, which the state keeps.
+All supported optimizers work element by element, so a weight can be updated piece by piece. A weight of 16 bits has a
+master copy of 32 bits, which is part of the optimizer state.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ OPTIMIZERS: dict[str, Factory] = {
 
 
 class PieceOptimizer:
-    """The state of one piece of one weight."""
+    """The optimizer state of one piece of one weight."""
 
     def __init__(self, kind: str, weight: torch.Tensor, learning_rate: float) -> None:
         master = weight.detach().clone() if weight.dtype == torch.float64 else weight.detach().float().clone()
@@ -30,7 +31,7 @@ class PieceOptimizer:
 
     @property
     def state_bytes(self) -> int:
-        """What it keeps: the master copy and, from the first step on, moments."""
+        """Bytes of the master copy and, from the first step on, of the moments."""
         kept = [v for v in self._optimizer.state[self._weight].values() if isinstance(v, torch.Tensor)]
         return sum(tensor.nbytes for tensor in (self._weight, *kept))
 

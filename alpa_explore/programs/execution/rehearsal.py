@@ -1,6 +1,7 @@
-"""Every task of a rank once, on tensors without memory (torch's meta device): what it holds, and what it exchanges.
+"""Execute every task of a rank once on tensors without memory (torch's meta device).
 
-A task of a kind does the same for every microbatch, so one of each is enough.
+The result is the memory that each task needs and the collectives that it runs. A task does the same for every
+microbatch, so rehearsing it for one microbatch is enough.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ META = torch.device("meta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
-    """A collective with the bytes of its larger side on one device, as `cost.collectives` counts them."""
+class CollectiveCall:
+    """A collective and the bytes of its larger side (input or output) on one device, as in `cost.collectives`."""
 
     kind: StepKind
     ranks: tuple[int, ...]
@@ -32,42 +33,42 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """One task of a kind."""
+    """The memory and the collectives of one task."""
 
     change_bytes: int
-    """What the rank holds more behind it."""
+    """By how much the bytes that the rank holds grow over the task."""
     peak_bytes: int
-    """By how much it exceeds what it starts with."""
-    exchanges: tuple[Exchange, ...]
+    """The peak during the task, above the bytes held at its start."""
+    collectives: tuple[CollectiveCall, ...]
 
 
 Rehearsal: TypeAlias = Mapping[tuple[int, Action], Rehearsed]
-"""(stage, action) -> such a task."""
+"""(stage, action) -> the task."""
 
 
 def rehearse(program: Program, rank: int) -> tuple[RankExecutor, Rehearsal]:
-    """The tasks of a rank, and the rank with what it holds after all of them."""
-    inputs, nowhere = _empty(program, inputs=True), _Nowhere()
+    """Rehearse the tasks of a rank; also returns the executor of the rank in its state after all tasks."""
+    inputs, transport = _empty(program, inputs=True), _MetaTransport()
     executor = RankExecutor(
-        program, rank, nowhere, _empty(program, inputs=False), learning_rate=0.0, seed=0, device=META
+        program, rank, transport, _empty(program, inputs=False), learning_rate=0.0, seed=0, device=META
     )
-    memory, found = executor.memory, dict[tuple[int, Action], Rehearsed]()
+    memory, rehearsed = executor.memory, dict[tuple[int, Action], Rehearsed]()
     for stage in executor.stages:
         for action, instructions in program.stages[stage].tasks.items():
             before, memory.peak_bytes = memory.now_bytes, memory.now_bytes
-            nowhere.exchanges.clear()
+            transport.collectives.clear()
             task = Task(action, stage, 0)
             for instruction in instructions[rank]:
                 if isinstance(instruction, Count):
                     executor.counts[instruction.loss] = torch.empty((), device=META)
-                for _ in executor.one(task, instruction, lambda _: inputs):
+                for _ in executor.execute(task, instruction, lambda _: inputs):
                     raise AssertionError("nothing is waited for")
-            found[stage, action] = Rehearsed(
+            rehearsed[stage, action] = Rehearsed(
                 change_bytes=memory.now_bytes - before,
                 peak_bytes=memory.peak_bytes - before,
-                exchanges=tuple(nowhere.exchanges),
+                collectives=tuple(transport.collectives),
             )
-    return executor, found
+    return executor, rehearsed
 
 
 def _empty(program: Program, *, inputs: bool) -> Values:
@@ -79,27 +80,29 @@ def _empty(program: Program, *, inputs: bool) -> Values:
     }
 
 
-class _Nowhere:
-    """A transport without other ranks: what would come has the right shape."""
+class _MetaTransport:
+    """A transport without other ranks, whose results have the right shape."""
 
     def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
+        self.collectives: list[CollectiveCall] = []
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        shape, count = list(piece.shape), len(one.ranks)
-        if one.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and one.joined is not None:
-            shape[one.joined] *= count
-        if one.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) and one.cut is not None:
-            shape[one.cut] //= count
-        made = piece.new_empty(shape)
-        self.exchanges.append(Exchange(kind=one.kind, ranks=one.ranks, bytes=max(piece.nbytes, made.nbytes)))
-        return made
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        shape, count = list(piece.shape), len(instruction.ranks)
+        if instruction.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) and instruction.joined is not None:
+            shape[instruction.joined] *= count
+        if instruction.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) and instruction.cut is not None:
+            shape[instruction.cut] //= count
+        result = piece.new_empty(shape)
+        self.collectives.append(
+            CollectiveCall(kind=instruction.kind, ranks=instruction.ranks, bytes=max(piece.nbytes, result.nbytes))
+        )
+        return result
         yield ""
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
-        """It is gone."""
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        """Nobody receives it."""
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
         extents = [stop - start for start, stop in box]
-        return torch.empty(extents, dtype=getattr(torch, one.dtype), device=META)
+        return torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=META)
         yield ""

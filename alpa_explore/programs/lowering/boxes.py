@@ -1,4 +1,4 @@
-"""Which box of a tensor a device holds, and how boxes of one mesh make those of another."""
+"""The boxes of a tensor that devices hold, and how boxes on one mesh are assembled from boxes on another."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from alpa_explore.sharding.spec import REPLICATE, Spec, is_legal, local_share, s
 
 
 def coordinates(mesh_shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """Of every device, row-major."""
+    """The coordinates of every device of a mesh, row-major."""
     return list(itertools.product(*map(range, mesh_shape)))
 
 
 def box_of(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Sequence[int]) -> Box:
-    """What the device at `coordinate` holds of a tensor; the whole of it along axes that do not cut."""
+    """The box of a tensor that the device at `coordinate` holds; axes that do not shard leave the dims whole."""
     pieces = shards(spec, mesh_shape, len(shape))
     block = [0] * len(shape)
     for axis, placement in enumerate(spec):
@@ -25,9 +25,9 @@ def box_of(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int], coordina
 
 
 def intersection(a: Box, b: Box) -> Box | None:
-    """What two boxes have in common; None for nothing."""
-    found = tuple((max(p[0], q[0]), min(p[1], q[1])) for p, q in zip(a, b, strict=True))
-    return found if all(start < stop for start, stop in found) else None
+    """The intersection of two boxes; None where it is empty."""
+    shared = tuple((max(p[0], q[0]), min(p[1], q[1])) for p, q in zip(a, b, strict=True))
+    return shared if all(start < stop for start, stop in shared) else None
 
 
 def inside(box: Box, outer: Box) -> Box:
@@ -36,11 +36,16 @@ def inside(box: Box, outer: Box) -> Box:
 
 
 def arriving_spec(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> Spec:
-    """The spec in which a tensor that is wanted as `spec` is received: cut along axes that hold copies, where a dim
-    divides, so that each byte crosses once; an all-gather inside the mesh makes the copies."""
+    """The spec in which a mesh receives a tensor that it needs in `spec`.
+
+    It also shards along the replicated axes, where a dim is divisible, so that each byte crosses between the meshes
+    once; an all-gather inside the mesh makes the replicas (Alpa, §6, local all-gather).
+    """
     best = spec
     choices = [[p] if p != REPLICATE else [REPLICATE, *range(len(shape))] for p in spec]
-    for found in itertools.product(*choices):
-        if is_legal(found, shape, mesh_shape) and local_share(found, mesh_shape) < local_share(best, mesh_shape):
-            best = found
+    for candidate in itertools.product(*choices):
+        if is_legal(candidate, shape, mesh_shape) and local_share(candidate, mesh_shape) < local_share(
+            best, mesh_shape
+        ):
+            best = candidate
     return best

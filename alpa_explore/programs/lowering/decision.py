@@ -1,6 +1,6 @@
-"""What a plan decided for one stage, in the form in which it is lowered: a spec or a strategy for everything.
+"""The decisions of a plan for one stage, in the form that lowering reads: a spec or a strategy for every node.
 
-It is read off the sharding problem of the stage and the choice that was made for every node of it.
+They follow from the sharding problem of the stage and the choice for every node of it.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ from alpa_explore.sharding.strategy import Strategy
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageDecision:
-    """One stage with its devices and its choices. Weights are named by their place in `graph.parameters`."""
+    """One stage with its devices and its choices. Weights are identified by their index in `graph.parameters`."""
 
     stage: StageGraph
     model: CostModel
-    """Knows the mesh and the way from one spec to another."""
+    """Has the mesh and the resharding steps between specs."""
     ranks: tuple[int, ...]
-    """Row-major over the mesh."""
+    """The devices of the mesh, row-major."""
     strategies: Mapping[int, Strategy] = field(repr=False)
-    """Of each forward and backward operator."""
+    """Forward or backward operator -> its strategy."""
     sources: Mapping[int, Spec] = field(repr=False)
-    """Spec in which a tensor from outside comes in."""
+    """Tensor from outside the stage -> the spec in which the stage receives it."""
     weights: Mapping[int, Spec] = field(repr=False)
-    """Spec in which a weight is stored."""
+    """Weight -> the spec in which it is stored."""
     accumulators: Mapping[int, Spec] = field(repr=False)
-    """Spec in which a gradient is summed over microbatches."""
+    """Weight -> the spec in which its gradient is summed over microbatches."""
     updates: Mapping[int, Strategy] = field(repr=False)
+    """Weight -> the strategy of its optimizer step."""
 
     @property
     def mesh_shape(self) -> tuple[int, ...]:
         """Without axes of size 1."""
         return self.model.mesh.shape
 
-    def way(self, tensor: int, source: Spec, target: Spec) -> tuple[Step, ...]:
-        """The steps that bring a tensor from one spec to another: those that were priced."""
+    def resharding_steps(self, tensor: int, source: Spec, target: Spec) -> tuple[Step, ...]:
+        """The priced steps that reshard a tensor from one spec to another."""
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
         return tuple(step for step, _ in table.path(source, target))
 
-    def completed(self, tensor: int, spec: Spec) -> Spec:
-        """The spec in which a tensor leaves the stage: its own, or the cheapest to reach that has no pending sum."""
+    def complete_spec(self, tensor: int, spec: Spec) -> Spec:
+        """The spec in which a tensor leaves the stage: `spec`, or, where that has a pending sum, the spec without one
+        that is cheapest to reach."""
         if PARTIAL not in spec:
             return spec
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
@@ -61,8 +63,8 @@ class StageDecision:
 
 
 def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequence[int]) -> StageDecision:
-    """The decisions of one stage from the choice of every node of its problem."""
-    found: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
+    """The decisions of one stage, from the choice for every node of its problem."""
+    specs: dict[NodeKind, dict[int, Spec]] = {kind: {} for kind in NodeKind}
     strategies: dict[int, Strategy] = {}
     updates: dict[int, Strategy] = {}
     for node, choice in zip(problem.nodes, choices, strict=True):
@@ -73,22 +75,24 @@ def stage_decision(problem: StageProblem, choices: Sequence[int], ranks: Sequenc
             assert node.priced is not None, "updates are priced"
             updates[node.subject] = node.priced.strategies[choice]
         else:
-            found[node.kind][node.subject] = node_specs(problem, node)[choice]
+            specs[node.kind][node.subject] = node_specs(problem, node)[choice]
     return StageDecision(
         stage=problem.stage,
         model=problem.model,
         ranks=tuple(ranks),
         strategies=strategies,
-        sources=found[NodeKind.SOURCE],
-        weights=found[NodeKind.WEIGHT],
-        accumulators=found[NodeKind.ACCUMULATOR],
+        sources=specs[NodeKind.SOURCE],
+        weights=specs[NodeKind.WEIGHT],
+        accumulators=specs[NodeKind.ACCUMULATOR],
         updates=updates,
     )
 
 
 def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
-    """The decisions of every stage that `schedule` runs; ranks are the plan's device numbers. A plan from a file is
-    rebuilt."""
+    """The decisions for every stage that `schedule` runs; ranks are the plan's device numbers.
+
+    A plan from a file is rebuilt.
+    """
     plan = rebuild(plan)
     assert plan.details is not None, "rebuild has made them"
     decisions = []

@@ -1,32 +1,37 @@
-"""Where a value is freed: behind its last use in the last task of the microbatch that reads it."""
+"""Insert Free instructions: a value is freed after its last use, in the last task of a microbatch that reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from alpa_explore.programs.instruction import Free, Instruction
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 
 def with_frees(
     tasks: Mapping[Action, Sequence[Instruction]], lasting: set[int], results: set[int]
 ) -> dict[Action, list[Instruction]]:
-    """The tasks of one rank, in their order, with Free instructions. `results` of the first live until the second."""
-    *microbatch, update = tasks
-    found: dict[Action, list[Instruction]] = {update: _freed(tasks[update], lasting)}
-    needed: set[int] = set()
-    for action in reversed(microbatch):
-        kept = needed | (results - lasting if action is microbatch[0] else set())
-        found[action] = _freed(tasks[action], lasting | kept)
-        if kept - needed:
-            found[microbatch[1]].insert(0, Free(values=tuple(sorted(kept - needed))))
-        written = {value for one in tasks[action] for value in one.writes}
-        needed = (needed - written) | (needed_before(tasks[action]) - lasting)
-    return {action: found[action] for action in tasks}
+    """The tasks of one rank, in order, with Free instructions.
+
+    Values in `results` (the loss) live from the first task, the forward one, until the second.
+    """
+    per_microbatch = [action for action in tasks if action not in ONCE_AN_ITERATION]
+    forward, backward = per_microbatch[:2]
+    freed: dict[Action, list[Instruction]] = {}
+    for chain in (per_microbatch, [action for action in tasks if action in ONCE_AN_ITERATION]):
+        needed: set[int] = set()
+        for action in reversed(chain):
+            kept = needed | (results - lasting if action is forward else set())
+            freed[action] = _freed(tasks[action], lasting | kept)
+            if kept - needed:
+                freed[backward].insert(0, Free(values=tuple(sorted(kept - needed))))
+            written = {value for instruction in tasks[action] for value in instruction.writes}
+            needed = (needed - written) | (needed_before(tasks[action]) - lasting)
+    return {action: freed[action] for action in tasks}
 
 
 def needed_before(instructions: Sequence[Instruction]) -> set[int]:
-    """Values that are read before they are written."""
+    """The values that instructions read before they write them."""
     written: set[int] = set()
     needed: set[int] = set()
     for instruction in instructions:
@@ -44,9 +49,9 @@ def _freed(instructions: Sequence[Instruction], kept: set[int]) -> list[Instruct
     for value, place in last.items():
         if value not in kept:
             dying.setdefault(place, []).append(value)
-    found: list[Instruction] = []
+    with_frees: list[Instruction] = []
     for place, instruction in enumerate(instructions):
-        found.append(instruction)
+        with_frees.append(instruction)
         if place in dying:
-            found.append(Free(values=tuple(dying[place])))
-    return found
+            with_frees.append(Free(values=tuple(dying[place])))
+    return with_frees

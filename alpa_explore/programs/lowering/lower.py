@@ -1,14 +1,21 @@
-"""Lowering: the decisions of all stages to the instructions of every rank.
+"""Lower the decisions for all stages to the instructions of every rank.
 
-Forward task     load or receive what comes in, run the forward operators, send what later stages read
-Backward task    receive gradients, run again what rematerialisation does not hold, run the backward operators, send
-                 gradients back, add those of weights to their sums; in two halves where the schedule has them: first
-                 what other stages wait for, then the rest
-Update task      bring the sums where the optimizer state is, add what other stages summed for a shared weight, take the
-                 step, store the weight
+Forward task     load or receive the inputs, run the forward operators, send what later stages read
+Backward task    receive gradients, recompute activations that rematerialisation does not keep, run the backward
+                 operators, send gradients back, add gradients of weights to their sums. Where the schedule has two
+                 halves, the first runs what other stages wait for, the second the rest
+Update task      reshard the sums to the spec of the optimizer state, add the sums of other stages that share the
+                 weight, run the optimizer step, store the weight
 
-How an operator runs on a shard is `sharding.local`'s to say, and the steps between two specs are those that were
-priced; here nothing is decided. A value is freed behind its last use (`liveness`).
+Where a rank runs several stages that share a weight, the update is three tasks, each of which runs for all stages of
+the rank before the next one begins: SEND_GRADIENTS sends the sums to the other stages, UPDATE receives them and takes
+the step, RECEIVE_WEIGHTS fetches weights from the stages that updated them. In a single task the first stage would wait
+for a message that the same rank sends only in the update of its second stage.
+
+The gradient of a weight that several stages share is summed once per iteration, in the update. A mean loss over targets
+divides by the mean number of targets of all microbatches (`Count`, `tracing.targets`). Lowering decides nothing:
+`sharding.local` defines how an operator runs on a shard, and the resharding steps are those that were priced. Values
+are freed after their last use (`liveness`).
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from collections.abc import Sequence
 
 from alpa_explore.graph import Phase, TensorKind
 from alpa_explore.plans.plan import Plan
-from alpa_explore.programs.instruction import Accumulate, Load, Optimize, Store
+from alpa_explore.programs.instruction import Accumulate, Assign, Instruction, Load, Optimize
 from alpa_explore.programs.lowering.boxes import box_of
 from alpa_explore.programs.lowering.decision import StageDecision, plan_decisions
 from alpa_explore.programs.lowering.liveness import with_frees
@@ -31,10 +38,10 @@ from alpa_explore.tracing.targets import counted_losses
 
 
 def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None = None) -> Program:
-    """The program that runs a plan, or stages that were decided otherwise, under a schedule: the plan's own, or 1F1B,
-    unless given.
+    """The program that runs a plan, or stages with given decisions, under a schedule.
 
-    A plan from a file is rebuilt (`plans.rebuild`, which raises). For the schedule `table` raises.
+    The default schedule is the plan's own, or 1F1B for decisions. A plan from a file is rebuilt. Raises as
+    `plans.rebuild` and `program_schedule`.
     """
     if isinstance(plan, Plan):
         schedule = program_schedule(plan, schedule)
@@ -58,14 +65,18 @@ def lower(plan: Plan | Sequence[StageDecision], schedule: Schedule | str | None 
 
 
 class _Lowering:
-    """Stages are written one after the other; `home` says which of them makes a tensor."""
+    """Writes the stages one after the other; `home` maps a tensor to the stage that computes it."""
 
     def __init__(self, decisions: Sequence[StageDecision], *, halves: bool) -> None:
         self.decisions, self.halves = decisions, halves
         self.graph = decisions[0].stage.layered.graph
         self.layered = decisions[0].stage.layered
         counted = counted_losses(self.graph)
-        self.writers = [StageWriter(decision, counted=counted, halves=halves) for decision in decisions]
+        self.update_in_parts = self._update_in_parts()
+        self.writers = [
+            StageWriter(decision, counted=counted, halves=halves, update_in_parts=self.update_in_parts)
+            for decision in decisions
+        ]
         self.home = {
             tensor: stage
             for stage, decision in enumerate(decisions)
@@ -73,14 +84,14 @@ class _Lowering:
             for tensor in self.graph.operators[index].outputs
         }
         self.left: dict[int, Spec] = {}
-        """Tensor that leaves its stage -> the spec in which it does."""
+        """Tensor that other stages read -> the spec in which it leaves its stage."""
         self.sums: list[dict[int, int]] = [{} for _ in decisions]
-        """For each stage: parameter -> the value that its gradient is summed in."""
+        """For each stage: parameter -> the value that holds the sum of its gradient."""
         self.lasting: list[dict[int, list[Lasting]]] = [{rank: [] for rank in d.ranks} for d in decisions]
         self.loss: list[int | None] = [None for _ in decisions]
 
     def forward(self, stage: int) -> None:
-        """Lasting values, what comes in, the forward operators."""
+        """Write the lasting values, the inputs and the forward operators of a stage."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for position, spec in decision.weights.items():
             tensor = self.graph.parameters[position].tensor
@@ -91,8 +102,8 @@ class _Lowering:
             gradient = self.graph.parameters[position].gradient
             self._last(stage, self.sums[stage][position], gradient, spec, zero=True)
         for tensor, spec in decision.sources.items():
-            one = self.graph.tensors[tensor]
-            if one.producer is None and one.kind is not TensorKind.INPUT:
+            source = self.graph.tensors[tensor]
+            if source.producer is None and source.kind is not TensorKind.INPUT:
                 self._last(stage, tensor, tensor, spec, zero=False)
                 writer.value_of[tensor] = (tensor, spec)
         self._come_in(stage, Action.FORWARD)
@@ -102,7 +113,7 @@ class _Lowering:
                 self._leave(stage, index)
 
     def backward(self, stage: int) -> None:
-        """Gradients that come in, then the backward operators, in two halves where the schedule has them."""
+        """Write the received gradients and the backward operators, in two halves where the schedule has them."""
         writer, decision = self.writers[stage], self.decisions[stage]
         operators = [i for i in decision.stage.operators if self.graph.operators[i].phase is Phase.BACKWARD]
         again: dict[int, list[int]] = {}
@@ -120,7 +131,8 @@ class _Lowering:
         self._backward_operators(stage, [i for i in operators if i not in first], again)
 
     def _backward_operators(self, stage: int, operators: Sequence[int], again: dict[int, list[int]]) -> None:
-        """Operators, before the first of each layer what that layer computes again, behind them sums of gradients."""
+        """Write operators; before the first one of each layer its recomputed operators, after each one the additions to
+        the sums of gradients."""
         writer, decision = self.writers[stage], self.decisions[stage]
         readers: dict[int, list[int]] = {}
         for position in decision.accumulators:
@@ -139,21 +151,21 @@ class _Lowering:
                         writer.emit(rank, Accumulate(source=summed, target=self.sums[stage][position]))
 
     def _awaited(self, stage: int, operators: Sequence[int]) -> set[int]:
-        """The backward operators from which a path leads to something that another stage reads."""
+        """The backward operators on which a tensor that another stage reads depends."""
         elsewhere = {t for s, d in enumerate(self.decisions) if s != stage for t in d.sources}
-        found: set[int] = set()
+        awaited: set[int] = set()
         for index in reversed(operators):
             for tensor in self.graph.operators[index].outputs:
-                if tensor in elsewhere or any(reader in found for reader in self.graph.readers.get(tensor, ())):
-                    found.add(index)
-        return found
+                if tensor in elsewhere or any(reader in awaited for reader in self.graph.readers.get(tensor, ())):
+                    awaited.add(index)
+        return awaited
 
     def update(self) -> None:
-        """The optimizer steps of all stages; stages that share a weight exchange what they summed for it."""
+        """Write the optimizer steps of all stages; stages that share a weight exchange their sums of gradients."""
         gradients: dict[tuple[int, int], int] = {}
         for stage, decision in enumerate(self.decisions):
             writer = self.writers[stage]
-            writer.action = Action.UPDATE
+            writer.action = Action.SEND_GRADIENTS if self.update_in_parts else Action.UPDATE
             for position, strategy in decision.updates.items():
                 tensor = self.graph.parameters[position].gradient
                 value = self.sums[stage][position]
@@ -161,21 +173,34 @@ class _Lowering:
                 gradients[stage, position] = value
                 for other in self._owners(position):
                     if other != stage:
-                        wanted = self.decisions[other].updates[position].inputs[1]
+                        expected_spec = self.decisions[other].updates[position].inputs[1]
                         writer.send(
                             value,
                             tensor,
                             strategy.inputs[1],
                             self.decisions[other],
-                            wanted,
-                            self._message(tensor, other),
+                            expected_spec,
+                            self._message(tensor, stage, other),
                         )
         for (stage, position), value in gradients.items():
+            self.writers[stage].action = Action.UPDATE
             self._step(stage, position, value)
         for stage, decision in enumerate(self.decisions):
+            self.writers[stage].action = Action.RECEIVE_WEIGHTS if self.update_in_parts else Action.UPDATE
             for position, spec in decision.weights.items():
                 if position not in decision.updates:
                     self._fetch(stage, position, spec)
+
+    def _update_in_parts(self) -> bool:
+        """Whether a rank runs several stages that use one weight.
+
+        The rank would wait in the update of the first stage for what it sends itself in the update of the second.
+        """
+        for position in range(len(self.graph.parameters)):
+            ranks = [rank for decision in self.decisions if position in decision.weights for rank in decision.ranks]
+            if len(set(ranks)) < len(ranks):
+                return True
+        return False
 
     def _step(self, stage: int, position: int, gradient: int) -> None:
         writer, decision = self.writers[stage], self.decisions[stage]
@@ -188,11 +213,11 @@ class _Lowering:
                 parameter.gradient,
                 self.decisions[owner].updates[position].inputs[1],
                 strategy.inputs[1],
-                self._message(parameter.gradient, stage),
+                self._message(parameter.gradient, owner, stage),
             )
             for owner in self._owners(position)
         ]
-        total, *more = parts  # in the same order on all stages: copies of a weight stay equal to the last bit
+        total, *more = parts  # the same order on all stages keeps the replicas of a weight equal to the last bit
         for part in more:
             for rank in decision.ranks:
                 writer.emit(rank, Accumulate(source=part, target=total))
@@ -213,13 +238,13 @@ class _Lowering:
                 ),
             )
         writer.value_of[updated] = (updated, strategy.outputs[0])
-        for reader, target in enumerate(self.decisions):  # stages that read the weight and make no gradient of it
+        for reader, target in enumerate(self.decisions):  # stages that read the weight and compute no gradient of it
             if position in target.weights and position not in target.updates and self._owners(position)[0] == stage:
-                name = self._message(updated, reader)
+                name = self._message(updated, stage, reader)
                 writer.send(updated, updated, strategy.outputs[0], target, target.weights[position], name)
         stored = writer.reshard(updated, updated, strategy.outputs[0], decision.weights[position])
         for rank in decision.ranks:
-            writer.emit(rank, Store(source=stored, target=parameter.tensor))
+            writer.emit(rank, Assign(source=stored, target=parameter.tensor))
 
     def _fetch(self, stage: int, position: int, spec: Spec) -> None:
         owners = self._owners(position)
@@ -227,56 +252,59 @@ class _Lowering:
             return
         (updated,) = self.graph.operators[self.graph.parameters[position].update].outputs
         sent = self.decisions[owners[0]].updates[position].outputs[0]
-        value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, self._message(updated, stage))
+        name = self._message(updated, owners[0], stage)
+        value = self.writers[stage].receive(self.writers[owners[0]], updated, sent, spec, name)
         for rank in self.decisions[stage].ranks:
-            self.writers[stage].emit(rank, Store(source=value, target=self.graph.parameters[position].tensor))
+            self.writers[stage].emit(rank, Assign(source=value, target=self.graph.parameters[position].tensor))
 
     def _owners(self, position: int) -> list[int]:
-        """The stages that update a parameter: those that make a gradient of it."""
+        """The stages that update a parameter: those that compute a gradient of it."""
         return [stage for stage, decision in enumerate(self.decisions) if position in decision.updates]
 
     def _come_in(self, stage: int, action: Action) -> None:
-        """Load or receive the sources that this task is the first to read."""
+        """Load or receive the sources that no earlier task of the stage has read."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor, spec in decision.sources.items():
-            one = self.graph.tensors[tensor]
+            source = self.graph.tensors[tensor]
             if tensor in writer.value_of or (action is Action.FORWARD and not self._read_forward(stage, tensor)):
                 continue
-            if one.producer is None:
+            if source.producer is None:
                 for rank, coordinate in writer.devices:
-                    box = box_of(spec, one.shape, writer.mesh, coordinate)
+                    box = box_of(spec, source.shape, writer.mesh, coordinate)
                     writer.emit(rank, Load(tensor=tensor, box=box, target=tensor))
                 writer.value_of[tensor] = (tensor, spec)
             else:
-                sender = self.writers[self.home[tensor]]
-                value = writer.receive(sender, tensor, self.left[tensor], spec, self._message(tensor, stage))
+                home = self.home[tensor]
+                name = self._message(tensor, home, stage)
+                value = writer.receive(self.writers[home], tensor, self.left[tensor], spec, name)
                 writer.value_of[tensor] = (value, spec)
 
     def _read_forward(self, stage: int, tensor: int) -> bool:
-        """Whether the forward task must have a source: one of its operators reads it, or it was sent for later use."""
-        graph, here = self.graph, set(self.decisions[stage].stage.operators)
-        reading = [r for r in graph.readers[tensor] if r in here]
+        """Whether a forward operator of the stage reads a source."""
+        graph, operators = self.graph, set(self.decisions[stage].stage.operators)
+        reading = [r for r in graph.readers[tensor] if r in operators]
         return any(graph.operators[r].phase is Phase.FORWARD for r in reading)
 
     def _leave(self, stage: int, index: int) -> None:
-        """Send what other stages read, without a pending sum; remember the loss."""
+        """Send the outputs of an operator that other stages read, without a pending sum; remember the loss."""
         writer, decision = self.writers[stage], self.decisions[stage]
         for tensor in self.graph.operators[index].outputs:
             readers = [s for s, d in enumerate(self.decisions) if s != stage and tensor in d.sources]
             if tensor != self.graph.loss and not readers:
                 continue
             value, spec = writer.value_of[tensor]
-            complete = self.left[tensor] = decision.completed(tensor, spec)
+            complete = self.left[tensor] = decision.complete_spec(tensor, spec)
             value = writer.reshard(value, tensor, spec, complete)
             if tensor == self.graph.loss:
                 self.loss[stage] = value
             for reader in readers:
                 other = self.decisions[reader]
-                writer.send(value, tensor, complete, other, other.sources[tensor], self._message(tensor, reader))
+                name = self._message(tensor, stage, reader)
+                writer.send(value, tensor, complete, other, other.sources[tensor], name)
 
-    def _message(self, tensor: int, receiver: int) -> int:
-        """The name of what a stage sends: a rank may run several stages, and each gets its own."""
-        return tensor * len(self.decisions) + receiver
+    def _message(self, tensor: int, sender: int, receiver: int) -> int:
+        """The number of a message; it contains both stages, since a rank may run several."""
+        return (tensor * len(self.decisions) + sender) * len(self.decisions) + receiver
 
     def _last(self, stage: int, value: int, tensor: int, spec: Spec, *, zero: bool) -> None:
         shape = self.graph.tensors[tensor].shape
@@ -285,18 +313,20 @@ class _Lowering:
             self.lasting[stage][rank].append(Lasting(value=value, tensor=tensor, box=box, zero=zero))
 
     def finished(self, stage: int) -> StageProgram:
-        """The instructions of a stage, with what is not read again freed."""
+        """The finished instructions of a stage, with Free instructions."""
         writer, loss = self.writers[stage], self.loss[stage]
-        tasks: dict[Action, dict[int, tuple[object, ...]]] = {action: {} for action in writer.tasks}
+        tasks: dict[Action, dict[int, tuple[Instruction, ...]]] = {action: {} for action in writer.tasks}
         for rank in self.decisions[stage].ranks:
-            lasting = {one.value for one in self.lasting[stage][rank]}
+            lasting = {held.value for held in self.lasting[stage][rank]}
             for action, instructions in with_frees(
-                {action: own[rank] for action, own in writer.tasks.items()}, lasting, set() if loss is None else {loss}
+                {action: of_ranks[rank] for action, of_ranks in writer.tasks.items()},
+                lasting,
+                set() if loss is None else {loss},
             ).items():
                 tasks[action][rank] = tuple(instructions)
         return StageProgram(
             ranks=self.decisions[stage].ranks,
-            tasks=tasks,  # type: ignore[arg-type]
-            lasting={rank: tuple(own) for rank, own in self.lasting[stage].items()},
+            tasks=tasks,
+            lasting={rank: tuple(of_ranks) for rank, of_ranks in self.lasting[stage].items()},
             loss=loss,
         )

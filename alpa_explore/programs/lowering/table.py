@@ -1,6 +1,7 @@
-"""The table of tasks that a program follows: found and checked without lowering anything.
+"""Choose and check the schedule of a program, without lowering anything.
 
-Its backward passes are all whole (B) or all in two halves (I and W): a task is written once for all microbatches.
+The backward passes of a schedule must be either all whole (B) or all in two halves (I and W), because a program stores
+the instructions of a task once for all microbatches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from alpa_explore.schedules.task import Action, Schedule
 
 
 def program_schedule(plan: Plan, schedule: Schedule | str | None = None) -> Schedule:
-    """What a run of `plan` follows: a table, one by name for the plan's B, or the plan's own unless given.
+    """The schedule of a run: `schedule` itself, the schedule of that name for the plan's B, or the plan's own.
 
     Raises as `plans.schedule_stages` and `check_table`.
     """
@@ -23,8 +24,11 @@ def program_schedule(plan: Plan, schedule: Schedule | str | None = None) -> Sche
 
 
 def check_table(schedule: Schedule, num_stages: int) -> None:
-    """ProgramError when a table has other stages, or some backward passes in two halves and some whole; ScheduleError
-    where it cannot run."""
+    """Check that a program with `num_stages` stages can follow a schedule.
+
+    ProgramError for another number of stages, or when some backward passes are whole and some in two halves;
+    ScheduleError where the schedule cannot run.
+    """
     if schedule.num_stages != num_stages:
         raise ProgramError(
             "The schedule has other stages than the plan",

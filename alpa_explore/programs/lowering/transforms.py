@@ -1,11 +1,11 @@
-"""The classic ways to divide training, as choices for a stage: each mesh axis gets a kind, the rest is solved.
+"""The classic kinds of parallelism as choices for a stage: each mesh axis gets a kind, and a solver chooses the rest.
 
-data     every operator that can cut the batch cuts it along the axis; weights and their state are whole on each device
-zero     the same, but each device keeps and updates only its piece of the optimizer state
-tensor   no operator cuts the batch along the axis, and example inputs are whole: weights are divided ("horizontal")
+data     operators that can shard the batch shard it along the axis; weights and optimizer state are replicated
+zero     as data, but every device stores and updates only its piece of the optimizer state
+tensor   no operator shards the batch along the axis, and the inputs are replicated; weights are sharded
 
-Whatever the kinds leave open (which dim of a weight, where to reshard) is chosen by the exact solver. A pipeline is
-several stages; the product of all of these is a mesh with an axis for each in every stage.
+The exact solver chooses what the kinds leave open (which dim of a weight, where to reshard). Pipeline parallelism is
+several stages; kinds are combined by giving each its own mesh axis.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ KINDS = ("data", "zero", "tensor")
 
 
 def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
-    """The cheapest choice that divides a stage in these ways, one for each axis of its mesh.
+    """The cheapest choices that parallelise a stage by these kinds, one for each axis of its mesh.
 
-    OptionError for a kind that is none or another number of axes; ProgramError where no choice is legal.
+    OptionError for an unknown kind or another number of axes; ProgramError where no choices are legal.
     """
     axes = len(problem.model.mesh.shape)
     if len(kinds) != axes or not set(kinds) <= set(KINDS):
@@ -51,28 +51,28 @@ def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
         allowed = np.ones(len(cost), dtype=np.bool_)
         for axis, kind in enumerate(kinds):
             fits = allowed & _fitting(problem, node, batch.get(v), axis, kind)
-            allowed = fits if fits.any() else allowed  # an operator or a weight that cannot is left alone
+            allowed = fits if fits.any() else allowed  # a node that no kind of strategy fits is unconstrained
         costs.append(np.where(allowed, cost, FORBIDDEN))
-    found = solve(
+    solution = solve(
         ShardingProblem(name=base.name, node_costs=tuple(costs), edges=base.edges, edge_costs=base.edge_costs)
     )
-    if found.status is Status.INFEASIBLE or found.objective >= FORBIDDEN:
+    if solution.status is Status.INFEASIBLE or solution.objective >= FORBIDDEN:
         raise ProgramError(
             "The stage cannot be divided like this",
             found=f"{', '.join(kinds)} on {problem.model.mesh}",
             remedy="Choose other kinds, a smaller axis, or more samples in a microbatch.",
         )
-    return found.choices
+    return solution.choices
 
 
 def _fitting(problem: StageProblem, node: Node, batch: frozenset[Option] | None, axis: int, kind: Kind) -> Flags:
-    """Which strategies of a node divide it along an axis as its kind says."""
+    """Which strategies of a node follow the kind of an axis, as a mask."""
     graph = problem.stage.layered.graph
     if node.kind is NodeKind.SOURCE:
         if graph.tensors[node.subject].kind is not TensorKind.INPUT:
             return np.ones(len(node.microbatch_seconds), dtype=np.bool_)
-        wanted = (REPLICATE,) if kind == "tensor" else (0,)
-        return np.array([spec[axis] in wanted for spec in node_specs(problem, node)])
+        allowed_placements = (REPLICATE,) if kind == "tensor" else (0,)
+        return np.array([spec[axis] in allowed_placements for spec in node_specs(problem, node)])
     if node.kind is NodeKind.WEIGHT:
         return np.array([kind != "data" or s[axis] == REPLICATE for s in node_specs(problem, node)])
     assert node.priced is not None or node.kind is NodeKind.ACCUMULATOR, "operators and updates are priced"

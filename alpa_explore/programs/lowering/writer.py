@@ -1,6 +1,6 @@
-"""Writes the instructions of all ranks of one stage side by side: operators, reshardings, sends and receives.
+"""Write the instructions of one stage for all of its ranks at once: operators, reshardings, sends and receives.
 
-A value has the same number on every rank of the stage; what it stands for, and in which spec, is kept here.
+A value has the same number on every rank of the stage. The writer keeps which tensor a value holds, and in which spec.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from alpa_explore.programs.instruction import (
 )
 from alpa_explore.programs.lowering.boxes import arriving_spec, box_of, coordinates, inside, intersection
 from alpa_explore.programs.lowering.decision import StageDecision
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 from alpa_explore.sharding.local.local_call import AllReduce, LocalCall, localize
 from alpa_explore.sharding.local.sums import nll_over
 from alpa_explore.sharding.reshard import Step, StepKind
@@ -32,18 +32,21 @@ from alpa_explore.tracing.aten import draws
 class StageWriter:
     """The instructions of one stage under construction."""
 
-    def __init__(self, decision: StageDecision, *, counted: Collection[int], halves: bool) -> None:
+    def __init__(
+        self, decision: StageDecision, *, counted: Collection[int], halves: bool, update_in_parts: bool
+    ) -> None:
         self.decision, self.counted = decision, counted
         self.graph: TrainingGraph = decision.stage.layered.graph
         self.mesh = decision.mesh_shape
         self.devices = list(zip(decision.ranks, coordinates(self.mesh), strict=True))
         backward = (Action.BACKWARD_INPUT, Action.BACKWARD_WEIGHT) if halves else (Action.BACKWARD,)
+        update = ONCE_AN_ITERATION if update_in_parts else (Action.UPDATE,)
         self.tasks: dict[Action, dict[int, list[Instruction]]] = {
-            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, *backward, Action.UPDATE)
+            action: {rank: [] for rank in decision.ranks} for action in (Action.FORWARD, *backward, *update)
         }
         self.action = Action.FORWARD
         self.value_of: dict[int, tuple[int, Spec]] = {}
-        """Tensor -> the value that holds it, and its spec."""
+        """Tensor -> (the value that holds it, its spec)."""
         self._next = len(self.graph.tensors)
 
     def fresh(self) -> int:
@@ -52,11 +55,11 @@ class StageWriter:
         return self._next - 1
 
     def emit(self, rank: int, instruction: Instruction) -> None:
-        """Append to the task that is being written."""
+        """Append an instruction to the task that is being written."""
         self.tasks[self.action][rank].append(instruction)
 
     def group(self, coordinate: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-        """The ranks that differ from `coordinate` in nothing but their place on `axes`, row-major."""
+        """The ranks whose coordinates differ from `coordinate` only on `axes`, row-major."""
         return tuple(
             rank
             for rank, other in self.devices
@@ -64,35 +67,35 @@ class StageWriter:
         )
 
     def reshard(self, value: int, tensor: int, source: Spec, target: Spec) -> int:
-        """The value of `tensor` in another spec: the steps that the plan has priced."""
-        for step in self.decision.way(tensor, source, target):
-            made = self.fresh()
+        """Reshard a value of `tensor` by the steps that the plan has priced; the number of the result."""
+        for step in self.decision.resharding_steps(tensor, source, target):
+            result = self.fresh()
             for rank, coordinate in self.devices:
-                self.emit(rank, self._step(step, coordinate, value, made))
-            value = made
+                self.emit(rank, self._step(step, coordinate, value, result))
+            value = result
         return value
 
-    def _step(self, step: Step, coordinate: Sequence[int], value: int, made: int) -> Instruction:
+    def _step(self, step: Step, coordinate: Sequence[int], value: int, result: int) -> Instruction:
         before, after = step.source[step.axis], step.target[step.axis]
         if step.kind is StepKind.SLICE:
             pieces = self.mesh[step.axis]
-            return Slice(source=value, target=made, dim=after, piece=coordinate[step.axis], pieces=pieces)
+            return Slice(source=value, target=result, dim=after, piece=coordinate[step.axis], pieces=pieces)
         return Collective(
             kind=step.kind,
             ranks=self.group(coordinate, (step.axis,)),
             source=value,
-            target=made,
+            target=result,
             joined=before if step.kind in (StepKind.ALL_GATHER, StepKind.ALL_TO_ALL) else None,
             cut=after if step.kind in (StepKind.REDUCE_SCATTER, StepKind.ALL_TO_ALL) else None,
         )
 
     def operator(self, index: int) -> None:
-        """One operator under its strategy; its outputs become known."""
+        """Write one operator under its strategy, and register its outputs."""
         operator, strategy = self.graph.operators[index], self.decision.strategies[index]
         read = []
-        for tensor, wanted in zip(operator.inputs, strategy.inputs, strict=True):
+        for tensor, input_spec in zip(operator.inputs, strategy.inputs, strict=True):
             value, spec = self.value_of[tensor]
-            read.append(self.reshard(value, tensor, spec, wanted))
+            read.append(self.reshard(value, tensor, spec, input_spec))
         if index in self.counted:
             read.append(operator.outputs[1])
         numbers: dict[int, int] = dict(enumerate(read))
@@ -103,7 +106,7 @@ class StageWriter:
             else:
                 call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
             self._number(operator, call, numbers)
-            # Of an operator that no rule divides every device draws the whole, and the same.
+            # Where no rule shards an operator, every device draws the same numbers for the whole tensor.
             seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None
             for step in call.steps:
                 if isinstance(step, AllReduce):
@@ -113,63 +116,63 @@ class StageWriter:
                 else:
                     self.emit(rank, Compute(operator=_renumbered(step, numbers), seed=seed))
             for tensor, local in zip(operator.outputs, call.outputs, strict=True):
-                if numbers[local] != tensor:  # an input that is handed on, or one value for two outputs
+                if numbers[local] != tensor:  # an input that is returned, or one value for two outputs
                     self.emit(rank, Slice(source=numbers[local], target=tensor, dim=0, piece=0, pieces=1))
         for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
             self.value_of[tensor] = (tensor, spec)
 
     def _number(self, operator: Operator, call: LocalCall, numbers: dict[int, int]) -> None:
-        """Give the values of a local call their numbers, those of its outputs the tensors'; the same on each rank."""
-        own = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
+        """Number the values of a local call, the same on each rank; outputs get the numbers of their tensors."""
+        tensor_of = dict(reversed(list(zip(call.outputs, operator.outputs, strict=True))))
         for step in call.steps:
             for local in (step.target,) if isinstance(step, AllReduce) else step.outputs:
                 if local not in numbers:
-                    numbers[local] = own[local] if local in own else self.fresh()
+                    numbers[local] = tensor_of[local] if local in tensor_of else self.fresh()
 
-    def send(self, value: int, tensor: int, spec: Spec, target: StageDecision, wanted: Spec, message: int) -> None:
-        """Send a value without a pending sum to another stage, which `receive`s it as `wanted`."""
-        for receiver, pieces in self.crossing(tensor, spec, target, wanted):
+    def send(self, value: int, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec, message: int) -> None:
+        """Send a value without a pending sum to another stage, which needs it in `target_spec`."""
+        for receiver, pieces in self.crossing(tensor, spec, target, target_spec):
             for rank, box in pieces:
-                own = box_of(spec, self.graph.tensors[tensor].shape, self.mesh, dict(self.devices)[rank])
-                self.emit(rank, Send(source=value, to=receiver, message=message, box=inside(box, own)))
+                held = box_of(spec, self.graph.tensors[tensor].shape, self.mesh, dict(self.devices)[rank])
+                self.emit(rank, Send(source=value, to=receiver, message=message, box=inside(box, held)))
 
     def crossing(
-        self, tensor: int, spec: Spec, target: StageDecision, wanted: Spec
+        self, tensor: int, spec: Spec, target: StageDecision, target_spec: Spec
     ) -> Iterator[tuple[int, list[tuple[int, Box]]]]:
-        """For each receiving rank who sends which box (in coordinates of the tensor): each byte of its box once."""
+        """(receiver, [(sender, box in coordinates of the tensor)]): which rank sends which box, each byte once."""
         shape = self.graph.tensors[tensor].shape
-        arriving = arriving_spec(wanted, shape, target.mesh_shape)
+        arriving = arriving_spec(target_spec, shape, target.mesh_shape)
         holders: dict[Box, list[int]] = {}
         for rank, coordinate in self.devices:
             holders.setdefault(box_of(spec, shape, self.mesh, coordinate), []).append(rank)
         places = zip(target.ranks, coordinates(target.mesh_shape), strict=True)
         for number, (receiver, coordinate) in enumerate(places):
-            own = box_of(arriving, shape, target.mesh_shape, coordinate)
+            needed = box_of(arriving, shape, target.mesh_shape, coordinate)
             pieces = []
             for box, ranks in holders.items():
-                shared = intersection(own, box)
+                shared = intersection(needed, box)
                 if shared is not None:
-                    pieces.append((ranks[number % len(ranks)], shared))  # copies take turns
+                    pieces.append((ranks[number % len(ranks)], shared))  # replicas take turns
             yield receiver, pieces
 
-    def receive(self, sender: StageWriter, tensor: int, spec: Spec, wanted: Spec, message: int) -> int:
-        """The value, in spec `wanted`, of what another stage sends from spec `spec`."""
-        one = self.graph.tensors[tensor]
-        arriving = arriving_spec(wanted, one.shape, self.mesh)
-        made, places = self.fresh(), dict(self.devices)
-        for rank, pieces in sender.crossing(tensor, spec, self.decision, wanted):
-            own = box_of(arriving, one.shape, self.mesh, places[rank])
+    def receive(self, sender: StageWriter, tensor: int, spec: Spec, target_spec: Spec, message: int) -> int:
+        """Receive a tensor that another stage sends in `spec`, and reshard it to `target_spec`; its value."""
+        source = self.graph.tensors[tensor]
+        arriving = arriving_spec(target_spec, source.shape, self.mesh)
+        received, places = self.fresh(), dict(self.devices)
+        for rank, pieces in sender.crossing(tensor, spec, self.decision, target_spec):
+            needed = box_of(arriving, source.shape, self.mesh, places[rank])
             self.emit(
                 rank,
                 Receive(
-                    target=made,
+                    target=received,
                     message=message,
-                    shape=local_shape(arriving, one.shape, self.mesh),
-                    dtype=one.dtype,
-                    pieces=tuple((source, inside(box, own)) for source, box in pieces),
+                    shape=local_shape(arriving, source.shape, self.mesh),
+                    dtype=source.dtype,
+                    pieces=tuple((holder, inside(box, needed)) for holder, box in pieces),
                 ),
             )
-        return self.reshard(made, tensor, arriving, wanted)
+        return self.reshard(received, tensor, arriving, target_spec)
 
 
 def _renumbered(step: Operator, numbers: dict[int, int]) -> Operator:

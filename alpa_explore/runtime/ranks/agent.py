@@ -1,16 +1,18 @@
-"""The agent of one machine: starts its ranks, watches over them, and ends all of them when one fails.
+"""The agent of one machine: starts its ranks, watches them, and ends all of them when one fails.
 
     python -m alpa_explore.runtime.ranks.agent FOLDER FIRST COUNT INIT_METHOD
 
-It is a process of its own, which imports torch once and forks a process for each rank. So a busy notebook does not
-keep it from watching; and when the program that started it ends, or asks it to stop, its standard input closes, and the
-ranks go. A rank fails when it exits with an error, is killed, says nothing for `FROZEN_SECONDS`, or when no rank has
-finished an instruction for the run's `stall_seconds`. How it ended stands in `agent-FIRST.json`.
+The agent is a process of its own, which imports torch once and forks a process for each rank. A busy notebook does not
+keep it from watching. When the program that started it ends or stops the run, the agent's standard input closes and
+it ends its ranks. A run fails when a rank exits with an error, is killed or writes no heartbeat for
+`tuning.FROZEN_SECONDS`, or when no rank finishes an instruction for the run's `stall_seconds`. The agent writes how its
+ranks ended to `agent-FIRST.json`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import os
 import select
@@ -24,13 +26,10 @@ from typing import Any, NoReturn
 import torch
 
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.ranks.worker import run_rank
-from alpa_explore.runtime.reports import Alive, alive, events
+from alpa_explore.runtime.reports import Heartbeat, events, read_heartbeat
 
-FROZEN_SECONDS = 8.0
-POLL_SECONDS = 0.1
-SETTLE_SECONDS = 0.5
-"""After a first failure: another rank may have died of it before, or say more."""
 STOPPED, FAILED, DONE = "stopped", "failed", "done"
 
 
@@ -43,15 +42,15 @@ class Agent:
         self.stall_seconds = json.loads((folder / "run.json").read_text(encoding="utf-8"))["options"]["stall_seconds"]
         self.pids: dict[int, int] = {}
         self.codes: dict[int, int] = {}
-        """Of the ranks that have ended; −9 for one killed by signal 9."""
+        """Rank that has ended -> its exit code; −9 for one killed by signal 9."""
         self.started = time.monotonic()
         self.beats: dict[int, tuple[float, int]] = {}
-        """Rank -> when it was last seen alive, by this clock, and the time of its file."""
+        """Rank -> (when this agent saw its last heartbeat, modification time of that heartbeat's file)."""
         self.progress = (0, self.started)
-        """Instructions finished by all ranks, and since when there are so many."""
+        """(instructions finished by all ranks, since when the number has not changed)."""
 
     def run(self) -> dict[str, Any]:
-        """From the start of the ranks to their end, however it comes."""
+        """Run the ranks from start to end; how they ended."""
         for rank in self.numbers:
             self.pids[rank] = self._fork(rank)
         try:
@@ -60,12 +59,12 @@ class Agent:
                 if len(self.codes) == len(self.numbers) and not any(self.codes.values()):
                     return {"state": DONE}
                 if any(self.codes.values()):
-                    time.sleep(SETTLE_SECONDS)
+                    time.sleep(tuning.SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **self._why()}
                 if (stuck := self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
-                if _asked_to_stop(POLL_SECONDS):
+                if _asked_to_stop(tuning.AGENT_POLL_SECONDS):
                     return {"state": STOPPED}
         finally:
             self._end()
@@ -78,20 +77,23 @@ class Agent:
         self._be(rank, parent)
 
     def _be(self, rank: int, parent: int) -> NoReturn:
-        """In the new process."""
+        """Run a rank in the new process."""
         code = 1
         try:
             if sys.platform == "linux":
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also where it hangs
+                ctypes.CDLL(None).prctl(
+                    1, signal.SIGKILL
+                )  # PR_SET_PDEATHSIG: the rank ends with the agent, even if it hangs
             log = os.open(self.folder / f"rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a killed rank has said it all
+            assert isinstance(sys.stdout, io.TextIOWrapper), "no capture in a forked rank"
+            sys.stdout.reconfigure(line_buffering=True)  # a killed rank loses no output
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             local = rank - self.first
             code = run_rank(self.folder, rank, init_method=self.init_method, local_rank=local, parent=parent)
-        except BaseException:  # the process ends here, whatever it was
+        except BaseException:  # the process must end here in any case
             traceback.print_exc()
         finally:
             sys.stdout.flush()
@@ -106,7 +108,7 @@ class Agent:
                     self.codes[rank] = os.waitstatus_to_exitcode(status)
 
     def _why(self) -> dict[str, Any]:
-        """The failure that the others follow from: a rank that was killed, else the first that says so itself."""
+        """The failure that caused the others: a killed rank, else the first rank that reports an error of its own."""
         failed = [rank for rank in self.numbers if self.codes.get(rank)]
         for rank in failed:
             if (code := self.codes[rank]) < 0:
@@ -118,8 +120,8 @@ class Agent:
                     f"signal {-code}, {name}{more}, at {self._doing(rank)}",
                     "Look at its log, at the memory of the machine, and whether somebody ended it.",
                 )
-        told = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
-        for rank, e in sorted(told, key=lambda one: bool(one[1]["follows"])):
+        reported = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
+        for rank, e in sorted(reported, key=lambda entry: bool(entry[1]["follows"])):
             return _failure(rank, e["what"], e["found"], e["remedy"])
         rank = failed[0]
         return _failure(
@@ -130,30 +132,30 @@ class Agent:
         )
 
     def stuck(self) -> dict[str, Any] | None:
-        """The failure, where a rank gives no sign of life or all of them stand still."""
+        """The failure, where a rank has no heartbeat or no rank makes progress; else None."""
         now, total = time.monotonic(), 0
-        known: dict[int, Alive | None] = {rank: alive(self.folder, rank) for rank in self.numbers}
+        alive_of: dict[int, Heartbeat | None] = {rank: read_heartbeat(self.folder, rank) for rank in self.numbers}
         for rank in self.numbers:
             path = self.folder / f"rank-{rank}.alive"
             written = path.stat().st_mtime_ns if path.exists() else 0
             if written != self.beats.get(rank, (0.0, -1))[1]:
                 self.beats[rank] = now, written
-            if rank not in self.codes and now - self.beats[rank][0] > FROZEN_SECONDS:
+            if rank not in self.codes and now - self.beats[rank][0] > tuning.FROZEN_SECONDS:
                 return _failure(
                     rank,
                     f"Rank {rank} hangs",
-                    f"no sign of life for {FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
+                    f"no sign of life for {tuning.FROZEN_SECONDS:.0f} s at {self._doing(rank)}",
                     "Its process was stopped, or the machine swaps: look at its memory.",
                 )
-            seen = known[rank]
+            seen = alive_of[rank]
             total += seen.instructions if seen else 0
         if total != self.progress[0]:
             self.progress = total, now
         if now - self.progress[1] < self.stall_seconds:
             return None
-        working = [rank for rank, seen in known.items() if rank not in self.codes and seen and not seen.waits_for]
+        working = [rank for rank, seen in alive_of.items() if rank not in self.codes and seen and not seen.waits_for]
         rank = (working or self.numbers)[0]
-        waiting = [f"rank {r} waits for {s.waits_for}" for r, s in known.items() if s and s.waits_for]
+        waiting = [f"rank {r} waits for {s.waits_for}" for r, s in alive_of.items() if s and s.waits_for]
         return _failure(
             rank,
             "The ranks make no progress",
@@ -162,11 +164,11 @@ class Agent:
         )
 
     def _doing(self, rank: int) -> str:
-        seen = alive(self.folder, rank)
+        seen = read_heartbeat(self.folder, rank)
         return "its start" if seen is None else seen.doing
 
     def _end(self) -> None:
-        """Nothing of the run stays behind; a rank has nothing to save."""
+        """Kill the ranks that still run; a rank has nothing to save."""
         for rank, pid in self.pids.items():
             if rank not in self.codes:
                 os.kill(pid, signal.SIGKILL)
@@ -178,7 +180,7 @@ def _failure(rank: int, what: str, found: str, remedy: str) -> dict[str, Any]:
 
 
 def _asked_to_stop(seconds: float) -> bool:
-    """Whether standard input has been closed, or said anything, within so many seconds."""
+    """Wait so many seconds for standard input to be closed or written to; whether it was."""
     ready, _, _ = select.select([0], [], [], seconds)
     return bool(ready)
 
@@ -191,7 +193,7 @@ def main(arguments: list[str]) -> int:
     """Run the agent; exit code 0 where the ranks are done."""
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one
-    # The first optimizer imports a good part of torch: once, before there is a process for each rank.
+    # The first optimizer imports a large part of torch: do it once, before the ranks are forked.
     PieceOptimizer("optimizer.adam", torch.zeros(1), 1e-3)
     folder = Path(arguments[0])
     outcome: dict[str, Any] = {"state": STOPPED}

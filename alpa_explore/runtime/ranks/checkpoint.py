@@ -1,7 +1,9 @@
-"""Trained weights in the format of torch.distributed.checkpoint: each rank writes its boxes, copies are written once.
+"""Save trained weights in the format of torch.distributed.checkpoint.
 
-`torch.distributed.checkpoint.load` reads them under any other sharding, and
-`torch.distributed.checkpoint.format_utils.dcp_to_torch_save` makes one file of them. Names are those of the model.
+Each rank writes its boxes; replicas are written once.
+
+`torch.distributed.checkpoint.load` reads them in any other sharding, and
+`torch.distributed.checkpoint.format_utils.dcp_to_torch_save` converts them to one file. Names are those of the model.
 """
 
 from __future__ import annotations
@@ -21,17 +23,18 @@ from alpa_explore.errors import RunError
 from alpa_explore.programs.instruction import Box
 
 Piece = tuple[str, tuple[int, ...], Box, torch.Tensor]
-"""Name, shape of the whole, box, its value."""
+"""(name, shape of the whole tensor, box, value of the box)."""
 
 
 def save_weights(pieces: list[Piece], folder: Path) -> None:
-    """Called by all ranks, each with what it holds. The boxes of a name must be equal or disjoint over all ranks.
+    """Save the pieces of this rank; all ranks must call it.
 
-    RunError where they cannot be written.
+    The boxes of a name must be equal or disjoint over all ranks.
+    RunError where the weights cannot be written.
     """
     try:
         save({}, checkpoint_id=folder, planner=_PiecePlanner(pieces))
-    except CheckpointException as error:  # no Exception, in torch
+    except CheckpointException as error:  # a BaseException in torch
         rank, (cause, _) = next(iter(error.failures.items()))
         raise RunError(
             "The trained weights were not saved",
@@ -41,7 +44,7 @@ def save_weights(pieces: list[Piece], folder: Path) -> None:
 
 
 class _PiecePlanner(DefaultSavePlanner):
-    """Torch knows shards of DTensors; a box needs no mesh."""
+    """Saves boxes; torch's own planner saves shards of DTensors, which need a mesh."""
 
     def __init__(self, pieces: list[Piece]) -> None:
         super().__init__(flatten_state_dict=False)  # there is none
@@ -51,7 +54,7 @@ class _PiecePlanner(DefaultSavePlanner):
         self._items = [self._item(*piece) for piece in pieces]
 
     def create_local_plan(self) -> SavePlan:
-        """What this rank could write; copies are struck out by the global plan."""
+        """The pieces of this rank; the global plan removes replicas."""
         self.plan = SavePlan(self._items)
         return self.plan
 

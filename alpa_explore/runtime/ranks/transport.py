@@ -1,8 +1,9 @@
-"""Ranks that are processes reach each other through torch.distributed: gloo between CPUs, NCCL between GPUs.
+"""The transport between processes by torch.distributed: gloo between CPUs, NCCL between GPUs.
 
-Every group of collectives is made at the start, by all ranks in the same order. Messages between two ranks travel in
-the order in which they are sent, as NCCL has no tags: a receiver that wants a later one first takes in, and keeps,
-those before it. The sender would have sent them anyway, so nobody waits for more than it would; and sends do not wait.
+All ranks create the groups of all collectives at the start, in the same order. Messages between two ranks arrive in the
+order in which they are sent, because NCCL has no tags: a receiver that needs a later message first receives and keeps
+the earlier ones. This causes no extra waiting, since the sender sends the earlier ones first anyway and sends do not
+block.
 """
 
 from __future__ import annotations
@@ -11,121 +12,121 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
-from alpa_explore.schedules.task import Action, Task
+from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.reshard import StepKind
 
-_Letter = tuple[int, int, bool]
-"""Message, microbatch, whether of an update task."""
-ASK_SECONDS = 1e-3
-TIMEOUT = timedelta(days=1)
-"""Of torch's own watch: the agent's is quicker and says more."""
+_MessageKey = tuple[int, int, bool]
+"""(message, microbatch, whether an update task sends it)."""
 
 
 class ProcessTransport:
-    """The transport of the rank that this process is."""
+    """The transport of the rank of this process."""
 
     def __init__(self, job: RankJob, rank: int, device: torch.device) -> None:
-        """All ranks must be in torch.distributed already; makes the groups."""
+        """Create the groups. All ranks must have joined torch.distributed."""
         self.job, self.rank, self.device = job, rank, device
         self.waits_for = ""
-        """What is being waited for now, for people."""
+        """A description of what the rank waits for now; empty while it does not wait."""
         self.collective_seconds = self.receive_seconds = 0.0
         self._place = {r: place for place, r in enumerate(job.ranks)}
-        self._groups = {ranks: dist.new_group([self._place[r] for r in ranks], timeout=TIMEOUT) for ranks in job.groups}
-        # A NCCL communicator runs one thing after the other, and a send stays in it until it is received: the two
-        # directions between two ranks need one each.
+        self._groups = {
+            ranks: dist.new_group([self._place[r] for r in ranks], timeout=tuning.TORCH_TIMEOUT) for ranks in job.groups
+        }
+        # An NCCL communicator runs its operations in order, and a send occupies it until it is received: each
+        # direction between two ranks needs a communicator of its own.
         nccl = device.type == "cuda"
         self._pairs = {
-            p: dist.new_group([self._place[r] for r in p], timeout=TIMEOUT) if nccl else None for p in job.pairs
+            p: dist.new_group([self._place[r] for r in p], timeout=tuning.TORCH_TIMEOUT) if nccl else None
+            for p in job.pairs
         }
         self._receives = receives(job.program, rank)
-        self._expected: dict[int, Iterator[_Letter]] = {}
-        self._kept: dict[tuple[int, _Letter], torch.Tensor] = {}
-        self._sent = _Outbox(asks=nccl)
+        self._expected: dict[int, Iterator[_MessageKey]] = {}
+        self._kept: dict[tuple[int, _MessageKey], torch.Tensor] = {}
+        self._sent = _PendingSends(polls=nccl)
         self._counts: dict[tuple[int, int], int] = {}
 
     def begin(self) -> None:
-        """A new iteration."""
-        self._expected = {source: self._letters(source) for source in self.job.inbox}
+        """Start an iteration."""
+        self._expected = {source: self._incoming(source) for source in self.job.inbox}
 
     def finish(self) -> None:
-        """The iteration is over: all that was sent has left."""
+        """End an iteration: wait until all sends are over."""
         self.waits_for = "ranks that take what was sent"
         self._sent.empty()
         self.waits_for = ""
         assert not self._kept, "a program receives all that is sent"
 
-    def collective(self, task: Task, one: Collective, piece: torch.Tensor) -> Arriving:
-        """What this rank has afterwards. Sums are torch.distributed's, in its order."""
+    def collective(self, task: Task, instruction: Collective, piece: torch.Tensor) -> Arriving:
+        """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
-        self.waits_for = f"{one.kind.value} with ranks {', '.join(map(str, one.ranks))}"
+        self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
         start = time.perf_counter()
-        made = self._collective(one, piece)
+        result = self._collective(instruction, piece)
         self.collective_seconds += time.perf_counter() - start
         self.waits_for = ""
-        return made
+        return result
 
-    def _collective(self, one: Collective, piece: torch.Tensor) -> torch.Tensor:
-        members = sorted(one.ranks)
+    def _collective(self, instruction: Collective, piece: torch.Tensor) -> torch.Tensor:
+        members = sorted(instruction.ranks)
         group, count = self._groups[tuple(members)], len(members)
-        if one.kind is StepKind.ALL_REDUCE:
-            made = piece.clone(memory_format=torch.contiguous_format)
-            dist.all_reduce(made, group=group)
-            return made
-        if one.kind is StepKind.ALL_GATHER:
-            assert one.joined is not None
+        if instruction.kind is StepKind.ALL_REDUCE:
+            result = piece.clone(memory_format=torch.contiguous_format)
+            dist.all_reduce(result, group=group)
+            return result
+        if instruction.kind is StepKind.ALL_GATHER:
+            assert instruction.joined is not None
             pieces = [torch.empty_like(piece, memory_format=torch.contiguous_format) for _ in members]
             dist.all_gather(pieces, piece.contiguous(), group=group)
-            return torch.cat([pieces[members.index(r)] for r in one.ranks], one.joined)
-        assert one.cut is not None
-        chunks = torch.chunk(piece, count, one.cut)
-        given = torch.stack([chunks[one.ranks.index(member)] for member in members])
-        if one.kind is StepKind.REDUCE_SCATTER:
-            made = torch.empty_like(given[0])
-            dist.reduce_scatter_single(made, given.flatten(0, 1) if made.dim() else given, group=group)
-            return made
-        assert one.kind is StepKind.ALL_TO_ALL
-        assert one.joined is not None
+            return torch.cat([pieces[members.index(r)] for r in instruction.ranks], instruction.joined)
+        assert instruction.cut is not None
+        chunks = torch.chunk(piece, count, instruction.cut)
+        given = torch.stack([chunks[instruction.ranks.index(member)] for member in members])
+        if instruction.kind is StepKind.REDUCE_SCATTER:
+            result = torch.empty_like(given[0])
+            dist.reduce_scatter_single(result, given.flatten(0, 1) if result.dim() else given, group=group)
+            return result
+        assert instruction.kind is StepKind.ALL_TO_ALL
+        assert instruction.joined is not None
         taken = torch.empty_like(given)
         dist.all_to_all_single(taken, given, group=group)
-        return torch.cat([taken[members.index(r)] for r in one.ranks], one.joined)
+        return torch.cat([taken[members.index(r)] for r in instruction.ranks], instruction.joined)
 
-    def send(self, task: Task, one: Send, piece: torch.Tensor) -> None:
-        """Without waiting; the piece is kept until it has left."""
-        if one.to == self.rank:
-            self._kept[self.rank, _letter(one.message, task)] = piece
+    def send(self, task: Task, instruction: Send, piece: torch.Tensor) -> None:
+        """Send without waiting; the piece is kept until the send is over."""
+        if instruction.to == self.rank:
+            self._kept[self.rank, _message_key(instruction.message, task)] = piece
             return
         piece = piece.contiguous()
-        pair = (self.rank, one.to)
-        work = dist.isend(piece, self._place[one.to], group=self._pairs[pair], tag=self._tag(pair))
+        pair = (self.rank, instruction.to)
+        work = dist.isend(piece, self._place[instruction.to], group=self._pairs[pair], tag=self._tag(pair))
         assert work is not None, "both ranks are in the group"
         self._sent.put(work, piece)
 
-    def receive(self, task: Task, one: Receive, source: int, box: Box) -> Arriving:
-        """What `source` sent; what it sent before is taken in and kept."""
+    def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
+        """The piece that `source` sends; earlier messages of `source` are received and kept."""
         yield from ()
-        wanted = _letter(one.message, task)
+        awaited = _message_key(instruction.message, task)
         start = time.perf_counter()
-        while (source, wanted) not in self._kept:
-            letter = next(self._expected[source])
+        while (source, awaited) not in self._kept:
+            key = next(self._expected[source])
             pair = (source, self.rank)
-            instruction = self._receives[letter[0], letter[2]]
-            extents = [last - first for first, last in dict(instruction.pieces)[source]]
-            piece = torch.empty(extents, dtype=getattr(torch, instruction.dtype), device=self.device)
+            expected = self._receives[key[0], key[2]]
+            extents = [last - first for first, last in dict(expected.pieces)[source]]
+            piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
             work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
             assert work is not None, "both ranks are in the group"
             self._wait(f"a message of rank {source}", work)
-            self._kept[source, letter] = piece
+            self._kept[source, key] = piece
         self.receive_seconds += time.perf_counter() - start
-        return self._kept.pop((source, wanted))
+        return self._kept.pop((source, awaited))
 
     def _wait(self, what: str, work: dist.Work) -> None:
         self.waits_for = what
@@ -133,36 +134,36 @@ class ProcessTransport:
         self.waits_for = ""
 
     def _tag(self, pair: tuple[int, int]) -> int:
-        """A number that both ends count; gloo matches by it."""
+        """The tag of the next message between two ranks, which both count; gloo matches messages by it."""
         self._counts[pair] = (self._counts.get(pair, -1) + 1) % 2**20
         return self._counts[pair]
 
-    def _letters(self, source: int) -> Iterator[_Letter]:
-        """What `source` sends to this rank in an iteration, in order."""
+    def _incoming(self, source: int) -> Iterator[_MessageKey]:
+        """The messages that `source` sends to this rank in an iteration, in order."""
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
-                yield _letter(message, task)
+                yield _message_key(message, task)
 
 
-class _Outbox:
-    """Keeps what is being sent until it has left: a piece of an early microbatch need not stay for the whole iteration.
+class _PendingSends:
+    """Keeps pieces that are being sent until the send is over, so that early microbatches free their memory early.
 
-    A thread looks after it. Gloo says that a send is done only to one who waits for it; waiting for NCCL would hold up
-    the stream in which the rank computes, so there it is asked.
+    A thread waits for the sends. A gloo send completes only when it is waited for. Waiting for NCCL would block the
+    stream in which the rank computes, so there the thread polls.
     """
 
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
+    def __init__(self, *, polls: bool) -> None:
+        self._polls = polls
         self._queue: queue.Queue[tuple[dist.Work, torch.Tensor]] = queue.Queue()
         self._error: Exception | None = None
         threading.Thread(target=self._run, name="outbox", daemon=True).start()
 
     def put(self, work: dist.Work, piece: torch.Tensor) -> None:
-        """A send that has begun."""
+        """Add a send that has begun."""
         self._queue.put((work, piece))
 
     def empty(self) -> None:
-        """Wait until all has left; raises what a send has met."""
+        """Wait until all sends are over; raises the error of a failed send."""
         self._queue.join()
         if self._error is not None:
             raise self._error
@@ -171,9 +172,9 @@ class _Outbox:
         while True:
             work, piece = self._queue.get()
             try:
-                while self._asks and not work.is_completed():
-                    time.sleep(ASK_SECONDS)
-                if not self._asks:
+                while self._polls and not work.is_completed():
+                    time.sleep(tuning.PENDING_SEND_SECONDS)
+                if not self._polls:
                     work.wait()
             except Exception as error:  # raised where the rank waits
                 self._error = error
@@ -181,5 +182,5 @@ class _Outbox:
             self._queue.task_done()
 
 
-def _letter(message: int, task: Task) -> _Letter:
-    return message, task.microbatch, task.action is Action.UPDATE
+def _message_key(message: int, task: Task) -> _MessageKey:
+    return message, task.microbatch, task.action in ONCE_AN_ITERATION

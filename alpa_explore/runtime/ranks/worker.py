@@ -1,7 +1,7 @@
-"""What one rank does: read its job, join the others, run the iterations, report and measure.
+"""Run one rank: read its job, join the other ranks, run the iterations, report and measure.
 
-`python -m alpa_explore.runtime.ranks.worker FOLDER` is a rank whose number torchrun or Slurm has put into the
-environment; the agent calls `run_rank` in processes of its own.
+`python -m alpa_explore.runtime.ranks.worker FOLDER` runs the rank whose number torchrun or Slurm has set in the
+environment; the agent calls `run_rank` in the processes that it forks.
 """
 
 from __future__ import annotations
@@ -26,44 +26,42 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.programs.program import Lasting
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import save_weights
-from alpa_explore.runtime.ranks.transport import TIMEOUT, ProcessTransport
-from alpa_explore.runtime.reports import Alive, Reporter
+from alpa_explore.runtime.ranks.transport import ProcessTransport
+from alpa_explore.runtime.reports import Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
-
-MEASURED_STEPS = 100
-"""The last ones, whose times are kept."""
 
 
 def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
-    """Run a rank to its end; the exit code. What goes wrong is reported as an event, and its trace is printed."""
+    """Run a rank to its end; the exit code. An error is reported as an event, and its traceback is printed."""
     reporter, status = Reporter(folder, rank), _Status()
-    reporter.beat(status.alive, parent)
+    reporter.start_heartbeat(status.heartbeat, parent)
     try:
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
         worker.train()
         dist.destroy_process_group()
-    except Exception as error:  # whatever can go wrong is told to the one who started the run
+    except Exception as error:  # every error is reported to the program that started the run
         traceback.print_exc()
-        found = told(error, rank, status.alive().doing)
-        reporter.say("error", what=found.what, found=found.found, remedy=found.remedy, follows=_follows(error))
+        fault = user_error(error, rank, status.heartbeat().doing)
+        reporter.report("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
         return 1
     return 0
 
 
 class _Status:
-    """What the heartbeat says, from another thread."""
+    """The state of the rank, for the thread of the heartbeat."""
 
     def __init__(self) -> None:
         self.worker: _Worker | None = None
 
-    def alive(self) -> Alive:
+    def heartbeat(self) -> Heartbeat:
         worker = self.worker
         if worker is None or worker.executor.now is None:
-            return Alive(instructions=0, doing="its start", waits_for="")
+            return Heartbeat(instructions=0, doing="its start", waits_for="")
         task, instruction = worker.executor.now
-        return Alive(
+        return Heartbeat(
             instructions=worker.executor.instructions_done,
             waits_for=worker.transport.waits_for,
             doing=f"task {task}, {_named(instruction, worker.job)}",
@@ -71,12 +69,12 @@ class _Status:
 
 
 def _last() -> deque[float]:
-    return deque(maxlen=MEASURED_STEPS)
+    return deque(maxlen=tuning.MEASURED_STEPS)
 
 
 @dataclass(slots=True)
 class _Measured:
-    """Seconds of the runs of one task, one for each of the last steps."""
+    """The times of one task, one entry for each of the last steps."""
 
     seconds: deque[float] = field(default_factory=_last)
     collective_seconds: deque[float] = field(default_factory=_last)
@@ -85,7 +83,7 @@ class _Measured:
 
 class _Worker:
     def __init__(self, folder: Path, rank: int, reporter: Reporter, *, init_method: str, local_rank: int) -> None:
-        """Read the job, meet the other ranks, take the initial weights."""
+        """Read the job, join the other ranks, load the initial weights."""
         self.folder, self.rank, self.reporter = folder, rank, reporter
         self.job, state = read_job(folder, rank)
         options, world = self.job.options, len(self.job.ranks)
@@ -95,14 +93,16 @@ class _Worker:
             torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
         else:
             torch.set_num_threads(1)
-        # A path may hold what a URL may not.
+        # A path may contain characters that a URL may not.
         path = init_method.removeprefix("file:")
-        store = None if path == init_method else torch.distributed.FileStore(path, world)  # type: ignore[attr-defined]
+        store = None
+        if path != init_method:
+            store = dist.FileStore(path, world)  # type: ignore[attr-defined]  # public, but missing in its `__all__`
         dist.init_process_group(
             "nccl" if self.device.type == "cuda" else "gloo",
             init_method=None if store else init_method,
             store=store,
-            timeout=TIMEOUT,
+            timeout=tuning.TORCH_TIMEOUT,
             rank=self.job.ranks.index(rank),
             world_size=world,
         )
@@ -122,7 +122,7 @@ class _Worker:
 
     @torch.no_grad()
     def train(self) -> None:
-        """All iterations."""
+        """Run all iterations."""
         for step in range(self.job.options.steps):
             start = time.perf_counter()
             self._iteration(step)
@@ -130,13 +130,13 @@ class _Worker:
             losses = self.executor.losses
             loss = sum(losses.values()) / len(losses) if losses else None
             if loss is not None and not math.isfinite(loss):
-                worst = next(m for m, one in losses.items() if not math.isfinite(one))
+                worst = next(m for m, value in losses.items() if not math.isfinite(value))
                 raise RunError(
                     "The loss is no number",
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
                     remedy="Try a smaller learning rate or another precision; the weights are lost.",
                 )
-            self.reporter.say("step", step=step, loss=loss, seconds=seconds)
+            self.reporter.report("step", step=step, loss=loss, seconds=seconds)
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
@@ -145,13 +145,13 @@ class _Worker:
     def _iteration(self, step: int) -> None:
         executor, transport = self.executor, self.transport
         count = self.job.program.schedule.num_microbatches
-        known: dict[int, Any] = {}
+        loaded: dict[int, Any] = {}
 
         def load(microbatch: int) -> Any:
-            if microbatch not in known:
-                known.clear()
-                known[microbatch] = self.job.batches(step * count + microbatch)
-            return known[microbatch]
+            if microbatch not in loaded:
+                loaded.clear()
+                loaded[microbatch] = self.job.batches(step * count + microbatch)
+            return loaded[microbatch]
 
         executor.begin(step)
         transport.begin()
@@ -161,65 +161,71 @@ class _Worker:
                 raise AssertionError("this transport blocks")
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
-            own = self.measured.setdefault(task, _Measured())
-            own.seconds.append(time.perf_counter() - before[0])
-            own.collective_seconds.append(transport.collective_seconds - before[1])
-            own.receive_seconds.append(transport.receive_seconds - before[2])
+            measured = self.measured.setdefault(task, _Measured())
+            measured.seconds.append(time.perf_counter() - before[0])
+            measured.collective_seconds.append(transport.collective_seconds - before[1])
+            measured.receive_seconds.append(transport.receive_seconds - before[2])
         transport.finish()
 
     def _record(self, step: int) -> None:
-        found = {
+        record = {
             "gradients": [(p, box, g.cpu()) for p, box, g in self.executor.gradients],
             "values": [
-                (one.tensor, one.box, self.executor.lasting[number, one.value].cpu()) for number, one in self._stored()
+                (lasting.tensor, lasting.box, self.executor.lasting[number, lasting.value].cpu())
+                for number, lasting in self._stored()
             ],
         }
-        torch.save(found, self.folder / f"step-{step}-rank-{self.rank}.pt")
+        torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
     def _stored(self) -> Iterator[tuple[int, Lasting]]:
-        """(stage, lasting value) of weights and buffers."""
+        """(stage, lasting value) of the weights and buffers of this rank."""
         for number in self.executor.stages:
-            for one in self.job.program.stages[number].lasting[self.rank]:
-                if not one.zero:
-                    yield number, one
+            for lasting in self.job.program.stages[number].lasting[self.rank]:
+                if not lasting.zero:
+                    yield number, lasting
 
     def _finish(self) -> None:
         if self.job.options.save is not None:
             tensors, first = self.job.program.graph.tensors, self.job.first_stage
             pieces = [
-                (tensors[one.tensor].name, tensors[one.tensor].shape, one.box, self.executor.lasting[number, one.value])
-                for number, one in self._stored()
-                if first[one.tensor] == number
+                (
+                    tensors[lasting.tensor].name,
+                    tensors[lasting.tensor].shape,
+                    lasting.box,
+                    self.executor.lasting[number, lasting.value],
+                )
+                for number, lasting in self._stored()
+                if first[lasting.tensor] == number
             ]
             save_weights(pieces, Path(self.job.options.save))
         tasks = {
             str(task): {
-                "seconds": list(own.seconds),
-                "collective_seconds": list(own.collective_seconds),
-                "receive_seconds": list(own.receive_seconds),
+                "seconds": list(measured.seconds),
+                "collective_seconds": list(measured.collective_seconds),
+                "receive_seconds": list(measured.receive_seconds),
             }
-            for task, own in self.measured.items()
+            for task, measured in self.measured.items()
         }
         peak = self.executor.memory.peak_bytes + sum(o.state_bytes for o in self.executor.optimizers.values())
         if self.device.type == "cuda":
             peak = torch.cuda.max_memory_allocated()
         (self.folder / f"rank-{self.rank}.measured.json").write_text(json.dumps({"peak_bytes": peak, "tasks": tasks}))
-        self.reporter.say("done", peak_bytes=peak)
+        self.reporter.report("done", peak_bytes=peak)
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
-    """An instruction in a few words, with what it makes where that is a tensor of the graph."""
+    """A short description of an instruction, with the tensors of the graph that it computes."""
     tensors = job.program.graph.tensors
-    made = [tensors[t] for t in instruction.writes if t < len(tensors)]
-    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in made)
+    written = [tensors[t] for t in instruction.writes if t < len(tensors)]
+    shapes = ", ".join(f"{t.name} of {list(t.shape)} {t.dtype}" for t in written)
     name = type(instruction).__name__.lower()
     if isinstance(instruction, Compute):
         name = f"{instruction.operator.kind} {instruction.operator.name}"
     return f"{name} that makes {shapes}" if shapes else name
 
 
-def told(error: Exception, rank: int, at: str) -> AlpaExploreError:
-    """The error as one for users."""
+def user_error(error: Exception, rank: int, at: str) -> AlpaExploreError:
+    """An error of a rank as an error for users."""
     if isinstance(error, AlpaExploreError):
         return error
     text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
@@ -247,7 +253,7 @@ def _held(rank: int) -> str:
 
 
 def _follows(error: Exception) -> bool:
-    """Whether an error only tells that another rank has gone."""
+    """Whether an error is only the consequence of another rank's end."""
     text = str(error).lower()
     return isinstance(error, RuntimeError) and any(
         sign in text for sign in ("connection closed", "connection reset", "broken pipe", "connection refused")
@@ -255,7 +261,7 @@ def _follows(error: Exception) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """A rank under torchrun or Slurm: RANK, LOCAL_RANK, MASTER_ADDR, … are in the environment."""
+    """Run a rank under torchrun or Slurm, which set RANK, LOCAL_RANK, MASTER_ADDR, … in the environment."""
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
     return run_rank(Path(arguments[0]), rank, init_method="env://", local_rank=local)
 

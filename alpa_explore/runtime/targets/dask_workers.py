@@ -1,9 +1,9 @@
-"""Target `dask`: the workers of a Dask cluster start the ranks, an agent on each.
+"""Target `dask`: the workers of a Dask cluster start the ranks, with one agent per worker.
 
-Ranks are dealt out in order to the workers, sorted by address, so that a stage stays on as few machines as can be. With
-a worker for each GPU (dask-cuda) each has one rank, else all have the same number. Every worker must see the folder of
-the run. They stop when asked, by a file in that folder, and when the program that started the run is gone: it renews
-another file as long as it watches.
+Ranks are assigned in order to the workers, sorted by address, so that a stage is on as few machines as possible. With
+one worker per GPU (dask-cuda) each has one rank, otherwise all have the same number. Every worker must see the folder
+of the run. The workers end their ranks when a stop file appears in that folder, and when the program that started the
+run is gone: it renews another file while it watches the run.
 """
 
 from __future__ import annotations
@@ -18,27 +18,24 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError
+from alpa_explore.runtime import tuning
 from alpa_explore.runtime.reports import events
 from alpa_explore.runtime.targets.local import (
-    STOP_SECONDS,
     agent_command,
     agent_outcome,
-    attached,
+    available_devices,
+    check_available,
     environment,
-    refuse_missing,
 )
 
-WATCHED_SECONDS = 10.0
-"""Workers stop when the one who watches has given no sign for so long."""
-BEAT_SECONDS = 1.0
-GONE_SECONDS = 3.0
-"""A worker that the scheduler does not know for so long has died."""
 STOP_FILE, WATCHED_FILE = "stop", "watched"
 
 
-def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
-    """(worker, its first rank, how many) for as few workers as the ranks need. OptionError where they do not come out
-    even."""
+def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
+    """(worker, its first rank, number of ranks), for as few workers as needed.
+
+    OptionError where the ranks cannot be divided evenly.
+    """
     if not addresses:
         raise OptionError(
             "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
@@ -55,14 +52,14 @@ def shares(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
 
 
 def check_workers(scheduler: Any, world: int, device: str) -> None:
-    """OptionError where the workers cannot be dealt so many ranks, or have too few devices for them."""
-    client, own = connect(scheduler)
+    """OptionError where `world` ranks cannot be divided over the workers, or these have too few devices."""
+    client, opened_here = connect(scheduler)
     try:
-        used = shares(list(client.nthreads()), world)
-        there = client.run(attached, device, workers=[address for address, _, _ in used])
-        refuse_missing(world, sum(min(there[address], count) for address, _, count in used), device)
+        used = deal_ranks(list(client.nthreads()), world)
+        attached_to = client.run(available_devices, device, workers=[address for address, _, _ in used])
+        check_available(world, sum(min(attached_to[address], count) for address, _, count in used), device)
     finally:
-        if own:
+        if opened_here:
             client.close()
 
 
@@ -74,35 +71,35 @@ class DaskRanks:
         self._client, self._own = connect(scheduler)
         self._touched = 0.0
         self._watch()
-        self._shares = shares(list(self._client.nthreads()), world)
+        self._shares = deal_ranks(list(self._client.nthreads()), world)
         first = self._shares[0][0]
         meet = self._submit(_meeting_place, first, urlsplit(first).hostname or "127.0.0.1").result()
-        self._runs = [
+        self._agents = [
             (address, self._submit(_run_agent, address, str(folder), rank, count, meet))
             for address, rank, count in self._shares
         ]
         self._seen: dict[str, float] = {}
-        """Worker -> when it was last there."""
+        """Worker -> when the scheduler last had a connection to it."""
         self._ended = False
 
     def poll(self) -> dict[str, Any] | None:
         """How the run ended; None while it goes on."""
         self._watch()
-        now, there = time.monotonic(), self._client.nthreads()
-        for address, run in self._runs:
-            if run.done() or address in there:
+        now, connected = time.monotonic(), self._client.nthreads()
+        for address, agent in self._agents:
+            if agent.done() or address in connected:
                 self._seen[address] = now
-            elif now - self._seen.get(address, now) > GONE_SECONDS:
+            elif now - self._seen.get(address, now) > tuning.WORKER_GONE_SECONDS:
                 return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
             else:
                 self._seen.setdefault(address, now)
-        if not all(run.done() for _, run in self._runs):
-            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._runs):
+        if not all(run.done() for _, run in self._agents):
+            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._agents):
                 (self.folder / STOP_FILE).touch()
             return None
-        outcomes = [self._outcome(address, run) for address, run in self._runs]
+        outcomes = [self._outcome(address, agent) for address, agent in self._agents]
         failed = [o for o in outcomes if o["state"] == "failed"]
-        # A rank that lost its connection says what follows from the failure of another.
+        # The error of a rank that lost its connection follows from the failure of another rank.
         for outcome in sorted(failed, key=self._follows):
             return outcome
         return {"state": "stopped" if any(o["state"] == "stopped" for o in outcomes) else "done"}
@@ -113,14 +110,14 @@ class DaskRanks:
             return
         self._ended = True
         (self.folder / STOP_FILE).touch()
-        deadline = time.monotonic() + 2 * STOP_SECONDS
-        while time.monotonic() < deadline and not all(run.done() for _, run in self._runs):
+        deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
+        while time.monotonic() < deadline and not all(run.done() for _, run in self._agents):
             time.sleep(0.1)
         if self._own:
             self._client.close()
 
     def _watch(self) -> None:
-        if time.monotonic() - self._touched > BEAT_SECONDS:
+        if time.monotonic() - self._touched > tuning.WATCHED_BEAT_SECONDS:
             self._touched = time.monotonic()
             (self.folder / WATCHED_FILE).write_text(str(self._touched), encoding="utf-8")
 
@@ -131,8 +128,8 @@ class DaskRanks:
 
     def _outcome(self, address: str, run: Any) -> dict[str, Any]:
         if run.status == "finished":
-            found: dict[str, Any] = run.result()
-            return found
+            outcome: dict[str, Any] = run.result()
+            return outcome
         return self._failure(f"The Dask worker {address} could not start its ranks", f"{run.status}: {run.exception()}")
 
     def _follows(self, outcome: dict[str, Any]) -> bool:
@@ -145,7 +142,7 @@ class DaskRanks:
 
 
 def connect(scheduler: Any) -> tuple[Any, bool]:
-    """(client, whether it was made here) for a client, a cluster or an address."""
+    """(client, whether it was opened here) for a client, a cluster or an address."""
     from distributed import Client
 
     if isinstance(scheduler, Client):
@@ -157,7 +154,7 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
             remedy="Give scheduler= a Dask client or an address; on the command line --scheduler tcp://…",
         )
     try:
-        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]
+        return Client(scheduler, timeout="5s", set_as_default=False), True  # type: ignore[no-untyped-call]  # dask has few annotations
     except (OSError, ValueError) as error:
         raise ExecutorError(
             "The Dask scheduler cannot be reached",
@@ -167,14 +164,14 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
 
 
 def _meeting_place(host: str) -> str:
-    """On the worker of rank 0: where the ranks meet."""
+    """On the worker of rank 0: the address where the ranks connect to each other."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return f"tcp://{host}:{probe.getsockname()[1]}"
 
 
 def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]:
-    """On a worker: its ranks, from start to end; how they ended."""
+    """On a worker: run its ranks from start to end; how they ended."""
     home = Path(folder)
     if not (home / "run.json").exists():
         return {
@@ -202,12 +199,12 @@ def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]
         now = (home / WATCHED_FILE).read_text(encoding="utf-8")
         if now != beat:
             beat, seen = now, time.monotonic()
-        if (home / STOP_FILE).exists() or time.monotonic() - seen > WATCHED_SECONDS:
+        if (home / STOP_FILE).exists() or time.monotonic() - seen > tuning.WATCHED_SECONDS:
             assert agent.stdin is not None, "it is a pipe"
-            agent.stdin.close()  # it ends its ranks, and itself
+            agent.stdin.close()  # the agent ends its ranks and itself
             try:
-                agent.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:  # it has not yet begun to look
+                agent.wait(tuning.STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # the agent does not read its standard input yet
                 os.killpg(agent.pid, signal.SIGKILL)
                 agent.wait()
                 return {"state": "stopped"}

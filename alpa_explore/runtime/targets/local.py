@@ -1,4 +1,4 @@
-"""Target `local`: an agent on this machine starts a process for each rank. They meet through a file, without a port."""
+"""Target `local`: an agent on this machine starts a process per rank. The ranks connect through a file, not a port."""
 
 from __future__ import annotations
 
@@ -17,40 +17,35 @@ import torch
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
-
-PROCESSES_A_CORE = 8
-"""More only wait for each other."""
-STOP_SECONDS = 5.0
-FULL_BYTES = 2**16
-"""A disk with less than this cannot take what ranks report."""
+from alpa_explore.runtime import tuning
 
 
 def check_devices(plan: Plan, device: str) -> None:
-    """OptionError, with how much is missing, where this machine has too few devices or too little memory."""
-    refuse_missing(sum(len(stage.devices) for stage in plan.stages), attached(device), device)
-    wanted = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
+    """OptionError, with the missing amount, where this machine has too few devices or too little memory."""
+    check_available(sum(len(stage.devices) for stage in plan.stages), available_devices(device), device)
+    needed = sum(len(stage.devices) * stage.peak_bytes for stage in plan.stages)
     memory = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    if device == "cpu" and wanted > memory:
+    if device == "cpu" and needed > memory:
         raise OptionError(
             "The plan needs more memory than this machine has",
-            found=f"{units.bytes_(wanted)} for all its ranks, {units.bytes_(memory)} here: "
-            f"{units.bytes_(wanted - memory)} are missing",
+            found=f"{units.bytes_(needed)} for all its ranks, {units.bytes_(memory)} here: "
+            f"{units.bytes_(needed - memory)} are missing",
             remedy="Plan a smaller model or a smaller microbatch.",
         )
 
 
-def attached(device: str) -> int:
-    """How many ranks this machine can have."""
-    return torch.cuda.device_count() if device == "cuda" else PROCESSES_A_CORE * (os.cpu_count() or 1)
+def available_devices(device: str) -> int:
+    """The number of ranks that this machine can have."""
+    return torch.cuda.device_count() if device == "cuda" else tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
 
 
-def refuse_missing(needed: int, there: int, device: str) -> None:
+def check_available(needed: int, available: int, device: str) -> None:
     """OptionError where there are fewer devices than needed."""
-    kind = "GPUs" if device == "cuda" else f"CPU processes ({PROCESSES_A_CORE} a core)"
-    if needed > there:
+    kind = "GPUs" if device == "cuda" else f"CPU processes ({tuning.PROCESSES_A_CORE} a core)"
+    if needed > available:
         raise OptionError(
             "The plan needs more devices than are attached",
-            found=f"{needed} in the plan, {there} {kind} attached: {needed - there} are missing",
+            found=f"{needed} in the plan, {available} {kind} attached: {needed - available} are missing",
             remedy="Attach more, plan for fewer devices, or write a script (torchrun, slurm) for other machines."
             + (" The device 'cpu' runs it here." * (device == "cuda")),
         )
@@ -85,36 +80,36 @@ class LocalRanks:
         if self._agent.poll() is None and self._agent.stdin is not None:
             self._agent.stdin.close()
             try:
-                self._agent.wait(STOP_SECONDS)
+                self._agent.wait(tuning.STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 os.killpg(self._agent.pid, signal.SIGKILL)
                 self._agent.wait()
 
 
 def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
-    """How an agent says that its ranks ended, or what is known where it can say nothing."""
+    """How the ranks of an agent ended: its report, or what can be seen where it wrote none."""
     path, log = folder / f"agent-{first}.json", folder / f"agent-{first}.log"
     if path.exists():
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
-    said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    at = f"exit code {code} on {socket.gethostname()}" + (f": {said[-1][:300]}" if said else "")
+        outcome: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return outcome
+    log_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    at = f"exit code {code} on {socket.gethostname()}" + (f": {log_lines[-1][:300]}" if log_lines else "")
     what, remedy = f"The agent of rank {first} ended", f"Look at {log}."
-    if (free := shutil.disk_usage(folder).free) < FULL_BYTES:
+    if (free := shutil.disk_usage(folder).free) < tuning.FULL_BYTES:
         what, at = "The disk with the folder of the run is full", f"{units.bytes_(free)} are free, {at}"
         remedy = "Free some space, or name a folder on another disk (--folder, folder=)."
     return {"state": "failed", "rank": None, "what": what, "found": at, "remedy": remedy}
 
 
 def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:
-    """What starts an agent. -P: files in the current folder cannot take the place of modules."""
+    """The command that starts an agent. -P: files in the current folder cannot shadow modules."""
     return [sys.executable, "-P", "-m", "alpa_explore.runtime.ranks.agent", str(folder), str(first), str(count), meet]
 
 
 def environment() -> dict[str, str]:
-    """Of the agent: it sees the modules that this process sees, and numerical libraries use one thread a rank."""
+    """The environment of an agent: the module path of this process, and one thread per rank for numerical libraries."""
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    # All ranks are on this machine; the name of the machine may lead nowhere.
+    # All ranks are on this machine, whose name may not resolve.
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     return {**os.environ, **one_thread, **path, **({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})}

@@ -1,8 +1,8 @@
-"""Targets `torchrun` and `slurm`: scripts in the folder of the run, which run as they are. Nothing is started.
+"""Targets `torchrun` and `slurm`: write complete scripts into the folder of the run; nothing is started.
 
-`run.sh` starts the ranks of one machine with torchrun; on several machines it is run on each, with NODE_RANK and
-MASTER_ADDR in the environment. `slurm.sh` is for sbatch: it runs `run.sh` on every machine that Slurm gives it. Ranks
-are the plan's devices, row by row, so each machine of the plan's cluster has its own. All machines must see the folder.
+`run.sh` starts the ranks of one machine with torchrun. With several machines it is run on each of them, with NODE_RANK
+and MASTER_ADDR in the environment. `slurm.sh` is for sbatch: it runs `run.sh` on every allocated machine. Ranks are the
+plan's devices, row by row, so that each machine runs the devices of one node. All machines must see the folder.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _SLURM = """#!/usr/bin/env bash
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task={cores}
 {gpus}#SBATCH --output={output}
-# sbatch slurm.sh; partition, account and time limit as your cluster wants them: sbatch --time=1:00:00 slurm.sh
+# sbatch slurm.sh; partition, account and time limit as your cluster needs them: sbatch --time=1:00:00 slurm.sh
 set -euo pipefail
 MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
 # Jobs that share a machine do not share a port.
@@ -72,8 +72,8 @@ srun --kill-on-bad-exit=1 bash {run}
 """
 
 
-class Written:
-    """Ranks that somebody else will start."""
+class ScriptRanks:
+    """The ranks of a script that the user will start."""
 
     def poll(self) -> dict[str, Any]:
         """There is nothing to wait for."""
@@ -83,8 +83,8 @@ class Written:
         """Nothing was started."""
 
 
-def write_torchrun(folder: Path, plan: Plan) -> Written:
-    """`run.sh`."""
+def write_torchrun(folder: Path, plan: Plan) -> ScriptRanks:
+    """Write `run.sh`."""
     path = os.environ.get("PYTHONPATH", "")
     _write(
         folder / "run.sh",
@@ -97,11 +97,11 @@ def write_torchrun(folder: Path, plan: Plan) -> Written:
             python_path=f"export PYTHONPATH={shlex.quote(path)}${{PYTHONPATH:+:$PYTHONPATH}}\n" if path else "",
         ),
     )
-    return Written()
+    return ScriptRanks()
 
 
-def write_slurm(folder: Path, plan: Plan, device: str) -> Written:
-    """`run.sh`, and `slurm.sh` around it."""
+def write_slurm(folder: Path, plan: Plan, device: str) -> ScriptRanks:
+    """Write `run.sh`, and `slurm.sh`, which calls it."""
     count = plan.cluster.devices_per_node
     write_torchrun(folder, plan)
     _write(
@@ -114,7 +114,7 @@ def write_slurm(folder: Path, plan: Plan, device: str) -> Written:
             gpus=f"#SBATCH --gpus-per-node={count}\n" if device == "cuda" else "",
         ),
     )
-    return Written()
+    return ScriptRanks()
 
 
 def _write(path: Path, text: str) -> None:
@@ -123,5 +123,5 @@ def _write(path: Path, text: str) -> None:
 
 
 def _comment(text: str) -> str:
-    """A name from a plan file, on one line: what follows a line break would be run."""
+    """A name from a plan file as a comment of one line: text after a line break would be executed."""
     return "".join(c for c in text if c.isalnum() or c in " ._-")

@@ -57,6 +57,8 @@ class StageTimes:
             Action.BACKWARD_INPUT: self.backward_input_seconds,
             Action.BACKWARD_WEIGHT: self.backward_weight_seconds,
             Action.UPDATE: self.update_seconds,
+            Action.SEND_GRADIENTS: 0.0,
+            Action.RECEIVE_WEIGHTS: 0.0,
         }[action]
 
     def collective_seconds(self, action: Action) -> float:

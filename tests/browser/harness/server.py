@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import nbformat
 
-from alpa_explore.cli.opening.lab import lab_command
+from alpa_explore.cli.browser.lab import lab_command
 
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0

@@ -17,8 +17,8 @@ from alpa_explore_widgets.tabs.launch import LaunchPanel
 import alpa_explore as ax
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.runtime.launch import RunProgress, RunResult
 from alpa_explore.runtime.reports import StepReport
+from alpa_explore.runtime.run import RunProgress, RunResult
 from tests.runtime.plans import gone_within
 from tests.widgets.conftest import HeldPlanner, make_plan
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.formulations.compare import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore.runtime.launch import Run
+    from alpa_explore.runtime.run import Run
 
 COMPARE_SECONDS = 20.0
 """For each formulation."""

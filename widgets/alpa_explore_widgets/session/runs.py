@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.runtime.launch import Run
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport
+    from alpa_explore.runtime.run import Run
     from alpa_explore_widgets.session.backend import Planner
     from alpa_explore_widgets.session.sources import Sources
 
@@ -34,7 +34,7 @@ class RunSettings:
     """How a plan is to run."""
 
     target: str = "local"
-    """A name of `alpa_explore.runtime.targets.find`."""
+    """A name of `alpa_explore.runtime.targets.target`."""
     device: str = ""
     """'cpu', 'cuda', or '' for GPUs where there are some."""
     steps: int = 20

@@ -1,4 +1,4 @@
-"""`alpa-explore lab`: JupyterLab on this machine only, on the tour, and asking nobody else for anything."""
+"""`alpa-explore lab`: open JupyterLab on the tour, for this machine only and without requests to other hosts."""
 
 from __future__ import annotations
 
@@ -27,23 +27,27 @@ def add(commands: Any) -> None:
         "notebook",
         nargs="?",
         metavar="NOTEBOOK",
-        help="what to open (default: the tour; where that is not installed, the current folder)",
+        help="notebook or folder to open (default: the tour; the current folder where the tour is not installed)",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    parser.add_argument("--port", type=int, metavar="N", help="listen there (default: the first free one from 8888 on)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port of the server (default: the first free one from 8888)"
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Become JupyterLab."""
+    """Replace this process by JupyterLab."""
     command = lab_command(options.notebook, no_browser=options.no_browser, port=options.port)
     sys.stdout.flush()
     os.execv(command[0], command)
 
 
 def lab_command(notebook: str | None, *, no_browser: bool, port: int | None) -> list[str]:
-    """The command that starts JupyterLab. Raises OptionError for a notebook or a port that is none,
-    MissingPackageError without JupyterLab or the explorer."""
+    """The command that starts JupyterLab.
+
+    OptionError for an invalid notebook or port, MissingPackageError without JupyterLab or the explorer.
+    """
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingPackageError(
             "JupyterLab is not installed", found=sys.executable, remedy="pip install 'jupyterlab>=4.4,<5'"
@@ -52,18 +56,18 @@ def lab_command(notebook: str | None, *, no_browser: bool, port: int | None) -> 
     check_port(port)
     folder, opened = _place(notebook)
     command = [sys.executable, "-m", "jupyterlab", f"--config={configuration}"]
-    # Said here as well as in the configuration: a user's own configuration must not open the server to others.
+    # Repeats the configuration file: a user's own configuration must not open the server to other machines.
     command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.root_dir={folder}"]
     command += [] if port is None else [f"--ServerApp.port={port}"]
     command += ["--no-browser"] if no_browser else []
     command += ["--allow-root"] if getattr(os, "geteuid", lambda: 1)() == 0 else []
-    # Not as an argument: so the address that is printed leads to the notebook as well.
+    # As an option, not as an argument, so that the printed address leads to the notebook as well.
     return command if opened is None else [*command, f"--LabApp.default_url=/lab/tree/{quote(opened.name)}"]
 
 
 def explorer_file(name: str) -> Path:
     """A file of the explorer's package. MissingPackageError where that is not installed."""
-    # Found, not imported: the library knows its front end by name only.
+    # Located, not imported: the library depends on its front end by name only.
     explorer = importlib.util.find_spec("alpa_explore_widgets")
     if explorer is None or explorer.origin is None:
         raise MissingPackageError(
@@ -73,13 +77,13 @@ def explorer_file(name: str) -> Path:
 
 
 def check_port(port: int | None) -> None:
-    """OptionError for a number that is no port."""
+    """OptionError for an invalid port number."""
     if port is not None and not 0 <= port < 65536:
         raise OptionError("A port is a number from 0 to 65535", found=str(port), remedy="Leave it out for a free one.")
 
 
 def _place(notebook: str | None) -> tuple[Path, Path | None]:
-    """(folder that the browser sees, file to open)."""
+    """(root folder of the server, file to open)."""
     if notebook is None:
         tour = _PACKAGE.parent / "notebooks" / "00_tour.ipynb"
         return (tour.parent, tour) if tour.is_file() else (Path.cwd(), None)

@@ -1,4 +1,4 @@
-"""Where ranks are started: on this machine, by a script, or by the workers of a Dask cluster."""
+"""The launch targets: ranks are started on this machine, by a script, or by the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -15,48 +15,49 @@ from alpa_explore.runtime.targets.scripts import write_slurm, write_torchrun
 
 
 class Ranks(Protocol):
-    """The ranks of a run, wherever they were started."""
+    """The started ranks of a run, on any target."""
 
     def poll(self) -> dict[str, Any] | None:
-        """How the run ended: state (done, failed, stopped, written), and of a failure rank, what, found, remedy."""
+        """None while the run goes on; then its state (done, failed, stopped, written) and, of a failure, rank, what,
+        found and remedy."""
 
     def stop(self) -> None:
-        """End them; returns when they are gone."""
+        """End the ranks; returns when they are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where ranks are started."""
+    """A way of starting ranks."""
 
     check: Callable[[Plan, str], object]
-    """(plan, device): OptionError where it cannot run there. Called before anything is written."""
+    """(plan, device): raises OptionError where the plan cannot run there. Called before anything is written."""
     start: Callable[[Path, Plan, str], Ranks]
-    """(folder of the run, plan, device)."""
+    """(folder of the run, plan, device) -> the ranks."""
 
 
 TARGETS = ("local", "torchrun", "slurm", "dask")
 
 
 def find_target(name: str, scheduler: Any = None) -> Target:
-    """The target of that name; `scheduler` is where the workers of `dask` are. UnknownNameError."""
+    """The target of that name; `scheduler` is the Dask client or address for `dask`. UnknownNameError."""
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
-    made = {
-        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, count_of(plan))),
+    targets = {
+        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, rank_count(plan))),
         "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
         "slurm": Target(check=_anywhere, start=write_slurm),
         "dask": Target(
-            check=lambda plan, device: check_workers(scheduler, count_of(plan), device),
-            start=lambda folder, plan, _: DaskRanks(folder, count_of(plan), scheduler),
+            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
+            start=lambda folder, plan, _: DaskRanks(folder, rank_count(plan), scheduler),
         ),
     }
-    return made[name]
+    return targets[name]
 
 
-def count_of(plan: Plan) -> int:
-    """How many ranks a plan has."""
+def rank_count(plan: Plan) -> int:
+    """The number of ranks of a plan."""
     return sum(len(stage.devices) for stage in plan.stages)
 
 
 def _anywhere(_plan: Plan, _device: str) -> None:
-    """A script may be for machines that nobody sees from here."""
+    """Nothing to check: a script may be for machines that are not visible from here."""

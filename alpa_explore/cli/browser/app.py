@@ -1,4 +1,4 @@
-"""`alpa-explore app`: the explorer alone in a browser tab, without a notebook around it, through voila."""
+"""`alpa-explore app`: open the explorer in a browser tab, without a notebook, by voila."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from alpa_explore.cli.opening.lab import check_port, explorer_file
+from alpa_explore.cli.browser.lab import check_port, explorer_file
 from alpa_explore.errors import MissingPackageError
 
 EXTENSIONS = ("@jupyter-widgets/jupyterlab-manager", "@voila-dashboards/widgets-manager8", "anywidget")
-"""What the explorer needs of JupyterLab's extensions. Others may want parts of Lab that voila does not have."""
+"""The JupyterLab extensions that the explorer needs. Others may need parts of JupyterLab that voila lacks."""
 
 
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "app",
-        help="the explorer alone, without a notebook (needs voila)",
+        help="open the explorer without a notebook (needs voila)",
         allow_abbrev=False,
         description="Open the explorer in a browser, on 127.0.0.1, without JupyterLab around it.",
     )
     parser.add_argument("--no-browser", action="store_true", help="print the address instead of opening it")
-    parser.add_argument("--port", type=int, metavar="N", help="listen there (default: the first free one from 8866 on)")
-    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="the colours (default: light)")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help="port of the server (default: the first free one from 8866)"
+    )
+    parser.add_argument("--theme", choices=("light", "dark"), default="light", help="colour theme (default: light)")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Become voila."""
+    """Replace this process by voila."""
     command = app_command(no_browser=options.no_browser, port=options.port, theme=options.theme)
     sys.stdout.flush()
     os.execve(command[0], command, app_environment())
@@ -46,7 +48,7 @@ def app_command(*, no_browser: bool, port: int | None, theme: str) -> list[str]:
     notebook = explorer_file("app.ipynb")
     check_port(port)
     command = [sys.executable, "-m", "voila", str(notebook), "--template=alpa_explore", f"--theme={theme}"]
-    # A token, as JupyterLab has one: loopback alone does not keep out the other users of a machine.
+    # A token, as in JupyterLab: the loopback address alone does not keep out other users of the machine.
     command += ["--Voila.ip=127.0.0.1", "--Voila.auto_token=True"]
     command += [f"--VoilaConfiguration.extension_allowlist={name}" for name in EXTENSIONS]
     command += [] if port is None else [f"--port={port}"]
@@ -54,8 +56,10 @@ def app_command(*, no_browser: bool, port: int | None, theme: str) -> list[str]:
 
 
 def app_environment() -> dict[str, str]:
-    """This one, with the folder in which Jupyter finds the template of the page, and the folder for runs: voila's
-    kernels work in the folder of its notebook, among the installed files."""
+    """The environment of voila: this one, with the folder of the page template and the folder for runs.
+
+    Without the latter, runs would go to the working folder of voila's kernels, which is among the installed files.
+    """
     folders = [str(explorer_file("jupyter")), os.environ.get("JUPYTER_PATH", "")]
     runs = os.environ.get("ALPA_EXPLORE_RUNS") or str(Path("alpa-runs").absolute())
     return os.environ | {"JUPYTER_PATH": os.pathsep.join(filter(None, folders)), "ALPA_EXPLORE_RUNS": runs}

@@ -1,0 +1,26 @@
+"""Times and counts by which tasks are executed."""
+
+AUTO_STAY_SECONDS = 2.0
+"""With "auto", tasks run in this process for at least so long before worker processes are started. Set by hand."""
+AUTO_LEFT_SECONDS = 6.0
+"""With "auto", worker processes are started when the tasks left would take longer than this. Workers need 1 to 4 s."""
+PREPARING_SECONDS = 1.0
+"""When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
+graph from the disk takes a fifth of it."""
+
+CONNECT_SECONDS = 10
+"""Time limit for connecting to a scheduler, and for all workers of a local cluster to start. Set by hand."""
+WORKERS_SECONDS = 60
+"""Time limit for a first worker, and for another one when all have gone. Set by hand."""
+LOOK_SECONDS = 0.1
+"""How often a wait for results looks for a cancellation and for workers that died."""
+BATCHES_PER_WORKER = 8
+"""Batches that a worker gets, so that no worker waits long for the last batch of another. Set by hand."""
+
+POLL_SECONDS = 0.05
+"""How often the process of a local worker is looked at."""
+STOP_SECONDS = 1.0
+"""How long a local worker may take to end before it is killed; it has nothing to save."""
+MAX_RESTARTS = 8
+"""Restarts of one local worker. The scheduler gives up a task that has killed four workers, and an environment may be
+broken."""
