@@ -23,7 +23,7 @@ import alpa_explore as ax
 from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.backend import Backend
 
 asked = []
 
@@ -36,7 +36,7 @@ def plan(*arguments, progress, cancel, **options):
                 raise CancelledError("Cancelled", found="the button", remedy="Plan again.")
     return ax.plan(*arguments, progress=progress, cancel=cancel, **options)
 
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, planner=Planner(plan=plan))
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backend=Backend(plan=plan))
 """
 
 
@@ -111,10 +111,10 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     box.fill("3")
     box.press("Tab")
     explorer.get_by_text("Out of date").wait_for()
-    assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
+    assert "layers 2 → 3" in explorer.locator(".alpa-plan-button").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
     explorer.get_by_label("Precision", exact=True).select_option("float32")
-    explorer.get_by_text("precision usual → float32").wait_for()
+    explorer.get_by_text("precision default → float32").wait_for()
 
     # The last value is typed and the press follows at once: it comes after it, whatever is heard first.
     slider(explorer, "FLOP tolerance").press("ArrowRight")
@@ -281,7 +281,7 @@ def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
     explorer.get_by_text("Out of date").wait_for()
     cross = explorer.get_by_role("button", name="✕")
     assert " is not " in cross.inner_text()
-    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-run").inner_text()
+    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-plan-button").inner_text()
     assert clear.is_enabled()
     cross.press("Enter")
     explorer.get_by_text("Planned in").wait_for()
@@ -337,7 +337,7 @@ def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_pr
     lab.run_all()
     explorer = first_explorer(lab)
     tab(explorer, "Run").click()
-    status = explorer.locator(".alpa-launch-status")
+    status = explorer.locator(".alpa-run-status")
     status.get_by_text("Ready").wait_for()
     explorer.get_by_label("On", exact=True).select_option("cpu")
 

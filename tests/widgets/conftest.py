@@ -10,10 +10,11 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import Settings, State
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 from alpa_explore.cluster import Cluster, Submesh
@@ -112,8 +113,8 @@ class HeldPlanner:
         self.gate.set()
         self.replan_gate.set()
 
-    def functions(self) -> Planner:
-        return Planner(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
+    def functions(self) -> Backend:
+        return Backend(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
 
     def capture(self, name: str, microbatch: int, **precision: str) -> Any:
         self.captures.append((name, microbatch, *precision.values()))

@@ -91,7 +91,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
 
-    explorer._pressed("teach", {}, [])
+    explorer._toolbar_pressed("teach", {}, [])
     assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == list(LESSONS)
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
@@ -111,7 +111,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
     explorer.tabs.selected = list(LESSONS).index("t_max")
 
-    explorer._pressed("teach", {}, [])
+    explorer._toolbar_pressed("teach", {}, [])
     assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     assert explorer.lesson.widget.layout.display == "none"

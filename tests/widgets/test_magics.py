@@ -17,7 +17,7 @@ from tests.plans.example import example_plan
 
 @pytest.fixture
 def shell(planner: Any, drawn: list[Any], monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
-    monkeypatch.setattr(explorer_module, "Planner", planner.functions)
+    monkeypatch.setattr(explorer_module, "Backend", planner.functions)
     found = InteractiveShell()
     found.run_line_magic("load_ext", "alpa_explore_widgets")
     return found

@@ -87,7 +87,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
     _open(lab, "run.ipynb", RUN_CELL)
     page = lab.page
     page.get_by_role("tab", name="Run", exact=True).click()
-    status = page.locator(".alpa-launch-status")
+    status = page.locator(".alpa-run-status")
 
     def both(name: str) -> None:
         for theme in ("Light", "Dark"):

@@ -12,7 +12,7 @@ from tests.widgets.conftest import HeldPlanner
 
 
 def press(explorer: Explorer, edits: int) -> None:
-    explorer.run.plan._handle_custom_msg({"kind": "press", "edits": edits}, [])
+    explorer.plan_button.plan._handle_custom_msg({"kind": "press", "edits": edits}, [])
 
 
 def typed(explorer: Explorer, name: str, edits: int, value: Any) -> None:

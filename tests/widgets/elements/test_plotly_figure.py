@@ -21,7 +21,7 @@ def test_the_library_is_sent_when_a_page_asks_and_only_then(monkeypatch: pytest.
     monkeypatch.setattr(figure, "send", lambda content, buffers: sent.append((content, buffers)))
     figure._handle_custom_msg({"kind": "something else"}, [])
     assert sent == []
-    figure._handle_custom_msg({"kind": "plotly please"}, [])
+    figure._handle_custom_msg({"kind": "request plotly"}, [])
     ((content, (packed,)),) = sent
     assert content == {"kind": "plotly"}
     assert len(packed) < 2_000_000

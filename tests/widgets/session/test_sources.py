@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from alpa_explore_widgets.session.sources import KEPT_GRAPHS, OwnModel, Sources, own_model
-from alpa_explore_widgets.session.state import Settings
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.sources import Sources, UserModel, user_model
 
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster
@@ -27,22 +28,22 @@ def tensor(*shape: int) -> Any:
 
 @pytest.mark.parametrize("inputs", [(tensor(16, 8), tensor(16)), {"x": tensor(16, 8)}, tensor(16, 8)])
 def test_a_modules_microbatch_is_the_first_dim_of_its_first_input(inputs: Any) -> None:
-    own = own_model(Module(), inputs, {})
+    own = user_model(Module(), inputs, {})
     assert (own.name, own.samples) == ("Module", 16)
 
 
 def test_a_module_without_inputs_gets_the_call_that_works_as_remedy() -> None:
     with pytest.raises(OptionError, match="example_inputs"):
-        own_model(Module(), None, {})
+        user_model(Module(), None, {})
 
 
 def test_what_is_no_model_at_all_is_refused_with_what_would_do() -> None:
     with pytest.raises(OptionError, match=r"nn\.Module"):
-        own_model(3.14, None, {})
+        user_model(3.14, None, {})
 
 
 def test_your_model_stands_first_in_the_list_and_hides_its_namesake() -> None:
-    sources = Sources(lambda *_: None, OwnModel(name="gpt-tiny", samples=4, capture=lambda: None))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, UserModel(name="gpt-tiny", samples=4, capture=lambda: None))  # type: ignore[arg-type, return-value]
     choices = sources.model_choices()
     assert choices[0] == ["gpt-tiny", "gpt-tiny", "Your model"]
     assert [value for value, _, _ in choices].count("gpt-tiny") == 1
@@ -68,9 +69,9 @@ def test_a_cluster_of_your_own_keeps_its_device_when_its_size_changes(with_setti
 def test_a_microbatch_of_a_catalogue_model_divides_its_batch() -> None:
     sources = Sources(lambda *_: None)  # type: ignore[arg-type, return-value]
     assert sources.microbatches("gpt-tiny") == [1, 2, 4, 8, 16, 32, 64]
-    assert sources.start("gpt-tiny", 16) == (4, 16)
+    assert sources.initial_batch("gpt-tiny", 16) == (4, 16)
     with pytest.raises(UnknownNameError):
-        sources.start("gpt-tony", None)
+        sources.initial_batch("gpt-tony", None)
 
 
 def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings]) -> None:
@@ -83,7 +84,7 @@ def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings
     sources = Sources(capture)
     for microbatch in (1, 2, 4, 8, 8, 1):
         sources.graph(with_settings(microbatch=microbatch))
-    assert KEPT_GRAPHS == 3
+    assert tuning.KEPT_GRAPHS == 3
     assert captured == [1, 2, 4, 8, 1]
 
 
@@ -97,21 +98,21 @@ def test_another_precision_is_another_capture_and_the_usual_one_is_the_models_ow
     assert asked == [("gpt-tiny", 8, {}), ("gpt-tiny", 8, {"precision": "float32"})]
     names = [name for name, _, _ in sources.precisions("gpt-tiny")]
     assert names == ["", "float16", "bfloat16", "float32"]
-    assert sources.precisions("wide-resnet-2b")[0][1] == "float32, as usual"
+    assert sources.precisions("wide-resnet-2b")[0][1] == "float32 (default)"
 
 
 def test_the_precision_of_a_graph_is_fixed_and_says_so_and_a_module_is_captured_in_any(
     with_settings: Callable[..., Settings],
 ) -> None:
     graph = ax.capture(*build("mlp-tiny", 8, device="meta", seed=0), precision="float32", name="mine")
-    sources = Sources(lambda *_: None, own_model(graph, None, {}))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, user_model(graph, None, {}))  # type: ignore[arg-type, return-value]
     assert [name for name, _, _ in sources.precisions("mine")] == ["", "float32"]
     for precision in (None, "float32"):
         assert sources.graph(with_settings(model="mine", precision=precision)) is graph
     with pytest.raises(OptionError, match="fixed"):
         sources.graph(with_settings(model="mine", precision="float16"))
     module, inputs = build("mlp-tiny", 8, device="meta", seed=0)
-    sources = Sources(lambda *_: None, own_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, user_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]
     assert len(sources.precisions("mine")) == 4
     for precision in ("bfloat16", "float32"):
         assert sources.graph(with_settings(model="mine", precision=precision)).precision == precision

@@ -17,7 +17,7 @@ MORE, MOST = replan(PLAN, num_microbatches=64), replan(PLAN, num_microbatches=12
 
 
 def state(*plans, **more) -> State:
-    history = History(entries=tuple(Entry(settings=SETTINGS, plan=p) for p in plans), place=len(plans) - 1)
+    history = History(entries=tuple(Entry(settings=SETTINGS, plan=p) for p in plans), position=len(plans) - 1)
     return State(settings=SETTINGS, plan=plans[-1], history=history, **more)
 
 
@@ -32,7 +32,7 @@ def test_one_plan_alone_says_how_to_get_another() -> None:
 def test_the_plan_before_the_pinned_one_and_any_that_was_tried_can_stand_beside() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
-    assert "of the plan before" in panel.finding.value
+    assert "of the previous plan" in panel.finding.value
     assert "B 64 → 128" in panel.finding.value
     pinned = state(PLAN, MORE, MOST, pinned=PLAN)
     panel.show(pinned, "light")
@@ -51,4 +51,4 @@ def test_a_choice_that_is_gone_falls_back_to_the_usual_one() -> None:
     panel.other.value = "1"
     panel.show(state(PLAN, MORE), "light")
     assert panel.other.value == ""
-    assert "of the plan before" in panel.finding.value
+    assert "of the previous plan" in panel.finding.value

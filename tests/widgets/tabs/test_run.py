@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.tabs.launch import LaunchPanel
+from alpa_explore_widgets.tabs.run import RunPanel
 
 import alpa_explore as ax
 from alpa_explore.errors import AlpaExploreError, RunError
@@ -67,8 +67,8 @@ class Tab:
     handle: HeldRun
 
     @property
-    def panel(self) -> LaunchPanel:
-        return next(p for p in self.explorer.panels if isinstance(p, LaunchPanel))
+    def panel(self) -> RunPanel:
+        return next(p for p in self.explorer.panels if isinstance(p, RunPanel))
 
     @property
     def said(self) -> str:
@@ -99,7 +99,7 @@ def tab(planner: HeldPlanner) -> Any:
         return handle
 
     functions = replace(planner.functions(), launch=launch, check_run=lambda plan, **given: None)
-    explorer = explore(make_plan(), planner=functions)
+    explorer = explore(make_plan(), backend=functions)
     show_run(explorer)
     yield Tab(explorer=explorer, asked=asked, handle=handle)
     explorer.close()
@@ -171,7 +171,7 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
 def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_its_own(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.2)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.2)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -188,8 +188,8 @@ def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_
 def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_away_ends(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.1)
-    monkeypatch.setattr("alpa_explore_widgets.explorer.LOADING_SECONDS", 0.8)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.1)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.RELOAD_SECONDS", 0.8)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -261,9 +261,9 @@ def test_a_plan_that_cannot_run_says_why_and_what_to_do_before_start(
     change: Any, said: str, planner: HeldPlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sysconf", lambda name: 2**24)  # memory is another matter
-    explorer = explore(change(make_plan()), planner=planner.functions())
+    explorer = explore(change(make_plan()), backend=planner.functions())
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     until(lambda: said in panel.status.value, f"{said} in {panel.status.value}")
     assert panel.start.disabled
     assert 'role="alert"' in panel.status.value
@@ -279,19 +279,19 @@ def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: 
         planner.functions(), launch=lambda plan, **given: asked.append(given) or handle, check_run=lambda *_, **__: None
     )
     module, inputs, loss = torch.nn.Linear(4, 4), (torch.zeros(8, 4), torch.zeros(8, 4)), torch.nn.functional.mse_loss
-    explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", planner=functions)
+    explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", backend=functions)
     assert explorer.session.wait(60)
     assert explorer.plan is not None
     mine = replace(explorer.plan, model=replace(explorer.plan.model, name="Linear", recipe=None))
     explorer.session.store.change(plan=mine)
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     panel.start.click()
     until(lambda: "Stopped" in panel.status.value, panel.status.value)
     assert asked[0]["model"] is module
     assert asked[0]["example_inputs"] is inputs
     assert asked[0]["loss"] is loss
-    assert "in another order each time" in panel.status.value
+    assert "in another order at each step" in panel.status.value
     explorer.close()
 
 
@@ -303,7 +303,7 @@ def test_real_processes_are_measured_beside_their_prediction_and_leave_nothing_b
     plan = ax.baseline("gpt-tiny", "1x2:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0)
     explorer = explore(plan)
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     panel.device.value = "cpu"
     panel.dry.click()
     until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value, 120)
