@@ -62,7 +62,7 @@ _SETTING_OPTIONS = tuple(
 """Settings with a default, which are options of `explore`; spec constraints are given as `pin` and `forbid`."""
 
 
-class Explorer(W.VBox):
+class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """Controls on the left; summary, tabs and figures on the right. Everything shows the state of one session."""
 
     def __init__(self, session: Session) -> None:

@@ -51,7 +51,7 @@ def load(shell: InteractiveShell) -> None:
         shell.user_ns.update({name: value for name, value in before.items() if name not in assigned})
         return explorer_of(options, assigned)
 
-    shell.register_magic_function(alpa, magic_kind="line_cell", magic_name="alpa")
+    shell.magics_manager.register_function(alpa, magic_kind="line_cell", magic_name="alpa")
 
 
 def parse(line: str, *, with_model: bool) -> argparse.Namespace:

@@ -74,7 +74,7 @@ class Session:
                 found=f"{settings.model} on {plan.cluster}, which is not in its lists",
                 remedy="Show it by explore(ax.load_plan(file)) in a cell.",
             )
-        overrides = device_overrides(plan.cluster, self.sources.preset_cluster(settings))
+        overrides: dict[str, Any] = device_overrides(plan.cluster, self.sources.preset_cluster(settings))
         self.show_plan(plan, replace(settings, **overrides))
 
     def show_plan(self, plan: Plan, settings: Settings | None = None) -> None:

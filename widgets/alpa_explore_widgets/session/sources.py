@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +99,7 @@ class Sources:
 
     def precisions(self, model: str) -> list[list[str]]:
         """[dtype, text, group] of the precisions of `model`; the dtype '' stands for its default."""
+        dtypes: Sequence[str]
         if not self._is_user_model(model):
             default, dtypes = f"{catalog.entry(model).precision} (default)", PRECISIONS
         elif self.user_model is not None and self.user_model.precision:

@@ -48,7 +48,7 @@ function fetchPlotly(model) {
 
 // Keys of marks: see alpa_explore/figures/keys.py. Two keys agree if no part is in both with different values.
 const KEY = /^(stage|layer|operator|device|plan):/;
-const parts = (key) => new Map(key.spselected("/").map((part) => part.spselected(":")));
+const parts = (key) => new Map(key.split("/").map((part) => part.split(":")));
 const agrees = (chosen) => (key) => [...parts(key)].every(([kind, value]) => (chosen.get(kind) ?? value) === value);
 const keyIn = (datum) => {
   const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
