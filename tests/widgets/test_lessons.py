@@ -33,18 +33,18 @@ _SCALES = {
 }
 _FIGURE = re.compile(r"([0-9][0-9,.]*(?:e[+-]?[0-9]+)?)(?: ([A-Za-zµ%/]+))?")
 _HINT = re.compile(r"\([a-z](?:[^()]|\([^()]*\))*\)")
-_WORDS = re.compile(r" (of computing|of collectives|a microbatch|is allowed|waiting for its inputs|a second)")
+_WORDS = re.compile(r" (of computation|of collectives|per microbatch|is allowed|to receive its inputs|per second)")
 PLANS = [example_plan(), example_plan("1x1:a100"), replan(example_plan(), num_microbatches=3)]
 
 
 def value(text: str) -> float:
-    """What a sum is, its figures read with their units: '1 ms + 2 · 3 µs', a bracket being a hint or a factor."""
+    """The value of a sum whose numbers have units, such as '1 ms + 2 · 3 µs'; words in brackets are remarks."""
     text = _HINT.sub("", text).replace("·", "*").replace("×", "*").replace("−", "-")
 
-    def number(found: re.Match[str]) -> str:
-        scale = _SCALES.get(found[2] or "", 1.0)
-        more = "" if found[2] in _SCALES or not found[2] else f" {found[2]}"
-        return f"{float(found[1].replace(',', '')) * scale!r}{more}"
+    def number(match: re.Match[str]) -> str:
+        scale = _SCALES.get(match[2] or "", 1.0)
+        more = "" if match[2] in _SCALES or not match[2] else f" {match[2]}"
+        return f"{float(match[1].replace(',', '')) * scale!r}{more}"
 
     made: float = eval(_FIGURE.sub(number, text), {})
     return made
