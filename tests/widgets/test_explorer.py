@@ -37,7 +37,7 @@ def test_input_at_fault_is_an_error_of_the_cell(arguments: dict[str, Any], error
         explore(**arguments)
 
 
-def test_only_the_tab_that_is_seen_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
+def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     assert drawn == [("Layers", 8, "light")]
@@ -70,7 +70,7 @@ def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: lis
     assert drawn[-1] == ("Layers", 8, "dark")
 
 
-def test_controls_show_what_the_session_says_and_hand_on_what_the_user_does(explorer: Explorer) -> None:
+def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     assert explorer.controls["num_layers"].value == 4
@@ -93,7 +93,7 @@ def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer:
     assert "48 layers" in explorer.controls["model"].note
 
 
-def test_what_plan_would_change_is_said_beside_the_button(explorer: Explorer) -> None:
+def test_changed_settings_are_listed_below_the_plan_button(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     explorer.controls["num_layers"].value = 6
@@ -131,7 +131,7 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     assert explorer.plan is not None
 
 
-def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Explorer, planner: Any) -> None:
+def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, planner: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     planner.started.acquire()
@@ -146,7 +146,7 @@ def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Ex
     assert not figure.busy
 
 
-def test_a_figure_that_fails_says_so_in_its_own_tab_and_leaves_the_others(
+def test_a_figure_that_fails_shows_its_error_in_its_own_tab_only(
     explorer: Explorer, drawn: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(state: object, theme: str) -> None:
@@ -170,7 +170,7 @@ def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explore
     assert repr(explorer) == "Explorer(gpt-tiny on 1x4:v100, B = 8)"
 
 
-def test_the_saved_table_follows_the_plan_without_building_the_explorer_anew(
+def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import alpa_explore_widgets.explorer as module
@@ -206,7 +206,7 @@ def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner
     assert drawn[-1] == ("Layers", 16, "light")
 
 
-def test_a_plan_whose_model_is_not_here_says_so_when_it_is_to_be_planned_anew(plan: Plan, planner: Any) -> None:
+def test_planning_again_without_the_model_is_an_error_in_place(plan: Plan, planner: Any) -> None:
     stranger = replace(plan, model=replace(plan.model, name="theirs", recipe=None))
     explorer = explore(stranger, backend=planner.functions())
     explorer.plan_button.plan.click()

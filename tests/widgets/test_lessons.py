@@ -51,7 +51,7 @@ def value(text: str) -> float:
 
 
 def equation(numbers: str) -> tuple[str, str]:
-    """The two sides of the first '=' between figures."""
+    """The two sides of the first '=' between numbers."""
     parts = re.split(r"[;:] |, of |\. |\.$", numbers)
     *_, left, right = (_WORDS.sub("", side) for side in next(part for part in parts if " = " in part).split(" = "))
     return left, right

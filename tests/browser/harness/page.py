@@ -123,8 +123,8 @@ class NotebookPage(LabPage):
 
     place = "notebooks/{}"
     known_errors = ("uncaught: Cannot read properties of undefined (reading 'schema')",)
-    """An error of Notebook 7.6 itself, on every notebook and without our extension: the settings of a plugin change before
-    those of its shortcuts are loaded (in `pluginChanged` of the shortcuts extension)."""
+    """An error of Notebook 7.6 itself, on every notebook and without our extension: the settings of a plugin change
+    before those of its shortcuts are loaded (in `pluginChanged` of the shortcuts extension)."""
 
 
 class AppPage(GuardedPage):

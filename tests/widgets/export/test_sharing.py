@@ -1,4 +1,4 @@
-"""What is taken away from the explorer works elsewhere: code runs, files open, tables are complete."""
+"""Exports of the explorer work elsewhere: code runs, files open, tables are complete."""
 
 from __future__ import annotations
 
@@ -39,22 +39,24 @@ CHANGED = replace(
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CHANGED])
-def test_the_code_of_the_settings_asks_for_exactly_them(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+def test_the_code_of_the_settings_requests_exactly_these_settings(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments: dict[str, Any] = {}
 
     def plan(model: str, cluster: Any, **options: Any) -> str:
-        asked.update(model=model, cluster=cluster, **options)
+        arguments.update(model=model, cluster=cluster, **options)
         return "the plan"
 
     monkeypatch.setattr(ax, "plan", plan, raising=False)
-    found: dict[str, Any] = {}
-    exec(plan_code(settings), found)
-    assert found["plan"] == "the plan"
-    assert asked.pop("model") == settings.model
-    assert asked.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
-    pipeline = asked.pop("pipeline", None)
+    namespace: dict[str, Any] = {}
+    exec(plan_code(settings), namespace)
+    assert namespace["plan"] == "the plan"
+    assert arguments.pop("model") == settings.model
+    assert arguments.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
+    pipeline = arguments.pop("pipeline", None)
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
-    assert asked == {
+    assert arguments == {
         name: getattr(settings, name)
         for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
         if getattr(settings, name) not in (None, "auto")
@@ -81,7 +83,7 @@ def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Exp
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2**35)
     plan = replace(example_plan(), cluster=cluster, model=replace(example_plan().model, recipe="gpt-tiny", samples=8))
     explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
-    # The example has eight devices: on four its file contradicts itself, and the explorer says so in place.
+    # The example has eight devices: a file with four of them is inconsistent, which the explorer reports in place.
     assert "a.plan.json" in explorer.messages.widget.value
     plan = replace(plan, cluster=replace(cluster, nodes=2))
     explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
@@ -90,7 +92,7 @@ def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Exp
     assert explorer.session.sources.cluster(explorer.settings) == plan.cluster
 
 
-def test_figures_apart_are_the_settings_that_change_them() -> None:
+def test_device_overrides_are_the_settings_that_reproduce_a_cluster() -> None:
     sources = Sources(lambda *_: SimpleNamespace())
     plain = sources.cluster(SETTINGS)
     assert device_overrides(plain, plain) == {}
@@ -133,7 +135,7 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
     assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"
 
 
-def test_files_asked_for_during_a_comparison_are_all_saved_and_it_is_not_given_up(
+def test_files_requested_during_a_comparison_are_all_saved_and_it_is_not_cancelled(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[str] = []

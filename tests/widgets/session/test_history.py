@@ -22,7 +22,7 @@ PLAN = make_plan()
 
 
 def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_to_go() -> None:
-    entries = [Entry(settings=object(), plan=object()) for _ in range(HISTORY_ENTRIES + 1)]  # type: ignore[arg-type]
+    entries = [Entry(settings=object(), plan=object()) for _ in range(HISTORY_ENTRIES + 1)]  # type: ignore[arg-type]  # contents do not matter
     full = History(entries=tuple(entries[:HISTORY_ENTRIES]), position=HISTORY_ENTRIES - 1)
     for place in (1, HISTORY_ENTRIES // 2, HISTORY_ENTRIES - 1):
         tried = full.at(place).add_without_showing(entries[-1])
@@ -32,7 +32,7 @@ def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_
 
 
 @given(st.lists(st.sampled_from(["add", "instead", "undo", "redo"]), max_size=90))
-def test_the_place_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
+def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
     history = History()
     for number, step in enumerate(steps):
         if step in ("add", "instead"):
@@ -101,20 +101,20 @@ def test_schedule_and_communication_are_answered_at_once(session: Session, plann
     assert not state.out_of_date
 
 
-def test_options_reach_the_planner_and_only_where_they_are_not_the_usual(session: Session, planner: Any) -> None:
+def test_only_options_that_differ_from_the_default_reach_the_planner(session: Session, planner: Any) -> None:
     session.set(solver="ilp", submesh_space="power-of-two", rematerialization=False, memory_bytes=2.0**35)
     session.plan()
     assert session.wait(5)
-    asked = planner.plans[0]
-    assert (asked["solver"], asked["rematerialization"]) == ("ilp", False)
-    assert asked["pipeline"] == {"submesh_space": "power-of-two"}
+    options = planner.plans[0]
+    assert (options["solver"], options["rematerialization"]) == ("ilp", False)
+    assert options["pipeline"] == {"submesh_space": "power-of-two"}
     assert session.sources.cluster(session.store.state.settings).device.memory_bytes == 2**35
 
 
 def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) -> None:
     plain = session.sources.cluster(SETTINGS)
-    wanted = replace(SETTINGS, peak_flops=250e12, inside_bandwidth=1e11, between_bandwidth=2e9)
-    cluster = session.sources.cluster(wanted)
+    settings = replace(SETTINGS, peak_flops=250e12, inside_bandwidth=1e11, between_bandwidth=2e9)
+    cluster = session.sources.cluster(settings)
     assert cluster.device.peak("float16") == 250e12
     ratio = cluster.device.peak("float32") / plain.device.peak("float32")
     assert ratio == pytest.approx(250e12 / plain.device.peak("float16"))
@@ -122,21 +122,21 @@ def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) 
     assert cluster.inside_node.latency_seconds == plain.inside_node.latency_seconds
 
 
-def test_neighbours_are_tried_aside_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
+def test_neighbours_are_added_to_the_history_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state
     assert before.plan is not None
     assert before.plan_settings is not None
-    wanted = neighbours(before.plan_settings, before.plan)
-    session.try_settings(wanted)
+    settings = neighbours(before.plan_settings, before.plan)
+    session.try_settings(settings)
     assert session.wait(5)
     after = session.store.state
     assert after.plan is before.plan
     assert after.settings == before.settings
-    assert len(after.history.entries) == 1 + len(wanted)
+    assert len(after.history.entries) == 1 + len(settings)
     assert after.history.position == 0
-    assert f"Tried {len(wanted)}: " in after.activity
+    assert f"Tried {len(settings)}: " in after.activity
     assert {p["delta"] for p in planner.plans} == {0.25, 0.5, 1.0}
 
 
@@ -191,7 +191,7 @@ def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> N
     assert "alpa-better" not in explorer.summary.widget.value
 
 
-def test_baselines_are_tried_aside_and_one_without_a_plan_is_counted(session: Session) -> None:
+def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(session: Session) -> None:
     session.plan()
     assert session.wait(5)
     session.try_baselines(("zero-3", "megatron"))
@@ -214,7 +214,7 @@ def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
     assert explorer.panels[9].figure.selection == ""
 
 
-def test_a_comparison_that_cannot_be_made_says_why(session: Session, planner: Any) -> None:
+def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     session.compare_formulations()
@@ -238,8 +238,8 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
     explorer.selected.regrets_button.click()
     assert explorer.session.wait(20)
     table = explorer.selected.table.value
-    found = ax.regrets(plan, 0, operator.name)
-    assert table.count("<tr>") == 1 + len(found)
+    regrets = ax.regrets(plan, 0, operator.name)
+    assert table.count("<tr>") == 1 + len(regrets)
     assert explorer.session.store.state.fault is None
     explorer.bridge.selection = "stage:0"
     assert explorer.selected.table.value == ""

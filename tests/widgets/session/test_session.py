@@ -17,7 +17,7 @@ from alpa_explore.execution.progress import Progress
 
 
 def hold(planner: Any) -> None:
-    """The next replan begins, and ends when its gate is opened."""
+    """Block the next replan until its gate is opened."""
     planner.started.acquire()
     planner.replan_gate.clear()
 
@@ -34,7 +34,7 @@ def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, plan
     assert "12 sharding problems, 3 distinct, 1 read from the cache" in state.activity
 
 
-def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: Session, planner: Any) -> None:
+def test_another_b_is_answered_from_known_costs_without_the_planner(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     session.set(num_microbatches=32)
@@ -46,7 +46,7 @@ def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: S
     assert (len(planner.plans), planner.replans) == (1, [32])
 
 
-def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_there(
+def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is_incomplete(
     session: Session, planner: Any
 ) -> None:
     session.plan()
@@ -63,7 +63,7 @@ def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_the
     assert (len(planner.plans), planner.replans) == (1, [(8, {"delta": 0.3})])
 
 
-def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner: Any) -> None:
+def test_a_replan_that_is_no_longer_needed_is_dropped(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state.plan
@@ -83,19 +83,19 @@ def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner:
 @pytest.mark.parametrize(
     "leave", [lambda s: s.show_entry(0), lambda s: s.cancel(), lambda s: s.show_plan(s.store.state.plan)]
 )
-def test_an_answer_that_was_never_begun_keeps_nothing_waiting(
+def test_a_replan_that_never_started_does_not_stay_under_way(
     session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
 ) -> None:
     session.plan()
     assert session.wait(5)
-    monkeypatch.setattr(session._planning.replans, "submit", lambda _settings: None)  # its thread has not come so far
+    monkeypatch.setattr(session._planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
     session.set(delta=0.3)
     assert session.store.state.replanning
     leave(session)
     assert not session.store.state.replanning
 
 
-def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another(
+def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
     session.plan()
@@ -110,7 +110,7 @@ def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another
     assert "δ 0.5 → 0.3" in progress_html(state)
 
 
-def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session, planner: Any) -> None:
+def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     hold(planner)
@@ -126,7 +126,7 @@ def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session
     assert state.out_of_date
 
 
-def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:
+def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     hold(planner)
@@ -194,7 +194,7 @@ def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its
     assert session.store.state.out_of_date
 
 
-def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, planner: Any) -> None:
+def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state.plan
@@ -235,8 +235,8 @@ def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
         delta=0.5,
         num_layers=None,
     )
-    own = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
-    session = Session(settings, Sources(Backend().capture, own), Backend())
+    captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
+    session = Session(settings, Sources(Backend().capture, captured), Backend())
     session.plan()
     assert session.wait(60)
     state = session.store.state
@@ -245,7 +245,7 @@ def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
     assert "Cancelled" in state.activity
 
 
-def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner: Any) -> None:
+def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any) -> None:
     planner.gate.clear()
     session.plan()
     assert planner.started.acquire(timeout=5)
@@ -260,7 +260,7 @@ def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner
     assert not state.out_of_date
 
 
-def test_b_that_moved_while_planning_is_the_b_of_the_plan_in_the_end(session: Session, planner: Any) -> None:
+def test_b_that_was_changed_while_planning_is_the_b_of_the_final_plan(session: Session, planner: Any) -> None:
     planner.gate.clear()
     session.plan()
     assert planner.started.acquire(timeout=5)
@@ -309,7 +309,7 @@ def test_an_error_of_another_b_goes_away_with_a_b_that_works(
     assert session.store.state.fault is None
 
 
-def test_a_fault_of_ours_is_shown_with_its_traceback_and_not_lost_in_a_thread(session: Session, planner: Any) -> None:
+def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session: Session, planner: Any) -> None:
     planner.error = ZeroDivisionError("a fault")
     session.plan()
     assert session.wait(5)
@@ -319,7 +319,7 @@ def test_a_fault_of_ours_is_shown_with_its_traceback_and_not_lost_in_a_thread(se
     assert "Traceback" in fault.detail
 
 
-def test_a_cluster_that_cannot_be_is_an_error_in_place(session: Session) -> None:
+def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
     session.set(devices_per_node=3)
     session.plan()
     assert session.wait(5)
@@ -337,7 +337,7 @@ def test_progress_is_part_of_the_state_while_planning(session: Session, planner:
     assert session.store.state.progress is None
 
 
-def test_settings_that_differ_in_b_and_delta_alone_need_no_new_run(with_settings: Callable[..., Settings]) -> None:
+def test_settings_that_differ_only_in_b_and_delta_need_only_a_replan(with_settings: Callable[..., Settings]) -> None:
     assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
     assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
     assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))

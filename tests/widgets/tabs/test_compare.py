@@ -1,4 +1,4 @@
-"""The Compare tab: which plan stands beside the one on screen."""
+"""The Compare tab: the plan on screen is compared with the right other plan."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def state(*plans, **more) -> State:
     return State(settings=SETTINGS, plan=plans[-1], history=history, **more)
 
 
-def test_one_plan_alone_says_how_to_get_another() -> None:
+def test_with_a_single_plan_the_tab_says_how_to_get_another() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN), "light")
     assert "press Pin" in panel.finding.value
@@ -29,7 +29,7 @@ def test_one_plan_alone_says_how_to_get_another() -> None:
     assert "Nothing to list" in panel.table.value
 
 
-def test_the_plan_before_the_pinned_one_and_any_that_was_tried_can_stand_beside() -> None:
+def test_the_previous_plan_the_pinned_one_and_any_of_the_history_can_be_compared() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
     assert "of the previous plan" in panel.finding.value
@@ -45,7 +45,7 @@ def test_the_plan_before_the_pinned_one_and_any_that_was_tried_can_stand_beside(
     assert "B 64 → 32" in panel.finding.value
 
 
-def test_a_choice_that_is_gone_falls_back_to_the_usual_one() -> None:
+def test_a_choice_that_no_longer_exists_falls_back_to_the_default() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
     panel.other.value = "1"

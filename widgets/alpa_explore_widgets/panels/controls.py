@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets as W
 
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
-from alpa_explore_widgets.elements.fields import ChoiceField, Fold, NumberField
+from alpa_explore_widgets.elements.fields import NumberField
+from alpa_explore_widgets.panels.setting_controls import Control, choice, device_figure, fold, integer, pair, row
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import HALF, Sources
@@ -33,15 +32,6 @@ _SWITCH = {_DEFAULT: None, _ON: True, _OFF: False, _AUTO: _AUTO}
 """Choice -> the value of the setting."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Control:
-    """The widget of a setting, and the conversions between its value and that of the setting."""
-
-    widget: NumberField | ChoiceField
-    to_widget: Callable[[Any], Any] = lambda value: value
-    to_setting: Callable[[Any], Any] = lambda value: value
-
-
 class ControlsPanel:
     """Shows the settings and passes every change to the session."""
 
@@ -60,22 +50,22 @@ class ControlsPanel:
         self.widget = W.VBox(
             [
                 self["model"],
-                *_fold("Cluster", "Nodes and devices.", _row(self["nodes"], self["devices_per_node"], self["device"])),
-                *_fold(
+                *fold("Cluster", "Nodes and devices.", row(self["nodes"], self["devices_per_node"], self["device"])),
+                *fold(
                     "Device figures",
                     "Empty: the values of the device. Press Plan after a change.",
                     *device_fields,
                     expanded=False,
                 ),
-                *_fold(
+                *fold(
                     "Training",
                     "The work of one iteration.",
                     self["num_microbatches"],
-                    _pair(self["microbatch"], self["precision"]),
-                    _pair(self["schedule"], self["rematerialization"]),
+                    pair(self["microbatch"], self["precision"]),
+                    pair(self["schedule"], self["rematerialization"]),
                 ),
-                *_fold("Planner", "How layers are made.", self["delta"], self["num_layers"]),
-                *_fold(
+                *fold("Planner", "How layers are made.", self["delta"], self["num_layers"]),
+                *fold(
                     "More options",
                     "Solver, submeshes, communication.",
                     self["solver"],
@@ -127,17 +117,17 @@ class ControlsPanel:
             self._session.set(**{name: self._controls[name].to_setting(value)})
 
 
-def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[str, _Control]:
+def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[str, Control]:
     per_node = sorted({*DEVICES_PER_NODE, settings.devices_per_node})
     return {
-        "model": _choice(
+        "model": choice(
             "Model",
             "The model to plan: one of the Alpa paper's tables, a small one, or yours.",
             sources.model_choices(),
             settings.model,
         ),
-        "nodes": _integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 64),
-        "devices_per_node": _choice(
+        "nodes": integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 64),
+        "devices_per_node": choice(
             "devices",
             "Devices in each node, a power of two.",
             [[str(n), f"× {n}", ""] for n in per_node],
@@ -145,7 +135,7 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
             str,
             int,
         ),
-        "device": _choice(
+        "device": choice(
             "device",
             "The accelerator: it sets peak FLOP/s, memory and links.",
             sources.device_choices(),
@@ -154,10 +144,10 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
     }
 
 
-def _device_controls() -> dict[str, _Control]:
+def _device_controls() -> dict[str, Control]:
     return {
-        "memory_bytes": _device_figure("Memory", "GiB", "Of one device.", MEMORY_STOPS, GIB, 0.001, 4096),
-        "peak_flops": _device_figure(
+        "memory_bytes": device_figure("Memory", "GiB", "Of one device.", MEMORY_STOPS, GIB, 0.001, 4096),
+        "peak_flops": device_figure(
             "Peak",
             "TFLOP/s",
             f"Of one device in {HALF}; the rates of other dtypes are scaled in proportion.",
@@ -166,7 +156,7 @@ def _device_controls() -> dict[str, _Control]:
             0.001,
             1e6,
         ),
-        "inside_bandwidth": _device_figure(
+        "inside_bandwidth": device_figure(
             "Link",
             "GB/s",
             "Bandwidth between the devices of a node, in one direction.",
@@ -175,7 +165,7 @@ def _device_controls() -> dict[str, _Control]:
             0.001,
             1e5,
         ),
-        "between_bandwidth": _device_figure(
+        "between_bandwidth": device_figure(
             "Network",
             "GB/s",
             "Bandwidth of one node's network, shared by its devices.",
@@ -187,16 +177,16 @@ def _device_controls() -> dict[str, _Control]:
     }
 
 
-def _training_controls(sources: Sources, settings: Settings) -> dict[str, _Control]:
+def _training_controls(sources: Sources, settings: Settings) -> dict[str, Control]:
     return {
-        "num_microbatches": _integer(
+        "num_microbatches": integer(
             "B, microbatches",
             "Microbatches per iteration, of unchanged size. The plan is updated at once.",
             B_STOPS,
             1,
             65536,
         ),
-        "microbatch": _choice(
+        "microbatch": choice(
             "Microbatch",
             "Samples (sequences or images) in one microbatch.",
             [[str(settings.microbatch), str(settings.microbatch), ""]],
@@ -204,7 +194,7 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, _Contr
             str,
             int,
         ),
-        "precision": _choice(
+        "precision": choice(
             "Precision",
             "The dtype of the weights. The model is captured again: press Plan.",
             sources.precisions(settings.model),
@@ -212,26 +202,26 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, _Contr
             lambda value: value or "",
             lambda value: value or None,
         ),
-        "schedule": _choice(
+        "schedule": choice(
             "Schedule",
             "The order of the tasks: it sets the memory held and the idle time. The plan is updated at once.",
             [[name, name, ""] for name in SCHEDULES],
             settings.schedule,
         ),
-        "rematerialization": _choice(
+        "rematerialization": choice(
             "Recompute",
             "Rematerialisation at layer boundaries: less memory, one more forward pass.",
             [[_DEFAULT, "default", ""], [_ON, "on", ""], [_OFF, "off", ""], [_AUTO, "where needed", ""]],
             _DEFAULT,
-            lambda value: next(choice for choice, setting in _SWITCH.items() if setting == value),
+            lambda value: next(option for option, setting in _SWITCH.items() if setting == value),
             _SWITCH.__getitem__,
         ),
     }
 
 
-def _planner_controls(sources: Sources, settings: Settings) -> dict[str, _Control]:
+def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control]:
     return {
-        "delta": _Control(
+        "delta": Control(
             NumberField(
                 label="δ, FLOP tolerance",
                 hint="A layer may hold up to (1 + δ) times the mean FLOPs of a layer. The plan is updated at once.",
@@ -240,7 +230,7 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, _Contro
                 stops=DELTA_STOPS,
             )
         ),
-        "num_layers": _integer(
+        "num_layers": integer(
             "Layers",
             "Number of layers that operators are clustered into; empty lets the planner choose.",
             LAYER_STOPS,
@@ -248,19 +238,19 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, _Contro
             1024,
             optional=True,
         ),
-        "solver": _choice(
+        "solver": choice(
             "Solver",
             "Solver of the sharding problems; all of them are exact.",
             [[name, name, ""] for name in sources.solvers()],
             settings.solver,
         ),
-        "submesh_space": _choice(
+        "submesh_space": choice(
             "Submeshes",
             "The submeshes that a stage may have.",
             [["all", "all (the paper)", ""], ["power-of-two", "powers of two of nodes", ""]],
             settings.submesh_space,
         ),
-        "communication": _choice(
+        "communication": choice(
             "Sends between stages",
             "Whether a stage's latency includes the time to receive its inputs. The plan is updated at once.",
             [[_OFF, "not counted (the paper)", ""], [_ON, "counted", ""]],
@@ -269,74 +259,3 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, _Contro
             _SWITCH.__getitem__,
         ),
     }
-
-
-def _choice(
-    label: str,
-    hint: str,
-    choices: list[list[str]],
-    value: str,
-    to_widget: Callable[[Any], str] = str,
-    to_setting: Callable[[str], Any] = str,
-) -> _Control:
-    return _Control(ChoiceField(label=label, hint=hint, choices=choices, value=value), to_widget, to_setting)
-
-
-def _integer(
-    label: str, hint: str, stops: Sequence[int], minimum: int, maximum: int, *, optional: bool = False
-) -> _Control:
-    field = NumberField(
-        label=label,
-        hint=hint,
-        minimum=minimum,
-        maximum=maximum,
-        whole=True,
-        optional=optional,
-        stops=[float(stop) for stop in stops],
-    )
-    return _Control(field, to_setting=lambda value: None if value is None else int(value))
-
-
-def _device_figure(
-    label: str, unit: str, hint: str, stops: Sequence[float], scale: float, minimum: float, maximum: float
-) -> _Control:
-    """A figure of the device in a customary unit of `scale` SI units; the setting is in SI units."""
-    field = NumberField(
-        label=label,
-        unit=unit,
-        hint=f"{hint} Empty: the value of the device.",
-        minimum=minimum,
-        maximum=maximum,
-        optional=True,
-        stops=[float(stop) for stop in stops],
-    )
-    return _Control(
-        field,
-        lambda value: None if value is None else float(f"{value / scale:.6g}"),
-        lambda value: None if value is None else value * scale,
-    )
-
-
-def _row(*fields: W.Widget) -> W.HBox:
-    row = W.HBox(list(fields))
-    row.add_class("alpa-row")
-    return row
-
-
-def _pair(*fields: W.Widget) -> W.HBox:
-    pair = W.HBox(list(fields))
-    pair.add_class("alpa-pair")
-    return pair
-
-
-def _fold(title: str, hint: str, *fields: W.Widget, expanded: bool = True) -> tuple[W.Widget, W.Widget]:
-    """A group of controls and the heading that shows and hides it."""
-    heading, group = Fold(label=title, hint=hint, expanded=expanded), W.VBox(list(fields))
-    group.add_class("alpa-controls")
-
-    def show(_change: dict[str, Any] | None = None) -> None:
-        group.layout.display = "" if heading.expanded else "none"
-
-    heading.observe(show, "expanded")
-    show()
-    return heading, group
