@@ -1,4 +1,4 @@
-"""Fixtures of the browser tier: one JupyterLab for the session, one Chromium a module, one guarded page a test."""
+"""Fixtures of the browser tests: one JupyterLab per session, one Chromium per module, one guarded page per test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def chromium_executable() -> Path:
-    """Chromium on this machine; without it the test is skipped and says what to install."""
+    """The Chromium of this machine; without one the test is skipped with the reason and what to install."""
     executable = find_chromium()
     if executable is None:
         pytest.skip(f"no Chromium here: {HOW_TO_INSTALL}")
@@ -39,7 +39,7 @@ def lab_server(chromium_executable: Path, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def browser(chromium_executable: Path) -> Iterator[Browser]:
-    """Headless Chromium; for a module only, since playwright's event loop would stay under the tests that follow."""
+    """Headless Chromium, closed after each module: playwright's event loop must not stay for other tests."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -50,7 +50,7 @@ def browser(chromium_executable: Path) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def new_lab(browser: Browser, lab_server: LabServer) -> Callable[[], AbstractContextManager[LabPage]]:
-    """Makes a page whose guard is asked at its end, for tests that share one."""
+    """Opens a page that is checked by its guard when it is closed; for tests that share a page."""
     from tests.browser.harness.page import LabPage
 
     @contextmanager
@@ -59,7 +59,7 @@ def new_lab(browser: Browser, lab_server: LabServer) -> Callable[[], AbstractCon
             lab = LabPage(page, lab_server, guard)
             yield lab
             guard.check()
-            # After the check: a kernel that goes away makes Lab complain on the console.
+            # After the check: Lab reports a kernel that is shut down as an error on the console.
             lab.shut_down()
 
     return open_page
@@ -67,14 +67,14 @@ def new_lab(browser: Browser, lab_server: LabServer) -> Callable[[], AbstractCon
 
 @pytest.fixture
 def lab(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
-    """A fresh page; when the test ends, no request may have left the machine and the console must be free of errors."""
+    """A new page. Fails at the end of the test if a request left the machine or the console has an error."""
     with new_lab() as page:
         yield page
 
 
 @pytest.fixture
 def notebook(browser: Browser, lab_server: LabServer) -> Iterator[NotebookPage]:
-    """The same in Notebook 7, whose pages the server shows beside JupyterLab's."""
+    """A new page of Notebook 7, which the same server provides, with the same checks."""
     pytest.importorskip("notebook")
     from tests.browser.harness.page import NotebookPage
 
@@ -87,7 +87,7 @@ def notebook(browser: Browser, lab_server: LabServer) -> Iterator[NotebookPage]:
 
 @pytest.fixture
 def app(browser: Browser, tmp_path: Path) -> Iterator[AppPage]:
-    """The page of an `alpa-explore app` of the test's own."""
+    """A page of `alpa-explore app`, started for this test."""
     pytest.importorskip("voila")
     from tests.browser.harness.page import AppPage
     from tests.browser.harness.server import AppServer
@@ -99,7 +99,7 @@ def app(browser: Browser, tmp_path: Path) -> Iterator[AppPage]:
 
 @contextmanager
 def guarded(browser: Browser, known: Collection[str] = ()) -> Iterator[tuple[Page, Guard]]:
-    """A page in a browser context of its own, and its guard."""
+    """A page in a new browser context, and its guard."""
     from tests.browser.harness.guard import Guard
 
     context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")

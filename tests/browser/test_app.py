@@ -1,4 +1,4 @@
-"""`alpa-explore app`: the explorer alone, through voila."""
+"""`alpa-explore app`: the explorer alone, served by voila."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 def test_the_app_shows_the_explorer_alone_on_loopback_only_with_a_token(app: AppPage) -> None:
     refused = app.page.request.get(app.server.address.url, max_redirects=0)
-    assert "login" in refused.headers["location"], "without the token that is printed nobody gets in"
+    assert "login" in refused.headers["location"], "the printed token is required"
     app.open("?theme=dark")
     explorer = first_explorer(app)
     assert "alpa-dark" in (explorer.get_attribute("class") or "")

@@ -1,6 +1,6 @@
-"""The explorer as a user meets it: in JupyterLab, in a browser, by keyboard.
+"""The explorer as a user sees it: in JupyterLab, in a browser, by keyboard.
 
-That nothing asks another machine and that the console stays free of errors is asserted by the fixture after each test.
+After each test the fixture asserts that nothing was requested from another machine and that the console has no errors.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ import alpa_explore as ax
 from alpa_explore.errors import CancelledError
 from alpa_explore.execution.progress import Progress
 from alpa_explore_widgets import explore
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.backend import Backend
 
-asked = []
+calls = []
 
 def plan(*arguments, progress, cancel, **options):
-    asked.append(options)
-    if len(asked) == 2:
+    calls.append(options)
+    if len(calls) == 2:
         for done in range(6000):
             progress(Progress(pass_name="sharding", done=done, total=6000, elapsed_seconds=done / 10))
             if cancel.wait(0.1):
                 raise CancelledError("Cancelled", found="the button", remedy="Plan again.")
     return ax.plan(*arguments, progress=progress, cancel=cancel, **options)
 
-explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, planner=Planner(plan=plan))
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backend=Backend(plan=plan))
 """
 
 
@@ -50,7 +50,7 @@ def small_explorer(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> It
 
 @pytest.fixture
 def shown(small_explorer: LabPage) -> Iterator[LabPage]:
-    """An explorer that several tests look at: none of them changes its plan, each leaves it as it was."""
+    """An explorer that several tests share: none of them changes its plan, and each leaves it as it was."""
     tab(first_explorer(small_explorer), "Layers").click()
     yield small_explorer
     small_explorer.guard.check()
@@ -111,12 +111,12 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     box.fill("3")
     box.press("Tab")
     explorer.get_by_text("Out of date").wait_for()
-    assert "layers 2 → 3" in explorer.locator(".alpa-run").inner_text()
+    assert "layers 2 → 3" in explorer.locator(".alpa-plan-button").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
     explorer.get_by_label("Precision", exact=True).select_option("float32")
-    explorer.get_by_text("precision usual → float32").wait_for()
+    explorer.get_by_text("precision default → float32").wait_for()
 
-    # The last value is typed and the press follows at once: it comes after it, whatever is heard first.
+    # A press directly after an edit takes effect after it, whichever message arrives first.
     slider(explorer, "FLOP tolerance").press("ArrowRight")
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
 
@@ -204,13 +204,13 @@ def test_a_saved_notebook_is_small_and_shows_the_explorer_while_its_kernel_lives
     assert stored.stat().st_size < 200_000
 
     lab.open(name)
-    first_explorer(lab)  # a page that is loaded again finds the explorer in the kernel that still runs
+    first_explorer(lab)  # after a reload the page shows the explorer of the kernel, which still runs
     explorer.get_by_text("12 × 8").wait_for()
-    lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left said so")
+    lab.wait_until(lambda: lab.ask("Out[1].bridge.views") == "1", "the page that was left has reported it")
     lab.guard.check()
     lab.shut_down()
     lab.page.goto("about:blank")
-    lab.guard.console_errors.clear()  # Lab complains of a kernel that goes away
+    lab.guard.console_errors.clear()  # Lab reports the kernel that was shut down as an error
     lab.open(name)
     lab.page.locator(".alpa-saved td").first.wait_for()
     assert lab.page.locator(".alpa-explorer").count() == 0
@@ -230,7 +230,7 @@ def test_every_control_has_a_name(shown: LabPage) -> None:
 def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage) -> None:
     explorer = first_explorer(shown)
     graph = shown.figure(explorer.locator(".alpa-panel:visible"))
-    # A click on a drawn bar: pixels of a mark depend on fonts, so plotly is told what it would find under them.
+    # A click on a bar: pixels depend on fonts, so the event that plotly would send is emitted instead.
     graph.evaluate(
         """(g) => { const at = g.data.findIndex((t) => t.customdata?.some((k) => String(k).includes('layer:1')));
           const place = g.data[at].customdata.findIndex((k) => String(k).includes('layer:1'));
@@ -242,12 +242,12 @@ def test_a_click_in_a_figure_selects_everywhere_and_escape_clears(shown: LabPage
     def faded() -> bool:
         return any(trace.get("selectedpoints") is not None for trace in seen_figure(shown, explorer)["data"])
 
-    shown.wait_until(faded, "what is not selected is faint")
+    shown.wait_until(faded, "marks that are not selected are faded")
     tab(explorer, "Cluster").click()
-    shown.wait_until(faded, "in the next tab too")
+    shown.wait_until(faded, "also in the next tab")
     tab(explorer, "Cluster").press("Escape")
     shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
-    shown.wait_until(lambda: not faded(), "nothing is faint")
+    shown.wait_until(lambda: not faded(), "nothing is faded")
 
 
 def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: LabPage) -> None:
@@ -255,7 +255,7 @@ def test_a_stage_is_selected_by_keyboard_in_the_legend_and_in_a_table(shown: Lab
     legend = explorer.locator(".alpa-stages button").first
     legend.press("Enter")
     explorer.locator(".alpa-selected").wait_for()
-    shown.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend says so")
+    shown.wait_until(lambda: legend.get_attribute("aria-pressed") == "true", "the legend shows the selection")
     legend.press("Escape")
     shown.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "Escape clears")
     explorer.get_by_role("button", name="Tables").press("Enter")
@@ -281,7 +281,7 @@ def test_a_spec_is_forbidden_and_taken_back_by_keyboard(shown: LabPage) -> None:
     explorer.get_by_text("Out of date").wait_for()
     cross = explorer.get_by_role("button", name="✕")
     assert " is not " in cross.inner_text()
-    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-run").inner_text()
+    assert cross.inner_text().removeprefix("✕ ") in explorer.locator(".alpa-plan-button").inner_text()
     assert clear.is_enabled()
     cross.press("Enter")
     explorer.get_by_text("Planned in").wait_for()
@@ -313,7 +313,7 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     explorer.locator(".alpa-tile em").first.wait_for()
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
-    lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is told")
+    lab.wait_until(lambda: explorer.locator(".alpa-better").count() > 0, "the change is shown")
     tab(explorer, "Compare").press("Enter")
     explorer.locator(".alpa-finding:visible", has_text="B 8 → 12").wait_for()
     assert {"this plan", "the pinned plan"} <= {y for trace in seen_figure(lab, explorer)["data"] for y in trace["y"]}
@@ -337,11 +337,11 @@ def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_pr
     lab.run_all()
     explorer = first_explorer(lab)
     tab(explorer, "Run").click()
-    status = explorer.locator(".alpa-launch-status")
+    status = explorer.locator(".alpa-run-status")
     status.get_by_text("Ready").wait_for()
     explorer.get_by_label("On", exact=True).select_option("cpu")
 
-    def ask(steps: int) -> None:
+    def start_run(steps: int) -> None:
         box = explorer.get_by_role("spinbutton", name="Steps")
         box.fill(str(steps))
         box.press("Tab")
@@ -351,14 +351,14 @@ def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_pr
         traces = {trace.get("name"): trace for trace in seen_figure(lab, explorer)["data"]}
         return max(traces["loss"]["x"], default=0) if "loss" in traces else 0
 
-    ask(100_000)
+    start_run(100_000)
     lab.wait_until(lambda: last_step() >= 2, "losses come while it runs", RUN_SECONDS)
     before = last_step()
     lab.wait_until(lambda: last_step() > before, "and more of them", RUN_SECONDS)
     explorer.get_by_role("button", name="Stop").press("Enter")
     status.get_by_text("Stopped after").wait_for(timeout=1000 * RUN_SECONDS)
 
-    ask(2)
+    start_run(2)
     status.get_by_text("Done: 2 steps").wait_for(timeout=1000 * RUN_SECONDS)
     explorer.locator(".alpa-finding:visible", has_text="that were predicted for cpu").wait_for()
 

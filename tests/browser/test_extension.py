@@ -16,7 +16,7 @@ _SOURCE = """() => {
   const { context } = window.jupyterapp.shell.currentWidget ?? {};
   return context?.path.endsWith('.ipynb') ? [context.model.toJSON().cells[0]?.source].flat().join('') : '';
 }"""
-"""Of the first cell of the notebook that is seen."""
+"""The first cell of the visible notebook."""
 
 
 def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(lab: LabPage) -> None:
@@ -33,8 +33,8 @@ def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(
     assert view.locator("tbody tr").count() == len(plan.stages)
     assert view.locator("img").count() == 0, "a name is text"
     view.get_by_role("button", name="Open in the explorer").press("Enter")
-    wanted = 'explore(ax.load_plan("mine.v2.plan.json"))'
-    lab.wait_until(lambda: wanted in lab.page.evaluate(_SOURCE), "a notebook opens that shows it", 30)
+    expected = 'explore(ax.load_plan("mine.v2.plan.json"))'
+    lab.wait_until(lambda: expected in lab.page.evaluate(_SOURCE), "a notebook opens that shows it", 30)
 
 
 def test_the_palette_and_the_launcher_make_a_notebook_with_the_explorer(lab: LabPage) -> None:

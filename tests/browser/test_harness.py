@@ -1,4 +1,4 @@
-"""The harness on a notebook of a few lines: what it promises to other browser tests holds."""
+"""The harness itself, on a notebook of a few lines."""
 
 from __future__ import annotations
 

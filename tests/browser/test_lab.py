@@ -39,6 +39,6 @@ def test_the_server_and_its_kernel_listen_on_loopback_only(lab: LabPage) -> None
 
 def test_lab_does_not_offer_to_fetch_news(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("news.ipynb", "1"))
-    lab.page.wait_for_timeout(1000)  # the offer would come after the page is there
+    lab.page.wait_for_timeout(1000)  # the offer would appear after the page is loaded
     assert lab.page.locator(".Toastify__toast").all_inner_texts() == []
     assert lab.page.get_by_text("Jupyter news").count() == 0

@@ -42,7 +42,7 @@ def test_the_explorer_works_by_keyboard_in_notebook_7_and_follows_its_theme(note
     light = paper()
     notebook.page.evaluate(_THEME, "JupyterLab Dark")
     notebook.wait_until(lambda: paper() != light, "the figure is drawn for a dark page")
-    notebook.page.evaluate(_THEME, "JupyterLab Light")  # the server would keep the other for the next test
+    notebook.page.evaluate(_THEME, "JupyterLab Light")  # the server would keep the dark theme for the next test
     notebook.wait_until(lambda: paper() == light, "and for a light one again")
 
 

@@ -1,4 +1,4 @@
-"""A small plan, a planner that tests can hold and release, and figures that say what they were drawn from."""
+"""A small plan, a planner that tests can block and release, and figures that record what they were drawn from."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import Sources
-from alpa_explore_widgets.session.state import Settings, State
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 from alpa_explore.cluster import Cluster, Submesh
@@ -94,26 +95,26 @@ def make_plan(
 
 @dataclass
 class HeldPlanner:
-    """Plans when it is let; keeps what it was asked."""
+    """A backend whose planner runs while its gate is open, and which records its calls."""
 
     captures: list[tuple[Any, ...]] = field(default_factory=list)
     plans: list[dict[str, Any]] = field(default_factory=list)
     replans: list[Any] = field(default_factory=list)
     gate: threading.Event = field(default_factory=threading.Event)
-    """Planning goes on while set."""
+    """The planner runs while it is set."""
     replan_gate: threading.Event = field(default_factory=threading.Event)
     started: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     error: Exception | None = None
     """Raised by the next calls."""
     report_replan: Callable[[Progress], None] = field(default=lambda _: None)
-    """What the last replan was given."""
+    """The progress callback of the last replan."""
 
     def __post_init__(self) -> None:
         self.gate.set()
         self.replan_gate.set()
 
-    def functions(self) -> Planner:
-        return Planner(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
+    def functions(self) -> Backend:
+        return Backend(capture=self.capture, plan=self.plan, replan=self.replan, baseline=self.baseline)
 
     def capture(self, name: str, microbatch: int, **precision: str) -> Any:
         self.captures.append((name, microbatch, *precision.values()))
@@ -138,8 +139,8 @@ class HeldPlanner:
         if self.error is not None:
             raise self.error
         remat = options.pop("rematerialization", True)
-        known = {name: options[name] for name in ("num_microbatches", "delta", "num_layers")}
-        made = make_plan(cluster, **known)
+        plan_options = {name: options[name] for name in ("num_microbatches", "delta", "num_layers")}
+        made = make_plan(cluster, **plan_options)
         return replace(made, model=replace(made.model, rematerialization=remat))
 
     def baseline(self, _graph: object, cluster: Cluster, kind: str, **options: Any) -> Plan:
@@ -198,22 +199,22 @@ def planner() -> HeldPlanner:
 @pytest.fixture
 def session(planner: HeldPlanner) -> Iterator[Session]:
     functions = planner.functions()
-    found = Session(SETTINGS, Sources(functions.capture), functions)
-    yield found
-    found.cancel()
+    test_session = Session(SETTINGS, Sources(functions.capture), functions)
+    yield test_session
+    test_session.cancel()
     planner.gate.set()
     planner.replan_gate.set()
-    assert found.wait(10), "a planner thread is left over"
+    assert test_session.wait(10), "a planner thread is left over"
 
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
-    """(tab, B, theme) of every figure that was drawn, in order; real figures have tests of their own."""
-    found: list[tuple[str, int, str]] = []
+    """(tab, B, theme) of every figure that was drawn, in order, in place of the real figures."""
+    drawn_figures: list[tuple[str, int, str]] = []
 
     def draw(self: FigurePanel, state: State, theme: str) -> go.Figure:
         assert state.plan is not None
-        found.append((self.title, state.plan.options.num_microbatches, theme))
+        drawn_figures.append((self.title, state.plan.options.num_microbatches, theme))
         return go.Figure(go.Bar(y=[state.plan.options.num_microbatches]))
 
     kinds: list[type[FigurePanel]] = [FigurePanel]
@@ -221,7 +222,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, str]]:
         kinds += kind.__subclasses__()
         if "draw" in vars(kind):
             monkeypatch.setattr(kind, "draw", draw)
-    return found
+    return drawn_figures
 
 
 @pytest.fixture

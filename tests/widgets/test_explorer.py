@@ -15,7 +15,7 @@ from alpa_explore.plans.plan import Plan
 def test_explore_returns_while_the_planner_still_works(planner: Any, drawn: list[Any]) -> None:
     planner.gate.clear()
     start = time.monotonic()
-    explorer = explore("gpt-tiny", planner=planner.functions())
+    explorer = explore("gpt-tiny", backend=planner.functions())
     assert time.monotonic() - start < 2
     assert explorer.plan is None
     explorer.session.cancel()
@@ -37,7 +37,7 @@ def test_input_at_fault_is_an_error_of_the_cell(arguments: dict[str, Any], error
         explore(**arguments)
 
 
-def test_only_the_tab_that_is_seen_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
+def test_only_the_selected_tab_is_drawn(explorer: Explorer, drawn: list[tuple[str, int, str]]) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     assert drawn == [("Layers", 8, "light")]
@@ -70,18 +70,18 @@ def test_the_figures_follow_the_theme_of_the_page(explorer: Explorer, drawn: lis
     assert drawn[-1] == ("Layers", 8, "dark")
 
 
-def test_controls_show_what_the_session_says_and_hand_on_what_the_user_does(explorer: Explorer) -> None:
+def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     assert explorer.controls["num_layers"].value == 4
-    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples a step"
+    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per step"
     explorer.controls["devices_per_node"].value = "8"
     explorer.controls["device"].value = "h100"
     explorer.controls["nodes"].value = 2
     explorer.controls["num_layers"].value = None
     settings = explorer.settings
     assert (settings.nodes, settings.devices_per_node, settings.device, settings.num_layers) == (2, 8, "h100", None)
-    explorer.run.plan.click()
+    explorer.plan_button.plan.click()
     assert explorer.wait(5)
     assert str(explorer.plan.cluster) == "2x8:h100"
 
@@ -93,28 +93,28 @@ def test_a_model_chosen_from_the_list_brings_its_batch_to_the_controls(explorer:
     assert "48 layers" in explorer.controls["model"].note
 
 
-def test_what_plan_would_change_is_said_beside_the_button(explorer: Explorer) -> None:
+def test_changed_settings_are_listed_below_the_plan_button(explorer: Explorer) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     explorer.controls["num_layers"].value = 6
-    assert "Out of date" in explorer.run.progress.value
-    assert "layers 4 → 6" in explorer.run.progress.value
+    assert "Out of date" in explorer.plan_button.progress.value
+    assert "layers 4 → 6" in explorer.plan_button.progress.value
     assert "alpa-stale" in explorer.summary.widget.value
     explorer.controls["num_layers"].value = 4
-    assert "Out of date" not in explorer.run.progress.value
+    assert "Out of date" not in explorer.plan_button.progress.value
 
 
 def test_progress_shows_counts_elapsed_and_time_left_and_cancel_works(explorer: Explorer, planner: Any) -> None:
     planner.gate.clear()
-    explorer.run.plan.click()
+    explorer.plan_button.plan.click()
     assert planner.started.acquire(timeout=5)
-    assert "0 of 2" in explorer.run.progress.value
-    assert "elapsed" in explorer.run.progress.value
-    assert not explorer.run.cancel.disabled
-    explorer.run.cancel.click()
+    assert "0 of 2" in explorer.plan_button.progress.value
+    assert "elapsed" in explorer.plan_button.progress.value
+    assert not explorer.plan_button.cancel.disabled
+    explorer.plan_button.cancel.click()
     assert explorer.session.wait(5)
-    assert explorer.run.cancel.disabled
-    assert "Cancelled" in explorer.run.progress.value
+    assert explorer.plan_button.cancel.disabled
+    assert "Cancelled" in explorer.plan_button.progress.value
 
 
 def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
@@ -123,7 +123,7 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     explorer.session.plan()
     assert explorer.wait(5)
     planner.error = user_error
-    explorer.run.plan.click()
+    explorer.plan_button.plan.click()
     assert explorer.session.wait(5)
     shown = explorer.messages.widget.value
     for part in (user_error.what, user_error.found, user_error.remedy, "last plan that worked"):
@@ -131,7 +131,7 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     assert explorer.plan is not None
 
 
-def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Explorer, planner: Any) -> None:
+def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, planner: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
     planner.started.acquire()
@@ -146,7 +146,7 @@ def test_a_figure_that_is_late_is_greyed_and_keeps_its_last_picture(explorer: Ex
     assert not figure.busy
 
 
-def test_a_figure_that_fails_says_so_in_its_own_tab_and_leaves_the_others(
+def test_a_figure_that_fails_shows_its_error_in_its_own_tab_only(
     explorer: Explorer, drawn: list[tuple[str, int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(state: object, theme: str) -> None:
@@ -170,7 +170,7 @@ def test_without_a_kernel_the_notebook_still_shows_the_plan_and_the_code(explore
     assert repr(explorer) == "Explorer(gpt-tiny on 1x4:v100, B = 8)"
 
 
-def test_the_saved_table_follows_the_plan_without_building_the_explorer_anew(
+def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import alpa_explore_widgets.explorer as module
@@ -197,7 +197,7 @@ def test_the_saved_table_follows_the_plan_without_building_the_explorer_anew(
 
 
 def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner: Any, drawn: list[Any]) -> None:
-    explorer = explore(plan, planner=planner.functions())
+    explorer = explore(plan, backend=planner.functions())
     assert explorer.plan is plan
     assert (planner.plans, drawn) == ([], [("Layers", 8, "light")])
     assert explorer.settings.num_layers == 4
@@ -206,10 +206,10 @@ def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner
     assert drawn[-1] == ("Layers", 16, "light")
 
 
-def test_a_plan_whose_model_is_not_here_says_so_when_it_is_to_be_planned_anew(plan: Plan, planner: Any) -> None:
+def test_planning_again_without_the_model_is_an_error_in_place(plan: Plan, planner: Any) -> None:
     stranger = replace(plan, model=replace(plan.model, name="theirs", recipe=None))
-    explorer = explore(stranger, planner=planner.functions())
-    explorer.run.plan.click()
+    explorer = explore(stranger, backend=planner.functions())
+    explorer.plan_button.plan.click()
     assert explorer.session.wait(5)
     assert "not here" in explorer.messages.widget.value
     assert explorer.plan is stranger

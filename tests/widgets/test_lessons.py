@@ -33,25 +33,25 @@ _SCALES = {
 }
 _FIGURE = re.compile(r"([0-9][0-9,.]*(?:e[+-]?[0-9]+)?)(?: ([A-Za-zµ%/]+))?")
 _HINT = re.compile(r"\([a-z](?:[^()]|\([^()]*\))*\)")
-_WORDS = re.compile(r" (of computing|of collectives|a microbatch|is allowed|waiting for its inputs|a second)")
+_WORDS = re.compile(r" (of computation|of collectives|per microbatch|is allowed|to receive its inputs|per second)")
 PLANS = [example_plan(), example_plan("1x1:a100"), replan(example_plan(), num_microbatches=3)]
 
 
 def value(text: str) -> float:
-    """What a sum is, its figures read with their units: '1 ms + 2 · 3 µs', a bracket being a hint or a factor."""
+    """The value of a sum whose numbers have units, such as '1 ms + 2 · 3 µs'; words in brackets are remarks."""
     text = _HINT.sub("", text).replace("·", "*").replace("×", "*").replace("−", "-")
 
-    def number(found: re.Match[str]) -> str:
-        scale = _SCALES.get(found[2] or "", 1.0)
-        more = "" if found[2] in _SCALES or not found[2] else f" {found[2]}"
-        return f"{float(found[1].replace(',', '')) * scale!r}{more}"
+    def number(match: re.Match[str]) -> str:
+        scale = _SCALES.get(match[2] or "", 1.0)
+        more = "" if match[2] in _SCALES or not match[2] else f" {match[2]}"
+        return f"{float(match[1].replace(',', '')) * scale!r}{more}"
 
     made: float = eval(_FIGURE.sub(number, text), {})
     return made
 
 
 def equation(numbers: str) -> tuple[str, str]:
-    """The two sides of the first '=' between figures."""
+    """The two sides of the first '=' between numbers."""
     parts = re.split(r"[;:] |, of |\. |\.$", numbers)
     *_, left, right = (_WORDS.sub("", side) for side in next(part for part in parts if " = " in part).split(" = "))
     return left, right
@@ -91,7 +91,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.tabs.selected = usual.index("Costs")
     assert explorer.lesson.widget.layout.display == "none"
 
-    explorer._pressed("teach", {}, [])
+    explorer._toolbar_pressed("teach", {}, [])
     assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == list(LESSONS)
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
@@ -111,7 +111,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert "stage 0:" in explorer.lesson.text.value, "the stage that the tab shows"
     explorer.tabs.selected = list(LESSONS).index("t_max")
 
-    explorer._pressed("teach", {}, [])
+    explorer._toolbar_pressed("teach", {}, [])
     assert [title for title, _ in explorer.tabs.tabs] == [p.title for p in explorer.panels] == usual
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     assert explorer.lesson.widget.layout.display == "none"

@@ -1,4 +1,4 @@
-"""%alpa and %%alpa: what they show is what `explore` shows."""
+"""%alpa and %%alpa show the same explorer as `explore`."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tests.plans.example import example_plan
 
 @pytest.fixture
 def shell(planner: Any, drawn: list[Any], monkeypatch: pytest.MonkeyPatch) -> InteractiveShell:
-    monkeypatch.setattr(explorer_module, "Planner", planner.functions)
-    found = InteractiveShell()
-    found.run_line_magic("load_ext", "alpa_explore_widgets")
-    return found
+    monkeypatch.setattr(explorer_module, "Backend", planner.functions)
+    interactive_shell = InteractiveShell()
+    interactive_shell.run_line_magic("load_ext", "alpa_explore_widgets")
+    return interactive_shell
 
 
 def test_the_line_magic_shows_a_catalogue_model_with_its_options(shell: InteractiveShell, planner: Any) -> None:
-    found: Explorer = shell.run_line_magic("alpa", "gpt-tiny 1x2:a100 -B 4 --layers 2 --delta 0.2 --schedule gpipe")
-    assert found.session.wait(5)
-    s = found.settings
+    explorer: Explorer = shell.run_line_magic("alpa", "gpt-tiny 1x2:a100 -B 4 --layers 2 --delta 0.2 --schedule gpipe")
+    assert explorer.session.wait(5)
+    s = explorer.settings
     assert (s.model, s.devices_per_node, s.device, s.num_microbatches) == ("gpt-tiny", 2, "a100-80gb", 4)
     assert (s.num_layers, s.delta, s.schedule) == (2, 0.2, "gpipe")
     assert planner.plans[0]["pipeline"] == {"schedule": "gpipe"}
@@ -38,8 +38,8 @@ def test_the_line_magic_shows_a_catalogue_model_with_its_options(shell: Interact
 def test_the_magics_hold_the_specs_that_are_pinned_and_forbidden(
     shell: InteractiveShell, planner: Any, line: str
 ) -> None:
-    found: Explorer = shell.run_line_magic("alpa", f"gpt-tiny {line}")
-    assert found.session.wait(5)
+    explorer: Explorer = shell.run_line_magic("alpa", f"gpt-tiny {line}")
+    assert explorer.session.wait(5)
     assert planner.plans[0]["pin"] == {"addmm": "S0R"}
     assert planner.plans[0]["forbid"] == {"mm": ["RR", "S0R"]}
 
@@ -52,8 +52,8 @@ def test_spec_constraints_of_a_magic_that_cannot_be_are_refused(shell: Interacti
 
 def test_the_line_magic_opens_a_plan_file(shell: InteractiveShell, tmp_path: Path) -> None:
     example_plan().save(tmp_path / "a.plan.json")
-    found: Explorer = shell.run_line_magic("alpa", f"'{tmp_path / 'a.plan.json'}'")
-    assert found.plan == example_plan()
+    explorer: Explorer = shell.run_line_magic("alpa", f"'{tmp_path / 'a.plan.json'}'")
+    assert explorer.plan == example_plan()
 
 
 def test_the_cell_magic_captures_the_model_that_the_cell_makes(shell: InteractiveShell) -> None:
@@ -62,10 +62,10 @@ def test_the_cell_magic_captures_the_model_that_the_cell_makes(shell: Interactiv
         "import torch\nfrom torch import nn\nmodel = nn.Linear(4, 4)\n"
         "example_inputs = (torch.empty(6, 4), torch.empty(6, 4))\nloss = nn.functional.mse_loss\n"
     )
-    found: Explorer = shell.run_cell_magic("alpa", "1x2:v100 -B 8", cell)
-    assert found.session.wait(20)
-    assert (found.settings.model, found.settings.microbatch) == ("Linear", 6)
-    graph = found.session.sources.graph(found.settings)
+    explorer: Explorer = shell.run_cell_magic("alpa", "1x2:v100 -B 8", cell)
+    assert explorer.session.wait(20)
+    assert (explorer.settings.model, explorer.settings.microbatch) == ("Linear", 6)
+    graph = explorer.session.sources.graph(explorer.settings)
     assert any(o.kind.startswith("aten.") for o in graph.forward_operators)
 
 

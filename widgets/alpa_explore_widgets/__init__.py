@@ -1,4 +1,16 @@
-"""The notebook front end of alpa_explore: `explore(model)` shows a plan and lets its settings be moved."""
+"""The notebook front end of alpa_explore: `explore(model)` shows a plan with controls for its settings.
+
+Its rooms in the order to read them; each may import only those before it:
+
+- session: the state as one immutable value, the actions of a user, and work in the background. No widgets.
+- elements: fields, figures and tables as widgets, with their JavaScript in static/.
+- lessons: the texts of teaching mode, as functions of the plan.
+- panels: controls, summary, messages and the other parts around the tabs.
+- tab_kinds, tabs: the base classes of the tabs, and one file per tab.
+- export: code, files, and the table of a saved notebook.
+- explorer: `Explorer` puts these together: it shows the state after every change; only the selected tab is drawn.
+- magics: %alpa and %%alpa. jupyter_config: how JupyterLab is started; labextension: its launcher and plan file view.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +25,7 @@ __all__ = ["Explorer", "explore", "load_ipython_extension"]
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """`%load_ext alpa_explore_widgets`: the magics %alpa and %%alpa."""
+    """Register the magics %alpa and %%alpa (`%load_ext alpa_explore_widgets`)."""
     from alpa_explore_widgets.magics import load
 
     load(shell)

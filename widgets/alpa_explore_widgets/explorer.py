@@ -1,4 +1,4 @@
-"""The explorer: one widget that shows a plan, and what it would be otherwise."""
+"""The explorer: one widget that shows a plan, with controls to change its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alpa_explore.plans.file.plan_file import plan_text
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar
-from alpa_explore_widgets.elements.message_order import Order
+from alpa_explore_widgets.elements.message_order import MessageOrder
 from alpa_explore_widgets.elements.tables import table_csv
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import file_name, plan_code, plan_from_text
@@ -25,23 +25,26 @@ from alpa_explore_widgets.lessons import LESSONS
 from alpa_explore_widgets.panels.controls import ControlsPanel
 from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
-from alpa_explore_widgets.panels.plan_button import RunPanel
+from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.backend import Backend
+from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.neighbours import neighbours
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.sources import Sources, own_model, planned_model
-from alpa_explore_widgets.session.state import Settings, State, problem_of, settings_of
+from alpa_explore_widgets.session.settings import Settings, settings_of
+from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
+from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 from alpa_explore_widgets.tabs.cluster import ClusterPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
-from alpa_explore_widgets.tabs.launch import LaunchPanel
 from alpa_explore_widgets.tabs.layers import LayersPanel
 from alpa_explore_widgets.tabs.microbatches import MicrobatchesPanel
+from alpa_explore_widgets.tabs.run import RunPanel
 from alpa_explore_widgets.tabs.search import SearchPanel
 from alpa_explore_widgets.tabs.sharding import ShardingPanel
 from alpa_explore_widgets.tabs.solvers import SolversPanel
@@ -53,74 +56,41 @@ from alpa_explore_widgets.tabs.why import WhyPanel
 if TYPE_CHECKING:
     from alpa_explore.graph import TrainingGraph
 
-
-GONE_SECONDS = 3.0
-"""An explorer that is nowhere on the page for so long was closed: its cell was run again, or its output cleared."""
-LOADING_SECONDS = 60.0
-"""The same when the page itself went: loaded again it takes a while until it shows the explorer."""
-_MORE = tuple(
+_SETTING_OPTIONS = tuple(
     field.name for field in fields(Settings) if field.default is not MISSING and field.name != "spec_constraints"
 )
-"""Settings that have a default: options of `explore` of the same names; spec constraints are `pin` and `forbid`."""
+"""Settings with a default, which are options of `explore`; spec constraints are given as `pin` and `forbid`."""
 
 
-class Explorer(W.VBox):
-    """Controls on the left; summary, tabs and figures on the right. All of it shows its session's state."""
+class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """Controls on the left; summary, tabs and figures on the right. Everything shows the state of one session."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.bridge = PageBridge()
-        self.controls, self.run = ControlsPanel(session), RunPanel(session)
-        self.messages, self.summary, self.selected = MessagesPanel(), SummaryPanel(), SelectedPanel(session.ask_regrets)
-        self.toolbar, self.lesson = ToolbarPanel(self._pressed), LessonPanel(self._go_to)
-        self.panels: list[FigurePanel] = [
-            LayersPanel(),
-            ClusterPanel(),
-            TMaxPanel(),
-            MicrobatchesPanel(),
-            TimelinePanel(),
-            ShardingPanel(session),
-            StageCostsPanel(),
-            FrontierPanel(session.select),
-            WhyPanel(self._try_neighbours),
-            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
-            ComparePanel(),
-            SolversPanel(session.compare),
-            LaunchPanel(session.runs),
-        ]
-        self._usual_panels = tuple(self.panels)
-        self.tabs = TabBar(label="Figures", tabs=_tabs(self.panels))
+        self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
+        self.messages, self.summary = MessagesPanel(), SummaryPanel()
+        self.selected = SelectedPanel(session.compute_regrets)
+        self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self._go_to_tab)
+        self.panels = self._make_tabs()
+        self._default_panels = tuple(self.panels)
+        self.tabs = TabBar(label="Figures", tabs=_tab_titles(self.panels))
         self._as_table = False
-        self._start = session.store.state.settings
+        self._initial_settings = session.store.state.settings
         self.spec_constraints = ConstraintList(session)
-        left = W.VBox([self.controls.widget, self.spec_constraints.widget, self.run.widget])
-        left.add_class("alpa-controls")
-        right = W.VBox(
-            [
-                self.toolbar.widget,
-                self.messages.widget,
-                self.summary.widget,
-                self.selected.widget,
-                self.tabs,
-                self.lesson.widget,
-                *(p.widget for p in self.panels),
-            ]
-        )
-        right.add_class("alpa-main")
-        body = W.Box([left, right])
-        body.add_class("alpa-body")
-        super().__init__([self.bridge, body])
+        super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
         self._saved = None
-        self.order = Order(self)
-        self.tabs.observe(self._again, "selected")
-        self.bridge.observe(self._again, "theme")
-        self.bridge.observe(self._selected, "selection")
-        self.bridge.observe(self._left, "views")
+        """The display handle of the table that a saved notebook shows."""
+        self.order = MessageOrder(self)
+        self.tabs.observe(self._show_again, "selected")
+        self.bridge.observe(self._show_again, "theme")
+        self.bridge.observe(self._selection_changed, "selection")
+        self.bridge.observe(self._views_changed, "views")
         for panel in self.panels:
             panel.lock = session.store.lock
-            panel.figure.observe(self._selected, "selection")
-        with session.store.lock:  # planning may be under way already
+            panel.figure.observe(self._selection_changed, "selection")
+        with session.store.lock:  # the planner may be running already
             session.store.listen(self._state_changed)
             self.controls.show(session.store.state)
             self._show(session.store.state)
@@ -132,115 +102,157 @@ class Explorer(W.VBox):
 
     @property
     def settings(self) -> Settings:
-        """What the controls ask for."""
+        """The values of the controls."""
         return self.session.store.state.settings
 
     def wait(self, timeout: float | None = None) -> Plan | None:
-        """Block until planning is done, and return the plan (for scripts; in a notebook figures come by themselves)."""
+        """Block until planning is done, and return the plan (for scripts; a notebook updates by itself)."""
         self.session.wait(timeout)
         return self.plan
 
     def close(self) -> None:
-        """Close the widget; nothing of it goes on: no planning, no processes of a run."""
+        """Close the widget, stop planning, and end the processes of a training run."""
         self.session.close()
         super().close()
+
+    def _make_tabs(self) -> list[FigurePanel]:
+        session = self.session
+        return [
+            LayersPanel(),
+            ClusterPanel(),
+            TMaxPanel(),
+            MicrobatchesPanel(),
+            TimelinePanel(),
+            ShardingPanel(session),
+            StageCostsPanel(),
+            FrontierPanel(session.select),
+            WhyPanel(self._try_neighbours),
+            SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
+            ComparePanel(),
+            SolversPanel(session.compare_formulations),
+            RunPanel(session.runs),
+        ]
+
+    def _body(self) -> W.Box:
+        """The left and the right column."""
+        left = W.VBox([self.controls.widget, self.spec_constraints.widget, self.plan_button.widget])
+        left.add_class("alpa-controls")
+        right = W.VBox(
+            [
+                self.toolbar.widget,
+                self.messages.widget,
+                self.summary.widget,
+                self.selected.widget,
+                self.tabs,
+                self.lesson.widget,
+                *(panel.widget for panel in self.panels),
+            ]
+        )
+        right.add_class("alpa-main")
+        body = W.Box([left, right])
+        body.add_class("alpa-body")
+        return body
 
     def _state_changed(self, old: State, new: State) -> None:
         if new.settings is not old.settings:
             self.controls.show(new)
         self._show(new)
         if new.plan is not old.plan:
-            self._save(new)
+            self._update_saved_table(new)
 
     def _show(self, state: State) -> None:
-        """Bring everything but the controls to `state`; of the figures only the one that can be seen."""
+        """Update everything but the controls; of the figures only the one of the selected tab."""
         self.spec_constraints.show(state)
-        self.run.show(state)
+        self.plan_button.show(state)
         self.messages.show(state)
         self.summary.show(state, self.bridge.theme)
         self.selected.show(state)
         self.bridge.selection = state.selection
-        own = self.session.sources.own
-        code = plan_code(state.settings, own=own is not None and own.name == state.settings.model)
+        model = self.session.sources.user_model
+        code = plan_code(state.settings, user_model=model is not None and model.name == state.settings.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
-        for other in self.panels:  # hidden, not removed: a figure keeps its zoom
+        for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
             panel.show(state, self.bridge.theme, as_table=self._as_table)
-        self.lesson.show(state, panel)
+        self.lesson.show(state, panel.title, panel.stage_of_rows())
         panel.figure.busy = panel.busy(state)
 
-    def _go_to(self, title: str) -> None:
+    def _go_to_tab(self, title: str) -> None:
         self.tabs.selected = [panel.title for panel in self.panels].index(title)
 
-    def _teach(self) -> None:
-        """Lessons on or off; while they are on, tabs stand in the order of the algorithm."""
+    def _toggle_teaching(self) -> None:
+        """Switch lessons on or off; while they are on, the tabs are in the order of the algorithm."""
         panel, self.lesson.on = self.panels[self.tabs.selected], not self.lesson.on
-        titles = list(LESSONS) if self.lesson.on else [p.title for p in self._usual_panels]
+        titles = list(LESSONS) if self.lesson.on else [p.title for p in self._default_panels]
         self.panels.sort(key=lambda p: titles.index(p.title))
         with self.tabs.hold_sync():
-            self.tabs.tabs = _tabs(self.panels)
-            self._go_to(panel.title)
+            self.tabs.tabs = _tab_titles(self.panels)
+            self._go_to_tab(panel.title)
         self._show(self.session.store.state)
 
-    def _again(self, _change: dict[str, Any]) -> None:
+    def _show_again(self, _change: dict[str, Any]) -> None:
         with self.session.store.lock:
             self._show(self.session.store.state)
 
-    def _selected(self, change: dict[str, Any]) -> None:
+    def _selection_changed(self, change: dict[str, Any]) -> None:
+        """A selection on the page: in a figure, or in the bridge for everything else."""
         with self.session.store.lock:
             if change["new"] != self.session.store.state.selection:
                 self.session.select(change["new"])
-                self._show(self.session.store.state)  # a key that names nothing goes out again
+                self._show(self.session.store.state)  # resets the sender if the key named nothing
 
-    def _left(self, change: dict[str, Any]) -> None:
-        """A run that nobody can see or stop any more ends; a cell that is moved only blinks."""
+    def _views_changed(self, change: dict[str, Any]) -> None:
+        """End a training run that nobody can see or stop any more, unless the explorer is shown again soon."""
 
-        def look() -> None:
+        def stop_if_hidden() -> None:
             if self.bridge.views == 0:
                 self.session.runs.stop()
 
         if change["new"] == 0:
-            timer = threading.Timer(LOADING_SECONDS if self.bridge.loading else GONE_SECONDS, look)
+            delay = tuning.RELOAD_SECONDS if self.bridge.reloading else tuning.HIDDEN_SECONDS
+            timer = threading.Timer(delay, stop_if_hidden)
             timer.daemon = True
             timer.start()
 
     def _try_neighbours(self) -> None:
         state = self.session.store.state
-        if state.plan is not None and state.planned is not None:
-            self.session.try_each(neighbours(state.planned, state.plan))
+        if state.plan is not None and state.plan_settings is not None:
+            self.session.try_settings(neighbours(state.plan_settings, state.plan))
 
-    def _pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
-        """A button of the toolbar."""
+    def _toolbar_pressed(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
         try:
             with self.session.store.lock:
-                self._do(name, content, buffers)
+                self._run_action(name, content, buffers)
         except AlpaExploreError as error:
-            self.session.store.change(problem=problem_of(error))
+            self.session.store.change(fault=fault_of(error))
 
-    def _do(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+    def _run_action(self, name: str, content: dict[str, Any], buffers: list[Any]) -> None:
+        """The action of a button of the toolbar."""
         session, state = self.session, self.session.store.state
-        if name in ("undo", "redo"):
-            getattr(session, name)()
+        if name == "undo":
+            session.undo()
+        elif name == "redo":
+            session.redo()
         elif name == "pin":
             session.pin(on=state.pinned is None)
         elif name == "table":
             self._as_table = not self._as_table
             self._show(state)
         elif name == "teach":
-            self._teach()
+            self._toggle_teaching()
         elif name == "reset":
             session.runs.stop()
-            session.set(**{field.name: getattr(self._start, field.name) for field in fields(Settings)})
+            session.set(**{field.name: getattr(self._initial_settings, field.name) for field in fields(Settings)})
         elif name == "open":
-            plan = plan_from_text(str(content.get("name", "the file")), bytes(buffers[0]))
-            session.bring(plan)
+            session.open_plan(plan_from_text(str(content.get("name", "the file")), bytes(buffers[0])))
         elif state.plan is not None:
             plan = state.plan
-            session.write(lambda: self._export(name, state, plan))
+            session.write_file(lambda: self._export(name, state, plan))
 
     def _export(self, name: str, state: State, plan: Plan) -> dict[str, Any]:
+        """Make the browser save a file; returns the changes of the state."""
         save = self.toolbar.widget.save
         if name == "plan":
             save(file_name(plan, "plan.json"), plan_text(plan), "application/json")
@@ -253,10 +265,10 @@ class Explorer(W.VBox):
             from alpa_explore.figures.page import page_html  # late: plotly takes seconds to import
 
             save(file_name(plan, "html"), page_html(plan), "text/html")
-        return {"activity": "The file is saved where the browser keeps downloads."}
+        return {"activity": "The file is in the browser's folder for downloads."}
 
     def __repr__(self) -> str:
-        # Stored with the notebook as the text of this output: ipywidgets' own repr names every child.
+        # Stored in the notebook as the text of this output; the repr of ipywidgets would list every child.
         s = self.settings
         return f"Explorer({s.model} on {s.nodes}x{s.devices_per_node}:{s.device}, B = {s.num_microbatches})"
 
@@ -268,22 +280,24 @@ class Explorer(W.VBox):
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
-        """Show the explorer, and below it the table that takes its place once the notebook is saved and closed.
+        """Show the explorer, and below it the table that replaces it once the notebook is saved and closed.
 
-        Two outputs: the table follows the plan without the widget above being built anew, and hides while that lives.
+        These are two outputs, so that the table can be updated without rebuilding the widget; a style sheet hides the
+        table while the widget is there.
         """
         state = self.session.store.state
         display(super()._repr_mimebundle_(), raw=True)
         self._saved = display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=True)
 
-    def _save(self, state: State) -> None:
+    def _update_saved_table(self, state: State) -> None:
         if self._saved is not None:
             html = plan_table(state.plan, state.settings)
             update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
 
 
-def _tabs(panels: list[FigurePanel]) -> list[list[str]]:
-    return [[p.title, p.question] for p in panels]
+def _tab_titles(panels: list[FigurePanel]) -> list[list[str]]:
+    """[title, tooltip] of each."""
+    return [[panel.title, panel.question] for panel in panels]
 
 
 def explore(
@@ -294,46 +308,48 @@ def explore(
     delta: float = 0.5,
     num_layers: int | None = None,
     example_inputs: Any = None,
-    planner: Planner | None = None,
+    backend: Backend | None = None,
     **options: Any,
 ) -> Explorer:
-    """Show the plan of `model` on `cluster` and let its settings be moved. Returns at once; planning goes on beside.
+    """Show the plan of `model` on `cluster` with controls for its settings. Returns at once; planning continues in the
+    background.
 
     `model` is a catalogue name, a captured graph, or an nn.Module with `example_inputs` (one microbatch) and any option
-    of `ax.capture`. `options` may also be fields of `Settings` (solver, schedule, memory_bytes, …), and `pin` and
-    `forbid` as `ax.plan` takes them. A finished Plan is
-    shown as it is, with its own settings. `num_microbatches` is B (the paper's for its own models, else 32);
-    `num_layers` None lets the planner choose. `planner` replaces the planner's functions (tests). Raises
-    UnknownNameError, ClusterError or OptionError for input at fault; what goes wrong while planning is shown in the
-    explorer.
+    of `ax.capture`. A finished Plan is shown as it is, with its own settings. `num_microbatches` is B (the paper's for
+    its own models, else 32); with `num_layers` None the planner chooses. `options` may also be fields of `Settings`
+    (solver, schedule, memory_bytes, …), and `pin` and `forbid` as in `ax.plan`. `backend` replaces the functions that
+    capture, plan and run (for tests). Raises UnknownNameError, ClusterError or OptionError for invalid input; errors
+    while planning are shown in the explorer.
     """
-    planner = planner or Planner()
+    backend = backend or Backend()
     if isinstance(model, Plan):
-        session = Session(settings_of(model), Sources(planner.capture, planned_model(model), model.cluster), planner)
-        session.start_from(model)
+        session = Session(settings_of(model), Sources(backend.capture, model_of_plan(model), model.cluster), backend)
+        session.show_plan(model)
         return Explorer(session)
-    given = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
-    asked = {name: options.pop(name) for name in _MORE if name in options}
-    asked["spec_constraints"] = constraints_of(options.pop("pin", None), options.pop("forbid", None))
-    own = None if isinstance(model, str) else own_model(model, example_inputs, options)
+    parsed_cluster = Cluster.parse(cluster) if isinstance(cluster, str) else cluster
+    setting_options = {name: options.pop(name) for name in _SETTING_OPTIONS if name in options}
+    setting_options["spec_constraints"] = constraints_of(options.pop("pin", None), options.pop("forbid", None))
+    given_model = None if isinstance(model, str) else user_model(model, example_inputs, options)
     if isinstance(model, str) and options:
         raise OptionError(
-            "explore does not know this option", found=", ".join(options), remedy=nearest_names(min(options), _MORE)
+            "Unknown option of explore",
+            found=", ".join(options),
+            remedy=nearest_names(min(options), _SETTING_OPTIONS),
         )
-    sources = Sources(planner.capture, own, given)
-    name = own.name if own is not None else str(model).lower()
-    microbatch, count = sources.start(name, num_microbatches)
+    sources = Sources(backend.capture, given_model, parsed_cluster)
+    name = given_model.name if given_model is not None else str(model).lower()
+    microbatch, count = sources.initial_batch(name, num_microbatches)
     settings = Settings(
         model=name,
         microbatch=microbatch,
-        nodes=given.nodes,
-        devices_per_node=given.devices_per_node,
-        device=given.device.name,
+        nodes=parsed_cluster.nodes,
+        devices_per_node=parsed_cluster.devices_per_node,
+        device=parsed_cluster.device.name,
         num_microbatches=count,
         delta=float(delta),
         num_layers=num_layers,
-        **asked,
+        **setting_options,
     )
-    session = Session(settings, sources, planner)
+    session = Session(settings, sources, backend)
     session.plan()
     return Explorer(session)

@@ -1,7 +1,8 @@
-"""How JupyterLab is started for this project: `jupyter lab --config=THIS_FILE`, as `alpa-explore lab` and the tests do.
+"""The configuration of JupyterLab for this project: `jupyter lab --config=THIS_FILE`, as in `alpa-explore lab` and the
+browser tests.
 
-Loopback only, no request to another machine, and a course whose notebooks stay as they were stored: running one is not
-an edit, so it leaves no trace in git. Jupyter reads this file; nothing imports it.
+The server listens on loopback only and contacts no other machine, and the notebooks of the course are saved without
+outputs, so that running one is no change in git. Jupyter executes this file; nothing imports it.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from typing import Any
 c = get_config()  # type: ignore[name-defined]  # noqa: F821  Jupyter provides it
 
 c.ServerApp.ip = "127.0.0.1"
-# Lab would ask its makers' feed for news, the package index for a newer Lab, and the index again for extensions.
+# By default Lab fetches news from a feed, and looks for a newer Lab and for extensions on the package index.
 c.LabApp.news_url = None
 c.LabApp.check_for_updates_class = "jupyterlab.handlers.announcements.NeverCheckForUpdate"
 c.LabApp.extension_manager = "readonly"
-# Where an installation puts it, too; here as well for a package that was installed editable.
+# An installation puts the extension on Lab's own path; this one is for an editable installation.
 c.LabServerApp.extra_labextensions_path = [str(Path(__file__).parent / "labextension")]
-# Looking for language servers runs every one it can find on the machine.
+# The search for language servers would run every one that is installed on the machine.
 c.LanguageServerManager.autodetect = False
 
 
 def without_announcements(_handler: object, page_config: dict[str, Any]) -> dict[str, Any]:
-    """On each page: without the plugin that asks in a pop-up whether to fetch news, whatever the server allows."""
+    """The configuration of each page, without the plugin whose pop-up asks whether to fetch news."""
     disabled = {*page_config.get("disabledExtensions", []), "@jupyterlab/apputils-extension:announcements"}
     return page_config | {"disabledExtensions": sorted(disabled)}
 
@@ -33,11 +34,11 @@ def without_announcements(_handler: object, page_config: dict[str, Any]) -> dict
 c.ServerApp.tornado_settings = {"page_config_hook": without_announcements}
 
 COURSE = re.compile(r"(^|/)\d\d_\w+\.ipynb$")
-"""Notebooks of the course are numbered; a copy that Lab makes ('00_tour-Copy1') is the user's own and keeps outputs."""
+"""The numbered notebooks of the course; a copy that Lab makes ('00_tour-Copy1') is the user's and keeps its outputs."""
 
 
-def without_traces(model: dict[str, Any], path: str, **_: Any) -> None:
-    """On saving: a notebook of the course goes to disk without outputs, counts, widget state and Python's version."""
+def strip_course_notebook(model: dict[str, Any], path: str, **_: Any) -> None:
+    """Before a notebook of the course is saved: remove outputs, execution counts, widget state and Python's version."""
     if model["type"] != "notebook" or not COURSE.search(path):
         return
     notebook = model["content"]
@@ -50,7 +51,7 @@ def without_traces(model: dict[str, Any], path: str, **_: Any) -> None:
         metadata["language_info"] = {"name": metadata["language_info"]["name"]}
 
 
-# A function, not its name: jupyter_server 2 cannot load this one from a string. Server and Lab each read this file, and
-# the second reading would warn that it replaces the hook of the first.
+# The function itself, because jupyter_server 2 cannot load it by name from this file. The server and Lab each execute
+# this file, and the second execution would warn that it replaces the hook of the first.
 warnings.filterwarnings("ignore", message="Overriding existing pre_save_hook", category=UserWarning)
-c.FileContentsManager.pre_save_hook = without_traces
+c.FileContentsManager.pre_save_hook = strip_course_notebook

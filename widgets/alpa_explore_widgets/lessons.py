@@ -1,7 +1,8 @@
-"""Teaching: for each tab what is to be seen, the formula with the numbers of this plan, why, what to try, a question.
+"""The lessons of teaching mode: for each tab what it shows, the formula with the numbers of the plan, the reason, an
+experiment, and a question.
 
-The order of LESSONS is that of the algorithm, and of the tabs while the explorer teaches. Equations are numbered as in
-the Alpa paper.
+LESSONS is in the order of the algorithm, which is the order of the tabs in teaching mode. Equations are numbered as in
+the Alpa paper (arXiv 2201.12023).
 """
 
 from __future__ import annotations
@@ -18,32 +19,33 @@ from alpa_explore.questions.explain import collective_seconds, time_parts
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan, PlanStage
 
-second, byte = units.seconds, units.bytes_
+duration, size = units.seconds, units.bytes_
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
-    """About one tab, for one plan."""
+    """The lesson of one tab for one plan."""
 
-    see: str
+    shows: str
+    """What the tab shows."""
     formula: str
     numbers: str
-    """The formula for this plan."""
+    """The formula with the numbers of the plan."""
     why: str
-    attempt: str
-    """Something to try, and what comes of it."""
+    experiment: str
+    """Something to try, and its effect."""
     question: str
-    """Answered by the tab."""
+    """A question that the tab answers."""
 
 
 def lesson_html(title: str, plan: Plan, stage: int) -> str:
-    """The lesson of a tab; `stage` is the one that is selected."""
-    found, place = LESSONS[title](plan, plan.stages[stage]), list(LESSONS).index(title) + 1
-    parts = (("Why", found.why), ("Try", found.attempt), ("Question", found.question))
+    """The lesson of a tab as HTML; `stage` is the example stage."""
+    lesson, step = LESSONS[title](plan, plan.stages[stage]), list(LESSONS).index(title) + 1
+    parts = (("Why", lesson.why), ("Try", lesson.experiment), ("Question", lesson.question))
     return (
-        f'<section class="alpa-lesson" aria-label="Lesson"><p><b>Step {place} of {len(LESSONS)}: {escape(title)}.</b> '
-        f'{escape(found.see)}</p><p class="alpa-formula">{escape(found.formula)}</p>'
-        f'<p class="alpa-formula">This plan: {escape(found.numbers)}</p>'
+        f'<section class="alpa-lesson" aria-label="Lesson"><p><b>Step {step} of {len(LESSONS)}: {escape(title)}.</b> '
+        f'{escape(lesson.shows)}</p><p class="alpa-formula">{escape(lesson.formula)}</p>'
+        f'<p class="alpa-formula">This plan: {escape(lesson.numbers)}</p>'
         + "".join(f"<p><b>{name}.</b> {escape(text)}</p>" for name, text in parts)
         + "</section>"
     )
@@ -56,13 +58,14 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
     if plan.options.boundaries:
         limit = "the boundaries were set by hand"
     return Lesson(
-        see="The forward operators in order, joined into layers, and how many bytes cross the cut behind each layer.",
+        shows="The forward operators in order, grouped into layers, and the bytes that cross the cut after each layer.",
         formula="Eq. 6: G(k, r) = min over i of max(G(i, r−1), C(i+1, k)), with FLOP(i+1 … k) ≤ (1 + δ) · FLOP / L",
-        numbers=f"{limit}; the heaviest layer has {units.flops(most)}. G = max C = {byte(cut)}.",
-        why="Stages are made of whole layers. Layers of equal work can be dealt out evenly; where few bytes cross, "
-        "a stage can end cheaply. δ is how much of the first is given up for the second.",
-        attempt="Make δ smaller: layers become more alike, and C stays or grows, until no clustering keeps to it.",
-        question="Which layer holds the most FLOPs, and what does it have that the others have not?",
+        numbers=f"{limit}; the heaviest layer has {units.flops(most)}. G = max C = {size(cut)}.",
+        why="Stages consist of whole layers. Layers of equal work can be distributed evenly, and a cut with few bytes "
+        "is a cheap stage boundary. δ says how unequal layers may be for the sake of cheaper cuts.",
+        experiment="Make δ smaller: layers become more equal, and max C stays or grows, until no clustering is "
+        "feasible.",
+        question="Which layer has the most FLOPs, and which of its operators do the others not have?",
     )
 
 
@@ -70,84 +73,92 @@ def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
     c = plan.cluster
     sizes = " + ".join(f"{s.submesh[0]}·{s.submesh[1]}" for s in plan.stages)
     return Lesson(
-        see="Every device in the colour of its stage, filled as far as its memory is.",
+        shows="Every device in the colour of its stage, filled in proportion to the memory used.",
         formula="Σ n_i · m_i = N · M: the submeshes of the stages use every device once. A submesh is 2^k devices of "
         "one node, or whole nodes (with Submeshes at powers of two, 2^k of them).",
         numbers=f"{sizes} = {sum(len(s.devices) for s in plan.stages)} = {c.nodes} · {c.devices_per_node}; there are "
         f"{len(plan.costs.submeshes)} shapes to choose from.",
-        why="Inside a node links are fast, between nodes they are slow. These shapes always fill the cluster, and keep "
-        "the collectives of a small stage inside a node.",
-        attempt="Give Network (figures of a device) a tenth of its bandwidth and press Plan: stages avoid it.",
-        question="Which stage crosses a border between nodes, and on which axis of its logical mesh?",
+        why="Links are fast inside a node and slow between nodes. These shapes can always cover the whole cluster, and "
+        "they keep the collectives of a small stage inside one node.",
+        experiment="Set Network (Device figures) to a tenth of its bandwidth and press Plan: stages avoid the network.",
+        question="Which stage spans several nodes, and along which axis of its logical mesh?",
     )
 
 
 def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
     axes = collective_seconds(plan, stage)
     if axes is None:
-        numbers = f"stage {stage.index}: {second(stage.microbatch_seconds)} a microbatch; its strategies are not here."
+        time = duration(stage.microbatch_seconds)
+        numbers = f"stage {stage.index}: {time} per microbatch; its strategies are not in the plan."
     else:
         moved = sum(seconds for _, seconds in axes)
         numbers = (
-            f"stage {stage.index}: {second(stage.microbatch_seconds - moved)} of computing + {second(moved)} of "
-            f"collectives = {second(stage.microbatch_seconds)} a microbatch; {second(stage.iteration_seconds)} once an "
-            "iteration for gradients and update."
+            f"stage {stage.index}: {duration(stage.microbatch_seconds - moved)} of computation + {duration(moved)} of "
+            f"collectives = {duration(stage.microbatch_seconds)} per microbatch; "
+            f"{duration(stage.iteration_seconds)} per iteration for gradient synchronisation and update."
         )
     return Lesson(
-        see="A row an operator: the specs of its inputs and output. S0 is cut along mesh axis 0, R is a whole copy.",
+        shows="One row per operator: the specs of its inputs and output. S0 is sharded along mesh axis 0, R is "
+        "replicated.",
         formula="Eq. 1: min Σ_v s_v · (c_v + d_v) + Σ_(v,u) s_v · R_vu · s_u, one strategy s_v for each operator v",
         numbers=numbers,
-        why="An operator that is cheap alone may leave its result where the next one cannot use it: R is the time to "
-        "bring it there. So all operators of a stage are decided together, by an integer program.",
-        attempt="Click an operator and press Other strategies: what the whole stage loses by each of them.",
-        question="Which weight is cut, which is copied, and which collective pays for it?",
+        why="The cheapest strategy of one operator may give an output that the next one cannot use; the matrix R holds "
+        "the time to reshard it. So the strategies of all operators of a stage are chosen together, by an integer "
+        "program.",
+        experiment="Click an operator and press Other strategies: how much longer the whole stage takes with each of "
+        "them.",
+        question="Which weight is sharded, which is replicated, and which collective does that require?",
     )
 
 
 def _costs(plan: Plan, stage: PlanStage) -> Lesson:
     b = plan.options.num_microbatches
-    received = f" + {second(stage.receive_seconds)} waiting for its inputs" if stage.receive_seconds else ""
+    received = f" + {duration(stage.receive_seconds)} to receive its inputs" if stage.receive_seconds else ""
     shape = "×".join(map(str, stage.submesh))
     return Lesson(
-        see="Each run of layers on each submesh: its latency, or that it does not fit. The plan is the framed path."
-        + ("" if plan.costs.complete else " Only what the plan wanted is priced: press Plan to see all."),
-        formula="t(i … j, submesh) = least microbatch + iteration / B over all logical meshes, where memory allows it",
-        numbers=f"{layers_phrase(stage.layers)} on {shape}: {second(stage.microbatch_seconds)} + "
-        f"{second(stage.iteration_seconds)} / {b:,}{received} = {second(stage.latency_seconds)}. "
+        shows="The latency of each range of layers on each submesh, or that it does not fit. The plan is the framed "
+        "path."
+        + ("" if plan.costs.complete else " Only the stages that the search needed are priced: press Plan to see all."),
+        formula="t(i … j, submesh) = least (microbatch time + iteration time / B) over all logical meshes, if memory "
+        "suffices",
+        numbers=f"{layers_phrase(stage.layers)} on {shape}: {duration(stage.microbatch_seconds)} + "
+        f"{duration(stage.iteration_seconds)} / {b:,}{received} = {duration(stage.latency_seconds)}. "
         f"{len(plan.costs.candidates):,} pairs, {plan.statistics.distinct_solves:,} distinct sharding problems.",
-        why="The pipeline is chosen from this table alone: step 3 is solved once for every cell, and never again "
-        "when B moves.",
-        attempt="Move B: iteration / B changes in every cell at once, and the path may move.",
-        question="Does a run of layers become twice as fast on twice the devices? Where does it not?",
+        why="The pipeline is computed from this table alone: the sharding problem of step 3 is solved once for every "
+        "cell, and not again when B changes.",
+        experiment="Change B: iteration time / B changes in every cell at once, and the path may change.",
+        question="Is a range of layers twice as fast on twice the devices? Where is it not?",
     )
 
 
 def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
     share = plan.terms.share  # of a schedule with a smaller bubble
     return Lesson(
-        see="T for each t_max that was tried, as the sum of its two parts; the star is the plan.",
+        shows="T for each candidate t_max, as the sum of its two parts; the star is the plan.",
         formula=f"Eq. 2: T = Σ t_i{share} + (B − 1{share}) · max t_i.   Eq. 3: F(s, k, d) = min over i, n, m of "
         "t(k … i, n × m) + F(s−1, i+1, d − n·m), with t ≤ t_max",
-        numbers=f"{iteration_sum(plan)} = {second(plan.predicted.iteration_seconds)}; "
+        numbers=f"{iteration_sum(plan)} = {duration(plan.predicted.iteration_seconds)}; "
         f"{len(plan.t_max_sweep):,} candidates.",
-        why="The slowest stage is paid for with every microbatch, the others once. With t_max fixed, what is left is "
-        "to make Σt small, which a dynamic program does.",
-        attempt="Move B from 1 up: at B = 1 only Σt counts, at a large B only t_max.",
-        question="From which B on does the plan stay the same?",
+        why="The latency of the slowest stage counts for every microbatch, that of the others only once. For a fixed "
+        "t_max it remains to minimise Σt, which a dynamic program does.",
+        experiment="Increase B from 1: at B = 1 only Σt counts, at a large B almost only t_max.",
+        question="From which B on does the plan no longer change?",
     )
 
 
 def _memory(plan: Plan, stage: PlanStage) -> Lesson:
-    room = plan.cluster.device.memory_bytes
+    capacity = plan.cluster.device.memory_bytes
     return Lesson(
-        see="What a stage could be: faster and larger, or leaner and slower. The line is the memory of a device.",
-        formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, s microbatches being held",
-        numbers=f"stage {stage.index}: {byte(stage.weight_bytes)} + {stage.microbatches_held:,} · "
-        f"{byte(stage.activation_bytes)} + {byte(stage.workspace_bytes)} = {byte(stage.peak_bytes)}, of {byte(room)}.",
-        why="Under 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of "
-        "the pipeline and not at its start.",
-        attempt="Give devices half the memory and press Plan: stages grow leaner, or there are more of them.",
-        question=f"Stage {fullest(plan).index} is the fullest: is it weights or activations that fill it?",
+        shows="The known solutions of a stage: faster with more memory, or slower with less. The line is the memory of "
+        "a device.",
+        formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, with s microbatches held",
+        numbers=f"stage {stage.index}: {size(stage.weight_bytes)} + {stage.microbatches_held:,} · "
+        f"{size(stage.activation_bytes)} + {size(stage.workspace_bytes)} = {size(stage.peak_bytes)}, of "
+        f"{size(capacity)}.",
+        why="With 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of "
+        "the pipeline but not at its start.",
+        experiment="Halve the memory of the devices and press Plan: stages use less memory, or there are more of them.",
+        question=f"Stage {fullest(plan).index} uses the most memory: is it for weights or for activations?",
     )
 
 
@@ -155,44 +166,44 @@ def _microbatches(plan: Plan, _stage: PlanStage) -> Lesson:
     b, p, count = plan.options.num_microbatches, plan.predicted, len(plan.stages)
     busy = b * p.sum_latency_seconds
     return Lesson(
-        see="T, throughput and memory over B.",
-        formula="bubble = 1 − B · Σ t_i / (S · T), the share of the iteration in which the average stage waits",
-        numbers=f"1 − {b:,} · {second(p.sum_latency_seconds)} / ({count} · {second(p.iteration_seconds)}) = 1 − "
-        f"{second(busy)} / {second(count * p.iteration_seconds)} = {units.percent(p.bubble_fraction)}.",
-        why="A pipeline fills and drains once an iteration. More microbatches share that time; with a global batch "
-        "that is given they are smaller, and small kernels are slow.",
-        attempt="Halve B: the bubble about doubles while stages are equal.",
-        question="What is left of the bubble at a very large B, and why is it not 0?",
+        shows="T, throughput and memory as functions of B.",
+        formula="bubble = 1 − B · Σ t_i / (S · T), the fraction of the iteration in which the average stage is idle",
+        numbers=f"1 − {b:,} · {duration(p.sum_latency_seconds)} / ({count} · {duration(p.iteration_seconds)}) = 1 − "
+        f"{duration(busy)} / {duration(count * p.iteration_seconds)} = {units.percent(p.bubble_fraction)}.",
+        why="A pipeline fills and drains once per iteration; with more microbatches this is a smaller part. For a "
+        "given global batch, however, microbatches are then smaller, and small kernels are inefficient.",
+        experiment="Halve B: with equal stages the bubble about doubles.",
+        question="How large is the bubble at a very large B, and why is it not 0?",
     )
 
 
 def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
-    place = len(plan.stages) - stage.index
-    held = plan.terms.held(place, len(plan.stages))
+    position = len(plan.stages) - stage.index
+    held = plan.terms.held(position, len(plan.stages))
     return Lesson(
-        see="One iteration, simulated: every microbatch forward and backward on each submesh; what is empty is bubble.",
-        formula="1F1B: the stage at place s from the end holds min(s, B) microbatches; GPipe holds B, ZB-H1 of S "
-        "stages min(S, B) everywhere",
-        numbers=f"stage {stage.index} is at place {place} of {len(plan.stages)} and holds {held:,} of "
+        shows="One simulated iteration: every microbatch forward and backward on each submesh; gaps are the bubble.",
+        formula="1F1B: the stage at position s from the end holds min(s, B) microbatches; with GPipe every stage "
+        "holds B, with ZB-H1 min(S, B) for S stages",
+        numbers=f"stage {stage.index} is at position {position} of {len(plan.stages)} and holds {held:,} of "
         f"{plan.options.num_microbatches:,} under {plan.options.pipeline.schedule}.",
-        why="A schedule is an order of tasks. With 1F1B a stage goes backward as soon as it can, and lets go of what "
-        "it held: GPipe takes about as long, but holds everything.",
-        attempt="Choose gpipe beside it: the ends are nearly the same, the memory below is not.",
-        question="Which stage waits longest, and for whom?",
+        why="A schedule is an order of tasks. With 1F1B a stage runs a backward pass as soon as it can, which "
+        "frees its activations; GPipe takes about as long, but holds all microbatches.",
+        experiment="Choose gpipe under Beside it: both end at nearly the same time, but the memory below differs.",
+        question="Which stage is idle longest, and which stage does it wait for?",
     )
 
 
 def _why(plan: Plan, stage: PlanStage) -> Lesson:
     parts = time_parts(plan)[stage.index].parts
     return Lesson(
-        see="Where the time of an iteration goes, what T would be without each limit, what single changes would do.",
-        formula="T = B · compute + B · collectives + B · sends + gradient sync and update + waits, for each stage",
-        numbers=f"stage {stage.index}: {' + '.join(f'{second(s)} ({name})' for name, s in parts)} = "
-        f"{second(plan.predicted.iteration_seconds)}.",
-        why="Only what the slowest stage does, and what all do, can make T smaller: a limit that does not bind costs "
+        shows="Where the time of an iteration goes, T without each of the limits, and the effect of single changes.",
+        formula="T = B · compute + B · collectives + B · sends + gradient sync and update + idle time, for each stage",
+        numbers=f"stage {stage.index}: {' + '.join(f'{duration(s)} ({name})' for name, s in parts)} = "
+        f"{duration(plan.predicted.iteration_seconds)}.",
+        why="T decreases only if the slowest stage, or every stage, becomes faster: a limit that does not bind costs "
         "nothing.",
-        attempt="Press Try neighbours: each change is planned, none is guessed.",
-        question="What binds here: computing, a link, memory, or stages that are not equal?",
+        experiment="Press Try neighbours: the planner runs for each change, none is estimated.",
+        question="What limits this plan: computation, a link, memory, or unequal stages?",
     )
 
 
@@ -200,53 +211,55 @@ def _search(plan: Plan, _stage: PlanStage) -> Lesson:
     model, p, b, devices = plan.model, plan.predicted, plan.options.num_microbatches, plan.cluster.devices
     peak = units.flops_per_second(plan.cluster.device.peak(model.precision))
     return Lesson(
-        see="The plans that were tried: throughput against memory. Nothing is better in both than those on the front.",
+        shows="The plans so far: throughput against memory. No plan is better in both than one on the Pareto frontier.",
         formula="MFU = B · FLOPs of a microbatch / (T · devices · peak)",
-        numbers=f"{b:,} · {units.flops(model.model_flops)} / ({second(p.iteration_seconds)} · {devices} · {peak}) = "
+        numbers=f"{b:,} · {units.flops(model.model_flops)} / ({duration(p.iteration_seconds)} · {devices} · {peak}) = "
         f"{units.percent(plan.flops_utilization)}.",
-        why="One figure hides the other: a plan that is 1 % faster may need all the memory there is.",
-        attempt="Press Try baselines: what people do by hand, on the same model and cluster.",
-        question="Which of them comes nearest to the plan, and with how much memory?",
+        why="One figure alone can mislead: a plan that is 1 % faster may need all of the memory.",
+        experiment="Press Try baselines: the usual hand-made plans for the same model and cluster.",
+        question="Which of them comes closest to the plan, and with how much memory?",
     )
 
 
 def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
     b, samples = plan.options.num_microbatches, plan.model.samples
     return Lesson(
-        see="Two plans beside each other: their stages along the model, and where the time of each goes.",
-        formula="samples/s = B · samples of a microbatch / T: where batches differ, this is to be compared, not T",
-        numbers=f"{b:,} · {samples:,} / {second(plan.predicted.iteration_seconds)} = {plan.samples_per_second:.4g} a "
-        "second.",
-        why="A setting seldom changes one thing. What moved along says why the change paid.",
-        attempt="Press Pin, then change δ or B: every figure above shows its change.",
-        question="Which operators are divided otherwise, and did their collectives become cheaper?",
+        shows="Two plans side by side: their stages along the model, and where the time of each goes.",
+        formula="samples/s = B · samples per microbatch / T: if global batches differ, compare this and not T",
+        numbers=f"{b:,} · {samples:,} / {duration(plan.predicted.iteration_seconds)} = {plan.samples_per_second:.4g} "
+        "per second.",
+        why="A setting seldom changes only one thing. The other differences explain why the change helped.",
+        experiment="Press Pin, then change δ or B: every figure above shows its change.",
+        question="Which operators are sharded differently, and did their collectives become cheaper?",
     )
 
 
 def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
-    found = plan.statistics
+    statistics = plan.statistics
     return Lesson(
-        see="The sharding of one layer, found in several ways: how fast, and how far from the optimum.",
+        shows="The sharding of one layer by several formulations: solve times, and distances from the optimum.",
         formula="variables of Eq. 1 = Σ_v |S_v| + Σ_(v,u) |S_v| · |S_u|: one for each pair of strategies on an edge",
-        numbers=f"{found.variables:,} variables and {found.constraints:,} constraints in {found.distinct_solves:,} "
-        f"distinct problems, of {found.solves:,} in all.",
-        why="Equal layers are equal problems and are solved once. What is left is small after simplification, so that "
-        "every answer is exact.",
-        attempt=f"Press Compare: layer {stage.layers[0]}, the first of stage {stage.index}, is solved by each of them.",
-        question="Which formulation is fastest, and what does it leave out?",
+        numbers=f"{statistics.variables:,} variables and {statistics.constraints:,} constraints in "
+        f"{statistics.distinct_solves:,} distinct problems, of {statistics.solves:,} in all.",
+        why="Equal layers are equal problems, which are solved once. After simplification the problems are small "
+        "enough to be solved exactly.",
+        experiment=f"Press Compare: layer {stage.layers[0]}, the first of stage {stage.index}, is solved by "
+        "each formulation.",
+        question="Which formulation is fastest, and which costs does it ignore?",
     )
 
 
 def _run(plan: Plan, _stage: PlanStage) -> Lesson:
     return Lesson(
-        see="The plan trains: losses and step times as they come, then measured beside predicted for each stage.",
+        shows="A training run of the plan: losses and step times as they arrive, then measured and predicted times per "
+        "stage.",
         formula="error = measured / predicted − 1",
-        numbers=f"a step is predicted to take {second(plan.predicted.iteration_seconds)} on "
+        numbers=f"a step is predicted to take {duration(plan.predicted.iteration_seconds)} on "
         f"{plan.cluster.devices} × {plan.cluster.device.name}.",
-        why="A plan is as good as its prices. On other devices than those it was priced for only the loss can be "
-        "compared, and it must be that of one process.",
-        attempt="Plan a small model for the device cpu, then press Start.",
-        question="Which task is predicted worst: computing, a collective, or a send?",
+        why="A plan is only as good as its cost model. On devices other than those it was planned for, only the loss "
+        "can be compared: it must equal that of a single process.",
+        experiment="Plan a small model for the device cpu, then press Start.",
+        question="Which kind of task is predicted worst: computation, a collective, or a send?",
     )
 
 
@@ -265,4 +278,4 @@ LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
     "Solvers": _solvers,
     "Run": _run,
 }
-"""Tab -> its lesson, in the order of the algorithm."""
+"""Title of a tab -> its lesson, in the order of the algorithm."""

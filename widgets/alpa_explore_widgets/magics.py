@@ -2,9 +2,9 @@
 
 %alpa gpt-350m 2x2:v100 -B 64 --layers 4          the explorer on a catalogue model (or a plan file)
 
-%alpa gpt-tiny --pin addmm_3=S0R --forbid mm=RR   specs that operators must have, and must not have
+%alpa gpt-tiny --pin addmm_3=S0R --forbid mm=RR   sharding specs that operators must or must not have
 
-%%alpa 1x4:a100 -B 16                             the explorer on the model that the cell makes:
+%%alpa 1x4:a100 -B 16                             the explorer on the model that the cell defines:
 model = nn.Linear(8, 8)                           `model`, `example_inputs` (one microbatch) and, where the model
 example_inputs = (torch.empty(4, 8), target)      does not return its loss, `loss`
 loss = nn.functional.mse_loss
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
 _NAMES = ("model", "example_inputs", "loss")
+_UNREADABLE = "The line of the magic could not be parsed"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains by an error of ours: argparse's own would end the kernel."""
+    """Raises an OptionError for a wrong line; argparse itself would end the kernel."""
 
     def error(self, message: str) -> NoReturn:
-        raise OptionError("The magic was not understood", found=message, remedy=f"Usage: {self.format_usage().strip()}")
+        raise OptionError(_UNREADABLE, found=message, remedy=f"Usage: {self.format_usage().strip()}")
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         raise OptionError("The magic shows nothing", found=message or "--help", remedy=self.format_usage().strip())
@@ -43,18 +44,18 @@ def load(shell: InteractiveShell) -> None:
         options = parse(line, with_model=cell is None)
         if cell is None:
             return explorer_of(options)
-        # Its own assignments count, also where a name held something before.
+        # Only names that the cell assigns count, so values that the names had before are put aside and restored.
         before = {name: shell.user_ns.pop(name) for name in _NAMES if name in shell.user_ns}
         shell.run_cell(cell).raise_error()
-        made = {name: shell.user_ns[name] for name in _NAMES if name in shell.user_ns}
-        shell.user_ns.update({name: value for name, value in before.items() if name not in made})
-        return explorer_of(options, made)
+        assigned = {name: shell.user_ns[name] for name in _NAMES if name in shell.user_ns}
+        shell.user_ns.update({name: value for name, value in before.items() if name not in assigned})
+        return explorer_of(options, assigned)
 
-    shell.register_magic_function(alpa, magic_kind="line_cell", magic_name="alpa")
+    shell.magics_manager.register_function(alpa, magic_kind="line_cell", magic_name="alpa")
 
 
 def parse(line: str, *, with_model: bool) -> argparse.Namespace:
-    """The options of a magic. OptionError for what cannot be read."""
+    """The options of a magic line. OptionError for a line that cannot be parsed."""
     magic = "%alpa MODEL" if with_model else "%%alpa"
     parser = _Parser(prog=magic.split()[0], allow_abbrev=False, add_help=False)
     if with_model:
@@ -67,17 +68,18 @@ def parse(line: str, *, with_model: bool) -> argparse.Namespace:
     parser.add_argument("--precision")
     parser.add_argument("--schedule", default="1f1b")
     parser.add_argument("--communication", action="store_true")
-    for constraint in ("--pin", "--forbid"):
-        parser.add_argument(constraint, action="append", default=[], metavar="NAME=SPEC")
+    for option in ("--pin", "--forbid"):
+        parser.add_argument(option, action="append", default=[], metavar="NAME=SPEC")
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise OptionError("The magic was not understood", found=str(error), remedy="Close the quotation.") from error
+        raise OptionError(_UNREADABLE, found=str(error), remedy="Close the quotation.") from error
     return parser.parse_args(words)
 
 
-def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None) -> Explorer:
-    """The explorer for parsed options and, of a cell, what it made. OptionError where it made no model."""
+def explorer_of(options: argparse.Namespace, assigned: dict[str, Any] | None = None) -> Explorer:
+    """The explorer for parsed options and, for a cell, the names that it assigned. OptionError if it assigned no
+    model."""
     common = {
         "cluster": options.cluster,
         "num_microbatches": options.num_microbatches,
@@ -89,17 +91,17 @@ def explorer_of(options: argparse.Namespace, made: dict[str, Any] | None = None)
         "precision": options.precision,
         **mappings(parse_constraints(options.pin, options.forbid)),
     }
-    if made is None:
+    if assigned is None:
         if options.model.endswith(".json"):
             from alpa_explore.plans.file.plan_file import load_plan
 
             return explore(load_plan(options.model))
         return explore(options.model, **common)
-    if "model" not in made:
+    if "model" not in assigned:
         raise OptionError(
             "The cell made no model",
-            found=", ".join(made) or "none of the names",
+            found=", ".join(assigned) or "none of the names",
             remedy="Assign `model`, and `example_inputs` where it is a module.",
         )
-    loss = {"loss": made["loss"]} if "loss" in made else {}
-    return explore(made["model"], example_inputs=made.get("example_inputs"), **common, **loss)
+    loss = {"loss": assigned["loss"]} if "loss" in assigned else {}
+    return explore(assigned["model"], example_inputs=assigned.get("example_inputs"), **common, **loss)

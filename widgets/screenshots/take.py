@@ -1,8 +1,8 @@
-"""Pictures of the explorer, made again whenever it changes (`make screenshots`).
+"""Screenshots of the explorer (`make screenshots`).
 
 Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
-writes every tab, light and dark, to look at each one, and a small plan as it is run here. The planner uses the user's
-own cache; with `--plan FILE` it does not run at all.
+writes every tab, light and dark, and the Run tab during and after a small run. The planner uses the user's cache; with
+`--plan FILE` it does not run at all.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ _CLEAR = """async () => {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the pictures; returns an exit code."""
+    """Write the pictures; returns an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--cell", default=CELL, help="the call that is shown")
-    what.add_argument("--plan", type=Path, metavar="FILE", help="a plan file to show instead")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--cell", default=CELL, help="the call that is shown")
+    shown.add_argument("--plan", type=Path, metavar="FILE", help="a plan file to show instead")
     parser.add_argument("--tab", choices=TABS, default="Layers", help="the tab on the README's picture")
     parser.add_argument("--out", type=Path, default=PICTURE)
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every tab, light and dark, instead")
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
     cell = options.cell
     if options.plan is not None:
         cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
-    os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server has a home of its own
+    os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server runs with an empty home folder
     with page_alone(*SIZE) as lab:
         _open(lab, "explorer.ipynb", cell)
         if options.all is None:
@@ -83,11 +83,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_pictures(lab: LabPage, folder: Path) -> None:
-    """The Run tab with a run that goes on, one that is done, and one of another plan that was stopped."""
+    """The Run tab with a running run, a finished one, and a stopped one of another plan than that on screen."""
     _open(lab, "run.ipynb", RUN_CELL)
     page = lab.page
     page.get_by_role("tab", name="Run", exact=True).click()
-    status = page.locator(".alpa-launch-status")
+    status = page.locator(".alpa-run-status")
 
     def both(name: str) -> None:
         for theme in ("Light", "Dark"):
@@ -104,7 +104,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
     both("done")
     start(40)
     status.get_by_text(re.compile(r"\b([6-9]|[1-3]\d) of 40 steps")).wait_for(timeout=1000 * RUN_SECONDS)
-    both("going")
+    both("running")
     page.get_by_role("slider", name="B, microbatches").press("ArrowRight")
     page.get_by_role("button", name="Stop").click()
     status.get_by_text("another plan").wait_for()
@@ -124,10 +124,12 @@ def _shoot(lab: LabPage, tab: str, path: Path) -> None:
     page.get_by_role("tab", name=tab, exact=True).click()
     figures = page.locator(".alpa-figure-graph:visible")
     lab.wait_until(lambda: figures.count() == 1, "one figure is shown")
-    lab.wait_until(lambda: figures.first.evaluate("(g) => Boolean(g._fullLayout && g.calcdata)"), "it is drawn", 60)
+    lab.wait_until(
+        lambda: figures.first.evaluate("(g) => Boolean(g._fullLayout && g.calcdata)"), "the figure is drawn", 60
+    )
     page.locator(".alpa-explorer").evaluate("(e) => e.closest('.jp-Cell').scrollIntoView({ block: 'start' })")
     page.mouse.move(0, 0)
-    page.wait_for_timeout(700)  # fades and the figure's own resize
+    page.wait_for_timeout(700)  # fading, and the resize of the figure
     path.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=path)
     print(path)

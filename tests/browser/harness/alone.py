@@ -1,4 +1,4 @@
-"""One page of a JupyterLab of its own, for scripts that are no tests."""
+"""A page of a private JupyterLab for scripts that are not tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.browser.harness.server import LabServer
 
 @contextmanager
 def page_alone(width: int = 1400, height: int = 900) -> Iterator[LabPage]:
-    """A guarded page of so many pixels. The script ends with what to install where there is no Chromium."""
+    """A guarded page of this size in pixels. SystemExit with what to install if there is no Chromium."""
     executable = find_chromium()
     if executable is None:
         raise SystemExit(f"Chromium was not found: {HOW_TO_INSTALL}")

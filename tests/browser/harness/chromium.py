@@ -1,4 +1,4 @@
-"""Debian's Chromium under playwright: found on the machine, never downloaded."""
+"""Debian's Chromium for playwright: an installed one, never a download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 HOW_TO_INSTALL = "apt-get install chromium chromium-driver (or point ALPA_EXPLORE_CHROMIUM at an executable)"
 
 QUIET = (
-    # A container's root has no sandbox; the rest keeps Chromium itself from calling home.
+    # root in a container cannot have the sandbox; the other options keep Chromium from contacting its maker.
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -27,12 +27,12 @@ QUIET = (
 
 
 def find_chromium() -> Path | None:
-    """The executable to use, or None; `ALPA_EXPLORE_CHROMIUM` goes before what is on the PATH."""
+    """The executable, or None; `ALPA_EXPLORE_CHROMIUM` has precedence over the PATH."""
     chosen = os.environ.get("ALPA_EXPLORE_CHROMIUM")
-    found = chosen or next((path for name in NAMES if (path := shutil.which(name))), None)
-    return Path(found) if found and Path(found).exists() else None
+    executable = chosen or next((path for name in NAMES if (path := shutil.which(name))), None)
+    return Path(executable) if executable and Path(executable).exists() else None
 
 
 def launch(playwright: Playwright, executable: Path) -> Browser:
-    """A headless browser with nothing of the user's in it."""
+    """A headless browser without the user's profile."""
     return playwright.chromium.launch(executable_path=executable, headless=True, args=list(QUIET))

@@ -1,4 +1,4 @@
-"""The explorer on a page, in whatever it stands: its controls, its tabs, and the figure that is seen."""
+"""The explorer on a page of JupyterLab, Notebook or voila: its controls, its tabs, and the visible figure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ SMALL = """
 from alpa_explore_widgets import explore
 explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2)
 """
-"""A cell that is planned in a moment."""
+"""A cell whose plan takes a moment."""
 
 
 def first_explorer(page: GuardedPage) -> Locator:
-    """The first explorer of the page, once its plan is there and the figure that is seen is drawn."""
+    """The first explorer of the page, once it has a plan and its visible figure is drawn."""
     explorer = page.page.locator(".alpa-explorer").first
     explorer.get_by_text("Planned in").wait_for(timeout=1000 * PLAN_SECONDS)
     page.figure(explorer.locator(".alpa-panel:visible"))
@@ -33,5 +33,5 @@ def tab(explorer: Locator, title: str) -> Locator:
 
 
 def seen_figure(page: GuardedPage, explorer: Locator) -> dict[str, Any]:
-    """Data and layout of the figure of the chosen tab."""
+    """Data and layout of the figure of the selected tab."""
     return page.read_figure(page.figure(explorer.locator(".alpa-panel:visible")))

@@ -1,4 +1,4 @@
-"""What the page was not supposed to do: ask another machine for something, or report an error."""
+"""Records what a page must not do: request something from another machine, or report an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOCAL_SCHEMES = frozenset({"about", "blob", "data"})
 
 
 def is_local(url: str) -> bool:
-    """True when fetching `url` cannot leave this machine."""
+    """True when a request for `url` cannot leave this machine."""
     parts = urlsplit(url)
     if parts.scheme in LOCAL_SCHEMES:
         return True
@@ -30,7 +30,7 @@ def is_local(url: str) -> bool:
 class Guard:
     """Aborts and records every request to another machine; records console errors and uncaught exceptions.
 
-    `known` are errors, word for word, that the page has without anything of ours on it.
+    `known` are the exact texts of errors that the page reports even without our widgets.
     """
 
     def __init__(self, context: BrowserContext, known: Collection[str] = ()) -> None:
@@ -49,7 +49,7 @@ class Guard:
             route.abort()
 
     def _refuse(self, url: str) -> None:
-        # A web socket that is routed and not connected never reaches its server: recording it is all there is to do.
+        # A web socket that is routed but not connected never reaches its server, so it only has to be recorded.
         self.foreign_requests.append(url)
 
     def _listen(self, page: Page) -> None:
@@ -65,6 +65,6 @@ class Guard:
             self.console_errors.append(error)
 
     def check(self) -> None:
-        """Raise AssertionError if anything was recorded."""
-        assert not self.foreign_requests, f"requests that would have left the machine: {self.foreign_requests}"
+        """AssertionError if anything was recorded."""
+        assert not self.foreign_requests, f"requests to other machines: {self.foreign_requests}"
         assert not self.console_errors, f"errors on the browser's console: {self.console_errors}"

@@ -1,4 +1,4 @@
-"""One browser page: on the explorer alone, or on a notebook that is opened, run and read."""
+"""A browser page: the explorer alone, or a notebook that is opened, run and read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RUN_SECONDS = 120.0
 FIGURE_SECONDS = 60.0
 PLOT = ".js-plotly-plot"
 
-# Lab's own model of the page answers every question about cells; the DOM only holds the cells on screen.
+# Cells are read from Lab's own model: the DOM holds only the cells on screen.
 _READY = """() => {
   const app = window.jupyterapp;
   return Boolean(app?.shell?.currentWidget?.context?.isReady) && !document.querySelector('#jupyterlab-splash');
@@ -40,14 +40,14 @@ _FIGURE = """(plot) => {
 
 
 class GuardedPage:
-    """`page` is playwright's own page, for everything that has no verb here."""
+    """`page` is playwright's page, for everything that has no method here."""
 
     def __init__(self, page: Page, guard: Guard) -> None:
         self.page = page
         self.guard = guard
 
     def figure(self, within: Locator | None = None, index: int = 0, seconds: float = FIGURE_SECONDS) -> Locator:
-        """The plotly figure at `index` (of the page, or `within` something), once it is drawn."""
+        """The plotly figure at `index` of the page, or `within` a part of it, once it is drawn."""
         plot = (within or self.page).locator(PLOT).nth(index)
         plot.wait_for(state="visible", timeout=1000 * seconds)
         self.wait_until(lambda: plot.evaluate(_DRAWN), "the figure is drawn", seconds)
@@ -59,10 +59,10 @@ class GuardedPage:
         return figure
 
     def wait_until(self, holds: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
-        """Ask until `holds()`; raises AssertionError that names `what` was awaited."""
+        """Poll until `holds()`; AssertionError with `what` on a timeout."""
         deadline = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < deadline, f"after {seconds:.0f} s it is still not so: {what}"
+            assert time.monotonic() < deadline, f"not true after {seconds:.0f} s: {what}"
             self.page.wait_for_timeout(50)
 
 
@@ -70,26 +70,26 @@ class LabPage(GuardedPage):
     """A notebook in JupyterLab."""
 
     place = "lab/tree/{}?reset"
-    """Address of a notebook: in a fresh workspace."""
+    """Path of a notebook, opened in an empty workspace."""
 
     def __init__(self, page: Page, server: LabServer, guard: Guard) -> None:
         super().__init__(page, guard)
         self.server = server
 
     def open(self, notebook: str) -> None:
-        """Open a notebook of `server.root` and wait until its kernel is idle."""
+        """Open a notebook in `server.root` and wait until its kernel is idle."""
         self.page.goto(self.server.address.page(self.place.format(notebook)))
         self.page.wait_for_function(_READY, timeout=1000 * START_SECONDS)
         self.wait_idle(START_SECONDS)
 
     def run_all(self, seconds: float = RUN_SECONDS) -> None:
-        """Run every cell to its end; raises AssertionError with the cell's error if one fails."""
+        """Run all cells; AssertionError with the error of a cell that fails."""
         self.page.evaluate(_RUN_ALL, 1000 * seconds)
         self.wait_idle(seconds)
         assert not (errors := self.errors()), "cells failed:\n" + "\n".join(errors)
 
     def wait_idle(self, seconds: float = RUN_SECONDS) -> None:
-        """Wait until the kernel of the open notebook waits for work."""
+        """Wait until the kernel of the open notebook is idle."""
         self.wait_until(lambda: self.page.evaluate(_KERNEL) == "idle", "the kernel is idle", seconds)
 
     def save(self) -> None:
@@ -97,7 +97,7 @@ class LabPage(GuardedPage):
         self.page.evaluate("window.jupyterapp.commands.execute('docmanager:save')")
 
     def shut_down(self) -> None:
-        """Stop the notebook's kernel, so that the next test has the machine to itself."""
+        """Stop the kernel of the notebook, so that it takes no time from the next test."""
         self.page.evaluate(_SHUT_DOWN)
 
     def outputs(self) -> list[dict[str, Any]]:
@@ -110,21 +110,21 @@ class LabPage(GuardedPage):
         return [f"{o['ename']}: {o['evalue']}" for o in self.outputs() if o["output_type"] == "error"]
 
     def ask(self, expression: str) -> str:
-        """What an expression is in the kernel, as `repr` writes it."""
+        """The value of an expression in the kernel, as its `repr`."""
         return str(self.page.evaluate(_ASK, expression))
 
     def text(self) -> str:
-        """What the cells printed, stdout and stderr together."""
+        """The printed output of the cells, stdout and stderr together."""
         return "".join(_joined(o["text"]) for o in self.outputs() if o["output_type"] == "stream")
 
 
 class NotebookPage(LabPage):
-    """A notebook in Notebook 7, which is made of Lab's parts: the same verbs hold."""
+    """A notebook in Notebook 7, which consists of Lab's parts, so that the methods of LabPage work."""
 
     place = "notebooks/{}"
     known_errors = ("uncaught: Cannot read properties of undefined (reading 'schema')",)
-    """Of Notebook 7.6 itself, on every notebook, an empty one included, and without our extension: a plugin's settings
-    change before those of its shortcuts are there (seen in `pluginChanged` of the shortcuts extension)."""
+    """An error of Notebook 7.6 itself, on every notebook and without our extension: the settings of a plugin change
+    before those of its shortcuts are loaded (in `pluginChanged` of the shortcuts extension)."""
 
 
 class AppPage(GuardedPage):
@@ -135,7 +135,7 @@ class AppPage(GuardedPage):
         self.server = server
 
     def open(self, query: str = "") -> None:
-        """Go to the page; it starts a kernel, which ends with it."""
+        """Go to the page; it starts a kernel, which ends with the page."""
         self.page.goto(self.server.address.page(query))
 
 

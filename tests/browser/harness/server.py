@@ -1,4 +1,4 @@
-"""Servers of the tests' own, with an empty HOME: JupyterLab as `alpa-explore lab` starts it, and `alpa-explore app`."""
+"""Servers for tests, with an empty HOME: JupyterLab as `alpa-explore lab` starts it, and `alpa-explore app`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STOP_SECONDS = 10.0
 
 
 def private_environment(home: Path) -> dict[str, str]:
-    """The environment of a user who has just been made: nothing of the real one's configuration, history or cache.
+    """The environment of a new user, without the configuration, history and cache of the real one.
 
-    Only `ALPA_EXPLORE_CACHE` stays as it is: the tests point it at a folder of their own, which servers may share.
+    Only `ALPA_EXPLORE_CACHE` is kept: the tests set it to a folder of their own, which their servers share.
     """
     folders = {
         "HOME": home,
@@ -45,19 +45,19 @@ def private_environment(home: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running server answers."""
+    """The address of a running server."""
 
     url: str
     token: str
 
     def page(self, path: str) -> str:
-        """The address of a path under the server, token included."""
+        """The address of a path of the server, with the token."""
         joint = "&" if "?" in path else "?"
         return f"{self.url}{path.lstrip('/')}{joint}token={self.token}"
 
 
 class Server(ABC):
-    """`with …Server(home) as server:` runs a command in an empty home until the block ends."""
+    """`with …Server(home) as server:` runs a command with an empty home folder until the block ends."""
 
     name: str
     command: tuple[str, ...]
@@ -71,19 +71,19 @@ class Server(ABC):
 
     @property
     def address(self) -> Address:
-        """Raises AssertionError before the server is up."""
+        """AssertionError if the server is not running."""
         assert self._address is not None, "the server is not running"
         return self._address
 
     @property
     def process_id(self) -> int:
-        """Of the server; its kernels are its children."""
+        """The process of the server; its kernels are its children."""
         assert self._process is not None, "the server is not running"
         return self._process.pid
 
     @abstractmethod
     def find_address(self) -> Address | None:
-        """Where the server says that it listens; None while it does not."""
+        """The address at which the server listens; None as long as it does not."""
 
     def __enter__(self) -> Self:
         self.root.mkdir(parents=True, exist_ok=True)
@@ -128,14 +128,14 @@ class Server(ABC):
 
 
 class LabServer(Server):
-    """JupyterLab, and Notebook 7 beside it; `lab.root` is the folder that the browser sees."""
+    """JupyterLab and Notebook 7; `root` is the folder whose files the browser shows."""
 
     name = "JupyterLab"
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.root.mkdir(parents=True, exist_ok=True)
-        # What a user's `alpa-explore lab` runs, and what only tests want.
+        # The command of `alpa-explore lab`, and options for tests.
         self.command = (
             *lab_command(str(self.root), no_browser=True, port=0),
             "--ServerApp.terminals_enabled=False",
@@ -144,12 +144,12 @@ class LabServer(Server):
         )
 
     def find_address(self) -> Address | None:
-        """From the file that the server writes when it listens; it holds the port that the system chose."""
-        known = _read_record(self.home / "runtime" / f"jpserver-{self.process_id}.json")
-        return None if known is None else Address(url=known["url"], token=known["token"])
+        """From the file that the server writes when it listens, with the port that the system chose."""
+        record = _read_record(self.home / "runtime" / f"jpserver-{self.process_id}.json")
+        return None if record is None else Address(url=record["url"], token=record["token"])
 
     def write_notebook(self, name: str, *cells: str) -> str:
-        """Store a notebook of these code cells under the root; returns its path as Lab names it."""
+        """StateStore a notebook of these code cells under the root; returns its path as Lab names it."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
         notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
         notebook.metadata.language_info = {"name": "python"}
@@ -159,26 +159,26 @@ class LabServer(Server):
         return name
 
     def copy_notebook(self, source: Path) -> str:
-        """Store a copy of a notebook under the root, so that a run never touches the original."""
+        """StateStore a copy of a notebook under the root, so that a run never touches the original."""
         target = self.root / source.name
         target.write_bytes(source.read_bytes())
         return source.name
 
 
 class AppServer(Server):
-    """The explorer alone, through voila: the command that a user types."""
+    """The explorer alone, served by voila: the command that a user types."""
 
     name = "alpa-explore app"
     command = (sys.executable, "-m", "alpa_explore.cli", "app", "--no-browser")
 
     def find_address(self) -> Address | None:
-        """As it is printed for the user."""
-        found = re.search(r"(http://\S+/)\?token=(\w+)", self.log.read_text())
-        return None if found is None else Address(url=found[1], token=found[2])
+        """From the address that the command prints."""
+        match = re.search(r"(http://\S+/)\?token=(\w+)", self.log.read_text())
+        return None if match is None else Address(url=match[1], token=match[2])
 
 
 def _read_record(path: Path) -> dict[str, Any] | None:
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
-        return None  # not there yet, or half written: the caller asks again
+        return None  # not written yet, or in part: the caller polls

@@ -1,4 +1,4 @@
-"""A press that is heard before a value that was typed before it waits for the value."""
+"""A press that arrives before an earlier edit waits for it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tests.widgets.conftest import HeldPlanner
 
 
 def press(explorer: Explorer, edits: int) -> None:
-    explorer.run.plan._handle_custom_msg({"kind": "press", "edits": edits}, [])
+    explorer.plan_button.plan._handle_custom_msg({"kind": "press", "edits": edits}, [])
 
 
 def typed(explorer: Explorer, name: str, edits: int, value: Any) -> None:
-    """As the page sends it: one message."""
+    """An edit as the page sends it: one message."""
     explorer.controls[name].set_state({"value": value, "edits": edits})
 
 
@@ -27,29 +27,29 @@ def test_a_press_waits_for_every_value_that_was_typed_before_it(explorer: Explor
     assert planner.plans == []
     typed(explorer, "num_layers", 1, 3.0)
     assert explorer.session.wait(5)
-    assert [(asked["delta"], asked["num_layers"]) for asked in planner.plans] == [(0.25, 3)]
+    assert [(call["delta"], call["num_layers"]) for call in planner.plans] == [(0.25, 3)]
 
 
 @pytest.mark.parametrize("names", [("value", "edits"), ("edits", "value")])
-def test_whichever_part_of_a_message_is_heard_first_the_press_takes_the_value(
+def test_a_press_uses_the_value_whichever_part_of_its_message_arrives_first(
     explorer: Explorer, planner: HeldPlanner, names: tuple[str, str]
 ) -> None:
     press(explorer, 1)
     given = {"value": 0.25, "edits": 1}
     explorer.controls["delta"].set_state({name: given[name] for name in names})
     assert explorer.session.wait(5)
-    assert [asked["delta"] for asked in planner.plans] == [0.25]
+    assert [call["delta"] for call in planner.plans] == [0.25]
 
 
-def test_a_value_that_its_trait_refuses_holds_no_press(explorer: Explorer, planner: HeldPlanner) -> None:
+def test_a_value_that_its_trait_refuses_does_not_block_a_press(explorer: Explorer, planner: HeldPlanner) -> None:
     with pytest.raises(TraitError):
         typed(explorer, "delta", 1, "much")
     press(explorer, 1)
     assert explorer.session.wait(5)
-    assert [asked["delta"] for asked in planner.plans] == [0.5]
+    assert [call["delta"] for call in planner.plans] == [0.5]
 
 
-def test_a_value_that_ends_in_an_error_lets_the_presses_go_that_waited_for_it(
+def test_a_value_that_ends_in_an_error_still_releases_the_presses_that_waited_for_it(
     explorer: Explorer, planner: HeldPlanner
 ) -> None:
     def refuse(_change: object) -> None:
@@ -63,18 +63,16 @@ def test_a_value_that_ends_in_an_error_lets_the_presses_go_that_waited_for_it(
     assert planner.plans == []
     typed(explorer, "delta", 1, 0.25)
     assert explorer.session.wait(5)
-    assert [asked["delta"] for asked in planner.plans] == [0.25]
+    assert [call["delta"] for call in planner.plans] == [0.25]
 
 
-def test_a_press_with_nothing_typed_before_it_or_all_of_it_heard_is_taken_at_once(
-    explorer: Explorer, planner: HeldPlanner
-) -> None:
+def test_a_press_takes_effect_at_once_when_no_edit_is_missing(explorer: Explorer, planner: HeldPlanner) -> None:
     press(explorer, 0)
     assert explorer.session.wait(5)
     typed(explorer, "delta", 1, 0.25)
     press(explorer, 1)
     assert explorer.session.wait(5)
-    assert [asked["delta"] for asked in planner.plans] == [0.5, 0.25]
+    assert [call["delta"] for call in planner.plans] == [0.5, 0.25]
 
 
 def test_the_buttons_of_the_tabs_wait_as_well(explorer: Explorer) -> None:
@@ -83,7 +81,7 @@ def test_the_buttons_of_the_tabs_wait_as_well(explorer: Explorer) -> None:
     panel = next(p for p in explorer.panels if p.title == "Run")
     explorer.tabs.selected = explorer.panels.index(panel)
     started: list[int] = []
-    explorer.session.runs.start = lambda asked: started.append(asked.steps)
+    explorer.session.runs.start = lambda settings: started.append(settings.steps)
     panel.start._handle_custom_msg({"kind": "press", "edits": 1}, [])
     assert started == []
     panel.steps.set_state({"value": 7.0, "edits": 1})

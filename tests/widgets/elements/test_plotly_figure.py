@@ -15,13 +15,13 @@ def test_a_figure_carries_no_copy_of_the_library() -> None:
     assert sum(len(str(value)) for value in state.values()) < 20_000
 
 
-def test_the_library_is_sent_when_a_page_asks_and_only_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_sent_only_when_a_page_requests_it(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = PlotlyFigure()
     sent: list[tuple[Any, list[bytes]]] = []
     monkeypatch.setattr(figure, "send", lambda content, buffers: sent.append((content, buffers)))
     figure._handle_custom_msg({"kind": "something else"}, [])
     assert sent == []
-    figure._handle_custom_msg({"kind": "plotly please"}, [])
+    figure._handle_custom_msg({"kind": "request plotly"}, [])
     ((content, (packed,)),) = sent
     assert content == {"kind": "plotly"}
     assert len(packed) < 2_000_000
@@ -39,7 +39,7 @@ def test_the_height_and_the_name_of_a_figure_come_with_it() -> None:
     assert (figure.height, figure.label) == (333, "nothing much")
 
 
-def test_what_a_figure_repeats_costs_little_on_the_wire_and_an_equal_figure_is_no_change() -> None:
+def test_repeated_text_is_compressed_and_an_equal_figure_is_no_change() -> None:
     figure, sent = PlotlyFigure(), []
     figure.observe(sent.append, "packed")
     for _ in range(2):

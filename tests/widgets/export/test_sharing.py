@@ -1,4 +1,4 @@
-"""What is taken away from the explorer works elsewhere: code runs, files open, tables are complete."""
+"""Exports of the explorer work elsewhere: code runs, files open, tables are complete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from alpa_explore_widgets.elements.tables import row_key, table_csv, table_html
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.export.sharing import explore_code, file_name, plan_code, plan_from_text
-from alpa_explore_widgets.session.sources import Sources, figures_apart
+from alpa_explore_widgets.session.sources import Sources, device_overrides
 
 import alpa_explore as ax
 from alpa_explore.errors import PlanFileError
@@ -39,22 +39,24 @@ CHANGED = replace(
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, CHANGED])
-def test_the_code_of_the_settings_asks_for_exactly_them(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+def test_the_code_of_the_settings_requests_exactly_these_settings(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments: dict[str, Any] = {}
 
     def plan(model: str, cluster: Any, **options: Any) -> str:
-        asked.update(model=model, cluster=cluster, **options)
+        arguments.update(model=model, cluster=cluster, **options)
         return "the plan"
 
     monkeypatch.setattr(ax, "plan", plan, raising=False)
-    found: dict[str, Any] = {}
-    exec(plan_code(settings), found)
-    assert found["plan"] == "the plan"
-    assert asked.pop("model") == settings.model
-    assert asked.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
-    pipeline = asked.pop("pipeline", None)
+    namespace: dict[str, Any] = {}
+    exec(plan_code(settings), namespace)
+    assert namespace["plan"] == "the plan"
+    assert arguments.pop("model") == settings.model
+    assert arguments.pop("cluster") == Sources(lambda *_: SimpleNamespace()).cluster(settings)
+    pipeline = arguments.pop("pipeline", None)
     assert pipeline == (ax.PipelineOptions(**settings.pipeline) if settings.pipeline else None)
-    assert asked == {
+    assert arguments == {
         name: getattr(settings, name)
         for name in ("num_microbatches", "delta", "num_layers", "rematerialization", "precision", "solver")
         if getattr(settings, name) not in (None, "auto")
@@ -65,7 +67,7 @@ def test_the_call_of_explore_shows_the_same_settings_again(planner: Any, drawn: 
     from alpa_explore_widgets import explore
 
     call = explore_code(CHANGED)
-    explorer = eval(call, {"explore": lambda *a, **k: explore(*a, planner=planner.functions(), **k)})
+    explorer = eval(call, {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
     assert explorer.session.wait(5)
     assert replace(explorer.settings, microbatch=CHANGED.microbatch) == CHANGED
 
@@ -80,21 +82,21 @@ def test_a_saved_plan_opens_again_and_a_damaged_one_names_the_users_file() -> No
 def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Explorer) -> None:
     cluster = ax.Cluster.parse("1x4:v100", memory_bytes=2**35)
     plan = replace(example_plan(), cluster=cluster, model=replace(example_plan().model, recipe="gpt-tiny", samples=8))
-    explorer._pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
-    # The example has eight devices: on four its file contradicts itself, and the explorer says so in place.
+    explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    # The example has eight devices: a file with four of them is inconsistent, which the explorer reports in place.
     assert "a.plan.json" in explorer.messages.widget.value
     plan = replace(plan, cluster=replace(cluster, nodes=2))
-    explorer._pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
+    explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
     assert explorer.plan == plan
     assert (explorer.settings.nodes, explorer.settings.memory_bytes) == (2, 2.0**35)
     assert explorer.session.sources.cluster(explorer.settings) == plan.cluster
 
 
-def test_figures_apart_are_the_settings_that_change_them() -> None:
+def test_device_overrides_are_the_settings_that_reproduce_a_cluster() -> None:
     sources = Sources(lambda *_: SimpleNamespace())
     plain = sources.cluster(SETTINGS)
-    assert figures_apart(plain, plain) == {}
-    apart = figures_apart(sources.cluster(CHANGED), plain)
+    assert device_overrides(plain, plain) == {}
+    apart = device_overrides(sources.cluster(CHANGED), plain)
     assert apart == {name: getattr(CHANGED, name) for name in apart}
     assert len(apart) == 4
 
@@ -125,15 +127,15 @@ def test_each_button_saves_a_file_of_its_kind(explorer: Explorer, monkeypatch: p
     saved: list[tuple[str, str]] = []
     monkeypatch.setattr(type(explorer.toolbar.widget), "save", lambda _, name, text, kind: saved.append((name, kind)))
     plan = example_plan()
-    explorer.session.start_from(plan)
+    explorer.session.show_plan(plan)
     for name in ("plan", "csv", "html"):
-        explorer._pressed(name, {}, [])
+        explorer._toolbar_pressed(name, {}, [])
         assert explorer.session.wait(20)
     assert [kind for _, kind in saved] == ["application/json", "text/csv", "text/html"]
     assert saved[0][0] == file_name(plan, "plan.json") == "gpt-example_2x4_B32.plan.json"
 
 
-def test_files_asked_for_during_a_comparison_are_all_saved_and_it_is_not_given_up(
+def test_files_requested_during_a_comparison_are_all_saved_and_it_is_not_cancelled(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[str] = []
@@ -144,10 +146,10 @@ def test_files_asked_for_during_a_comparison_are_all_saved_and_it_is_not_given_u
         saved.append(kind)
 
     monkeypatch.setattr(type(explorer.toolbar.widget), "save", save)
-    explorer.session.start_from(example_plan())
-    explorer.session.ask(lambda: {"comparison": "made" if release.wait(10) else None}, "comparing…")
+    explorer.session.show_plan(example_plan())
+    explorer.session.run_query(lambda: {"comparison": "made" if release.wait(10) else None}, "comparing…")
     for name in ("plan", "csv", "plan"):
-        explorer._pressed(name, {}, [])
+        explorer._toolbar_pressed(name, {}, [])
     release.set()
     assert explorer.session.wait(20)
     assert saved == ["application/json", "text/csv", "application/json"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
-from alpa_explore_widgets.session.state import Settings
+from alpa_explore_widgets.session.settings import Settings
 
 from alpa_explore.plans.plan import Plan
 
@@ -22,14 +22,14 @@ SETTINGS = Settings(
 
 
 def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:
-    said = headline.sentence(plan)
-    assert said.startswith("<b>2 stages</b> on 2 and 2 devices")
-    assert "122 ms" in said, "24 ms + 7 × 14 ms"
-    assert headline.sentence(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
+    html = headline.sentence_html(plan)
+    assert html.startswith("<b>2 stages</b> on 2 and 2 devices")
+    assert "122 ms" in html, "24 ms + 7 × 14 ms"
+    assert headline.sentence_html(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
 
 
 def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
-    html = headline.tiles(plan)
+    html = headline.tiles_html(plan)
     assert html.count('alpa-tile"') == 8
     assert 'title="T = Σt + (B−1)·t_max = 24 ms + 7 × 14 ms"' in html
     assert "recomputation not counted" in html
@@ -41,13 +41,13 @@ def test_every_figure_at_the_top_says_where_it_comes_from(plan: Plan) -> None:
 
 def test_names_of_strangers_cannot_act_on_the_page(plan: Plan) -> None:
     hostile = replace(plan, model=replace(plan.model, name="<img src=x onerror=alert(1)>", precision="<b>"))
-    for html in (headline.sentence(hostile), headline.tiles(hostile), plan_table(hostile, SETTINGS)):
+    for html in (headline.sentence_html(hostile), headline.tiles_html(hostile), plan_table(hostile, SETTINGS)):
         assert "<img" not in html
         assert "in <b>" not in html
 
 
 def test_every_stage_has_its_colour_and_its_layers_in_the_legend(plan: Plan) -> None:
-    html = headline.stages(plan, "light")
+    html = headline.stages_html(plan, "light")
     assert html.count("<li") == 2
     assert "layers 0–1" in html
     assert html.count("background:#") == 2
@@ -67,10 +67,10 @@ def test_a_notebook_saved_before_the_first_plan_says_so() -> None:
 
 def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> None:
     faster = replace(plan, predicted=replace(plan.predicted, iteration_seconds=plan.predicted.iteration_seconds / 2))
-    html = headline.tiles(faster, plan)
+    html = headline.tiles_html(faster, plan)
     assert '<em class="alpa-better">−50 % better</em>' in html, "the iteration is shorter"
     assert '<em class="alpa-better">+1e+02 % better</em>' not in html
     assert '<em class="alpa-better">+100 % better</em>' in html, "twice the samples a second"
     assert "±0" in html, "memory is as it was"
-    assert "alpa-worse" in headline.tiles(plan, faster)
-    assert "<em" not in headline.tiles(plan)
+    assert "alpa-worse" in headline.tiles_html(plan, faster)
+    assert "<em" not in headline.tiles_html(plan)

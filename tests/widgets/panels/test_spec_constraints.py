@@ -1,4 +1,4 @@
-"""Specs pinned and forbidden in the explorer: they wait for Plan, and are part of everything that is kept."""
+"""Spec constraints in the explorer: they take effect with Plan, and are part of the history, the code and the plan."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.export.sharing import explore_code, plan_code
-from alpa_explore_widgets.panels.plan_button import differences
+from alpa_explore_widgets.panels.plan_button import changed_settings
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.state import Settings, settings_of
+from alpa_explore_widgets.session.settings import Settings, settings_of
 
 import alpa_explore as ax
 from alpa_explore.figures.keys import key
@@ -36,37 +36,37 @@ def product(plan: Plan) -> PlanOperator:
 
 
 def controls(explorer: Explorer) -> Any:
-    return explorer.panels[explorer.tabs.selected].spec_constraints  # type: ignore[attr-defined]
+    return explorer.panels[explorer.tabs.selected].spec_constraints  # type: ignore[attr-defined]  # a FigurePanel; this one is a ShardingPanel
 
 
-def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned: Plan) -> None:
-    operator, here = product(planned), controls(shown)
-    assert here.widget.layout.display == "none"
+def test_a_spec_is_pinned_planned_undone_and_removed(shown: Explorer, planned: Plan) -> None:
+    operator, panel = product(planned), controls(shown)
+    assert panel.widget.layout.display == "none"
     shown.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
-    assert here.widget.layout.display is None
-    assert (here.spec.label, here.spec.value) == (f"Output of {operator.name}", operator.output)
-    here.more.click()
+    assert panel.widget.layout.display is None
+    assert (panel.spec.label, panel.spec.value) == (f"Output of {operator.name}", operator.output)
+    panel.more.click()
     assert shown.session.wait(20)
-    listed = {spec: text for spec, text, _ in here.spec.choices}
+    listed = {spec: text for spec, text, _ in panel.spec.choices}
     assert set(listed) == {r.output for r in ax.regrets(planned, 0, operator.name)}
     assert listed[operator.output].endswith("as planned")
-    assert here.spec.value == operator.output
-    assert here.more.layout.display == "none"
+    assert panel.spec.value == operator.output
+    assert panel.more.layout.display == "none"
     other = next(spec for spec, text in listed.items() if "+" in text.removeprefix(spec))
-    here.spec.value = other
-    here.pin.click()
+    panel.spec.value = other
+    panel.pin.click()
     state = shown.session.store.state
     assert state.settings.spec_constraints == constraints_of({operator.name: other})
     assert state.plan is planned, "it waits for Plan"
     assert state.out_of_date
-    assert f"spec constraint: {operator.name} is {other}" in shown.run.progress.value
+    assert f"spec constraint: {operator.name} is {other}" in shown.plan_button.progress.value
     assert [b.description for b in shown.spec_constraints.widget.children[1:]] == [f"✕ {operator.name} is {other}"]
-    assert (here.pin.disabled, here.forbid.disabled, here.clear.disabled) == (True, False, False)
+    assert (panel.pin.disabled, panel.forbid.disabled, panel.clear.disabled) == (True, False, False)
     shown.session.pin()
-    shown.run.plan.click()
+    shown.plan_button.plan.click()
     plan = shown.wait(60)
     assert plan is not None
-    assert shown.session.store.state.problem is None
+    assert shown.session.store.state.fault is None
     assert product(plan).output == other
     assert plan.predicted.iteration_seconds > planned.predicted.iteration_seconds
     assert "alpa-worse" in shown.summary.widget.value
@@ -80,17 +80,17 @@ def test_a_spec_is_pinned_planned_undone_and_taken_back(shown: Explorer, planned
     assert shown.session.store.state.out_of_date
 
 
-def test_clear_takes_back_the_spec_constraints_of_the_selected_operator_alone(shown: Explorer, planned: Plan) -> None:
-    operator, here = product(planned), controls(shown)
+def test_clear_removes_only_the_spec_constraints_of_the_selected_operator(shown: Explorer, planned: Plan) -> None:
+    operator, panel = product(planned), controls(shown)
     other = SpecConstraint(operator="mm", kind=ConstraintKind.FORBID, spec="RR")
     shown.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
-    assert here.clear.disabled
-    here.forbid.click()
-    shown.session.constraint(other)
+    assert panel.clear.disabled
+    panel.forbid.click()
+    shown.session.add_constraint(other)
     assert shown.settings.spec_constraints == tuple(
         sorted((other, *constraints_of(None, {operator.name: operator.output})))
     )
-    here.clear.click()
+    panel.clear.click()
     assert shown.settings.spec_constraints == (other,)
 
 
@@ -122,12 +122,12 @@ def test_spec_constraints_are_in_the_code_and_the_plan_and_reset_and_another_mod
     given = "pin={'mm': 'S0R'}, forbid={'addmm': ['R+P0', 'RR'], 'mm': ['RS0']}"
     assert plan_code(settings).rstrip().endswith(f", {given})")
     assert explore_code(settings).endswith(f", {given})")
-    again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, planner=planner.functions(), **k)})
+    again = eval(explore_code(settings), {"explore": lambda *a, **k: explore(*a, backend=planner.functions(), **k)})
     assert again.session.wait(5)
     assert again.settings.spec_constraints == spec_constraints
     assert planner.plans[-1]["pin"] == {"mm": "S0R"}
     again.session.set(spec_constraints=())
-    again._pressed("reset", {}, [])
+    again._toolbar_pressed("reset", {}, [])
     assert again.settings.spec_constraints == spec_constraints
     again.session.set(model="mlp-tiny")
     assert again.settings.spec_constraints == ()
@@ -144,5 +144,5 @@ def test_a_plan_that_is_opened_brings_its_spec_constraints(planned: Plan) -> Non
     )
     assert settings_of(held).spec_constraints == held.options.spec_constraints
     (constraint,) = held.options.spec_constraints
-    assert differences(settings_of(planned), settings_of(held)) == [f"spec constraint: {constraint}"]
-    assert differences(settings_of(held), settings_of(planned)) == [f"no longer constrained: {constraint}"]
+    assert changed_settings(settings_of(planned), settings_of(held)) == [f"spec constraint: {constraint}"]
+    assert changed_settings(settings_of(held), settings_of(planned)) == [f"no longer constrained: {constraint}"]

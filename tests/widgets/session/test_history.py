@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.session.history import MOST, Entry, History
+from alpa_explore_widgets.session.history import Entry, History
 from alpa_explore_widgets.session.neighbours import neighbours
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,35 +22,35 @@ PLAN = make_plan()
 
 
 def test_a_plan_tried_aside_leaves_on_screen_what_was_even_where_the_oldest_has_to_go() -> None:
-    entries = [Entry(settings=object(), plan=object()) for _ in range(MOST + 1)]  # type: ignore[arg-type]
-    full = History(entries=tuple(entries[:MOST]), place=MOST - 1)
-    for place in (1, MOST // 2, MOST - 1):
-        tried = full.at(place).add_aside(entries[-1])
-        assert tried.entries[tried.place] is entries[place]
-    assert full.at(0).add_aside(entries[-1]).place == 0, "what was on screen is the oldest, and went"
-    assert History().add_aside(entries[0]).entries == (entries[0],)
+    entries = [Entry(settings=object(), plan=object()) for _ in range(HISTORY_ENTRIES + 1)]  # type: ignore[arg-type]  # contents do not matter
+    full = History(entries=tuple(entries[:HISTORY_ENTRIES]), position=HISTORY_ENTRIES - 1)
+    for place in (1, HISTORY_ENTRIES // 2, HISTORY_ENTRIES - 1):
+        tried = full.at(place).add_without_showing(entries[-1])
+        assert tried.entries[tried.position] is entries[place]
+    assert full.at(0).add_without_showing(entries[-1]).position == 0, "what was on screen is the oldest, and went"
+    assert History().add_without_showing(entries[0]).entries == (entries[0],)
 
 
 @given(st.lists(st.sampled_from(["add", "instead", "undo", "redo"]), max_size=90))
-def test_the_place_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
+def test_the_position_is_always_an_entry_and_undo_then_redo_comes_back(steps: list[str]) -> None:
     history = History()
     for number, step in enumerate(steps):
         if step in ("add", "instead"):
             settings = replace(SETTINGS, num_microbatches=number + 1)
-            history = history.add(Entry(settings=settings, plan=PLAN), instead=step == "instead")
-            assert history.entries[history.place].settings is settings
+            history = history.add(Entry(settings=settings, plan=PLAN), replace_last=step == "instead")
+            assert history.entries[history.position].settings is settings
         elif step == "undo" and history.can_undo:
-            assert history.at(history.place - 1).at(history.place).place == history.place
-            history = history.at(history.place - 1)
+            assert history.at(history.position - 1).at(history.position).position == history.position
+            history = history.at(history.position - 1)
         elif step == "redo" and history.can_redo:
-            history = history.at(history.place + 1)
-        assert len(history.entries) <= MOST
-        assert -1 <= history.place < len(history.entries)
-        assert (history.place == -1) == (not history.entries)
+            history = history.at(history.position + 1)
+        assert len(history.entries) <= HISTORY_ENTRIES
+        assert -1 <= history.position < len(history.entries)
+        assert (history.position == -1) == (not history.entries)
 
 
 def planned(session: Session, *counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.session.session.SAME_MOVE_SECONDS", 0.0)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 0.0)
     session.plan()
     assert session.wait(5)
     for count in counts:
@@ -77,8 +78,8 @@ def test_undo_brings_plan_and_settings_back_without_planning(
 
 def test_a_slider_that_goes_on_moving_leaves_one_entry(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     planned(session, monkeypatch=monkeypatch)
-    monkeypatch.setattr("alpa_explore_widgets.session.session.SAME_MOVE_SECONDS", 1e9)
-    session._last_move = float("-inf")
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.SAME_MOVE_SECONDS", 1e9)
+    session._planning._last_move = float("-inf")
     for count in (9, 10, 11):
         session.set(num_microbatches=count)
         assert session.wait(5)
@@ -100,20 +101,20 @@ def test_schedule_and_communication_are_answered_at_once(session: Session, plann
     assert not state.out_of_date
 
 
-def test_options_reach_the_planner_and_only_where_they_are_not_the_usual(session: Session, planner: Any) -> None:
+def test_only_options_that_differ_from_the_default_reach_the_planner(session: Session, planner: Any) -> None:
     session.set(solver="ilp", submesh_space="power-of-two", rematerialization=False, memory_bytes=2.0**35)
     session.plan()
     assert session.wait(5)
-    asked = planner.plans[0]
-    assert (asked["solver"], asked["rematerialization"]) == ("ilp", False)
-    assert asked["pipeline"] == {"submesh_space": "power-of-two"}
+    options = planner.plans[0]
+    assert (options["solver"], options["rematerialization"]) == ("ilp", False)
+    assert options["pipeline"] == {"submesh_space": "power-of-two"}
     assert session.sources.cluster(session.store.state.settings).device.memory_bytes == 2**35
 
 
 def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) -> None:
     plain = session.sources.cluster(SETTINGS)
-    wanted = replace(SETTINGS, peak_flops=250e12, inside_bandwidth=1e11, between_bandwidth=2e9)
-    cluster = session.sources.cluster(wanted)
+    settings = replace(SETTINGS, peak_flops=250e12, inside_bandwidth=1e11, between_bandwidth=2e9)
+    cluster = session.sources.cluster(settings)
     assert cluster.device.peak("float16") == 250e12
     ratio = cluster.device.peak("float32") / plain.device.peak("float32")
     assert ratio == pytest.approx(250e12 / plain.device.peak("float16"))
@@ -121,21 +122,21 @@ def test_figures_of_a_device_change_the_cluster_in_proportion(session: Session) 
     assert cluster.inside_node.latency_seconds == plain.inside_node.latency_seconds
 
 
-def test_neighbours_are_tried_aside_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
+def test_neighbours_are_added_to_the_history_and_the_plan_on_screen_stays(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state
     assert before.plan is not None
-    assert before.planned is not None
-    wanted = neighbours(before.planned, before.plan)
-    session.try_each(wanted)
+    assert before.plan_settings is not None
+    settings = neighbours(before.plan_settings, before.plan)
+    session.try_settings(settings)
     assert session.wait(5)
     after = session.store.state
     assert after.plan is before.plan
     assert after.settings == before.settings
-    assert len(after.history.entries) == 1 + len(wanted)
-    assert after.history.place == 0
-    assert f"Tried {len(wanted)}: " in after.activity
+    assert len(after.history.entries) == 1 + len(settings)
+    assert after.history.position == 0
+    assert f"Tried {len(settings)}: " in after.activity
     assert {p["delta"] for p in planner.plans} == {0.25, 0.5, 1.0}
 
 
@@ -181,16 +182,16 @@ def test_a_key_that_names_nothing_selects_nothing(explorer: Explorer) -> None:
 def test_pin_compares_and_press_again_stops(explorer: Explorer, plan: Plan) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
-    explorer._pressed("pin", {}, [])
+    explorer._toolbar_pressed("pin", {}, [])
     explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
     assert "alpa-better" in explorer.summary.widget.value, "more samples a second"
     assert explorer.toolbar.widget.pressed == ["pin"]
-    explorer._pressed("pin", {}, [])
+    explorer._toolbar_pressed("pin", {}, [])
     assert "alpa-better" not in explorer.summary.widget.value
 
 
-def test_baselines_are_tried_aside_and_one_without_a_plan_is_counted(session: Session) -> None:
+def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(session: Session) -> None:
     session.plan()
     assert session.wait(5)
     session.try_baselines(("zero-3", "megatron"))
@@ -198,7 +199,7 @@ def test_baselines_are_tried_aside_and_one_without_a_plan_is_counted(session: Se
     state = session.store.state
     assert [plan.options.baseline for plan in state.history.plans] == ["", "zero-3"]
     assert "Tried 2; 1 of them have no plan" in state.activity
-    assert state.problem is None
+    assert state.fault is None
 
 
 def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
@@ -213,14 +214,14 @@ def test_a_plan_that_was_tried_is_shown_by_its_mark(explorer: Explorer) -> None:
     assert explorer.panels[9].figure.selection == ""
 
 
-def test_a_comparison_that_cannot_be_made_says_why(session: Session, planner: Any) -> None:
+def test_an_impossible_comparison_says_why(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
-    session.compare()
+    session.compare_formulations()
     assert session.wait(5)
-    problem = session.store.state.problem
-    assert problem is not None
-    assert "a plan from a file" in problem.found
+    fault = session.store.state.fault
+    assert fault is not None
+    assert "a plan from a file" in fault.found
 
 
 def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, drawn: list[Any]) -> None:
@@ -233,13 +234,13 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
     stage = plan.stages[0]
     operator = next(o for o in stage.operators if o.phase == "forward" and o.flops)
     explorer.bridge.selection = key(stage=0, layer=operator.layer, operator=operator.name)
-    assert explorer.selected.ask.layout.display is None
-    explorer.selected.ask.click()
+    assert explorer.selected.regrets_button.layout.display is None
+    explorer.selected.regrets_button.click()
     assert explorer.session.wait(20)
     table = explorer.selected.table.value
-    found = ax.regrets(plan, 0, operator.name)
-    assert table.count("<tr>") == 1 + len(found)
-    assert explorer.session.store.state.problem is None
+    regrets = ax.regrets(plan, 0, operator.name)
+    assert table.count("<tr>") == 1 + len(regrets)
+    assert explorer.session.store.state.fault is None
     explorer.bridge.selection = "stage:0"
     assert explorer.selected.table.value == ""
-    assert explorer.selected.ask.layout.display == "none"
+    assert explorer.selected.regrets_button.layout.display == "none"

@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 import torch
 from alpa_explore_widgets.panels.plan_button import progress_html
-from alpa_explore_widgets.session.backend import Planner
+from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.sources import Sources, own_model
-from alpa_explore_widgets.session.state import Settings, State
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.sources import Sources, user_model
+from alpa_explore_widgets.session.state import State
 
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.execution.progress import Progress
 
 
 def hold(planner: Any) -> None:
-    """The next replan begins, and ends when its gate is opened."""
+    """Block the next replan until its gate is opened."""
     planner.started.acquire()
     planner.replan_gate.clear()
 
@@ -30,10 +31,10 @@ def test_a_plan_arrives_with_the_settings_that_it_answers(session: Session, plan
     assert not state.out_of_date
     assert state.settings.num_layers == 4, "the planner's own choice of layers is shown"
     assert planner.plans == [{"cluster": "1x4:v100", "num_microbatches": 8, "delta": 0.5, "num_layers": None}]
-    assert "12 sharding problems, 3 distinct, 1 known before" in state.activity
+    assert "12 sharding problems, 3 distinct, 1 read from the cache" in state.activity
 
 
-def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: Session, planner: Any) -> None:
+def test_another_b_is_answered_from_known_costs_without_the_planner(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     session.set(num_microbatches=32)
@@ -45,7 +46,7 @@ def test_another_b_is_answered_from_the_costs_known_without_a_new_run(session: S
     assert (len(planner.plans), planner.replans) == (1, [32])
 
 
-def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_there(
+def test_another_delta_is_answered_from_known_costs_and_the_plan_says_that_it_is_incomplete(
     session: Session, planner: Any
 ) -> None:
     session.plan()
@@ -55,21 +56,21 @@ def test_another_delta_is_answered_from_the_costs_known_and_says_what_is_not_the
     state = session.store.state
     assert state.plan is not None
     assert state.plan.options.delta == 0.3
-    assert state.planned is not None
-    assert state.planned.delta == 0.3
+    assert state.plan_settings is not None
+    assert state.plan_settings.delta == 0.3
     assert not state.out_of_date
     assert "Plan prices all" in progress_html(state)
     assert (len(planner.plans), planner.replans) == (1, [(8, {"delta": 0.3})])
 
 
-def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner: Any) -> None:
+def test_a_replan_that_is_no_longer_needed_is_dropped(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state.plan
     hold(planner)
     session.set(delta=0.3)
     assert planner.started.acquire(timeout=5)
-    session.go(0)
+    session.show_entry(0)
     planner.replan_gate.set()
     assert session.wait(5)
     state = session.store.state
@@ -79,20 +80,22 @@ def test_an_answer_that_is_no_longer_asked_is_dropped(session: Session, planner:
     assert not state.out_of_date
 
 
-@pytest.mark.parametrize("leave", [lambda s: s.go(0), lambda s: s.cancel(), lambda s: s.start_from(s.store.state.plan)])
-def test_an_answer_that_was_never_begun_keeps_nothing_waiting(
+@pytest.mark.parametrize(
+    "leave", [lambda s: s.show_entry(0), lambda s: s.cancel(), lambda s: s.show_plan(s.store.state.plan)]
+)
+def test_a_replan_that_never_started_does_not_stay_under_way(
     session: Session, monkeypatch: pytest.MonkeyPatch, leave: Callable[[Session], None]
 ) -> None:
     session.plan()
     assert session.wait(5)
-    monkeypatch.setattr(session._replans, "submit", lambda _settings: None)  # its thread has not come so far
+    monkeypatch.setattr(session._planning.replans, "submit", lambda _settings: None)  # its thread has not started yet
     session.set(delta=0.3)
     assert session.store.state.replanning
     leave(session)
     assert not session.store.state.replanning
 
 
-def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another(
+def test_an_infeasible_delta_keeps_the_last_plan_and_marks_it_as_out_of_date(
     session: Session, planner: Any, user_error: AlpaExploreError
 ) -> None:
     session.plan()
@@ -101,13 +104,13 @@ def test_a_delta_that_cannot_be_leaves_the_last_plan_and_says_that_it_is_another
     session.set(delta=0.3)
     assert session.wait(5)
     state = session.store.state
-    assert state.problem is not None
+    assert state.fault is not None
     assert not state.replanning
     assert state.out_of_date
     assert "δ 0.5 → 0.3" in progress_html(state)
 
 
-def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session, planner: Any) -> None:
+def test_a_long_replan_shows_its_progress_and_can_be_cancelled(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     hold(planner)
@@ -119,11 +122,11 @@ def test_a_long_answer_shows_how_far_it_is_and_can_be_cancelled(session: Session
     planner.replan_gate.set()
     assert session.wait(5)
     state = session.store.state
-    assert (state.progress, state.activity, state.problem, state.replanning) == (None, "", None, False)
+    assert (state.progress, state.activity, state.fault, state.replanning) == (None, "", None, False)
     assert state.out_of_date
 
 
-def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, planner: Any) -> None:
+def test_a_delta_that_a_newer_one_replaces_is_no_fault(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     hold(planner)
@@ -133,7 +136,7 @@ def test_a_delta_that_a_newer_one_overtakes_is_no_problem(session: Session, plan
     planner.replan_gate.set()
     assert session.wait(5)
     state = session.store.state
-    assert state.problem is None
+    assert state.fault is None
     assert state.plan is not None
     assert state.plan.options.delta == 0.4
     assert not state.replanning
@@ -191,7 +194,7 @@ def test_another_model_starts_with_its_own_batch_and_lets_the_planner_choose_its
     assert session.store.state.out_of_date
 
 
-def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, planner: Any) -> None:
+def test_cancel_keeps_the_last_plan_and_says_what_is_kept(session: Session, planner: Any) -> None:
     session.plan()
     assert session.wait(5)
     before = session.store.state.plan
@@ -206,7 +209,7 @@ def test_cancel_keeps_the_last_plan_and_says_what_was_kept(session: Session, pla
     assert session.wait(5)
     state = session.store.state
     assert state.plan is before
-    assert (state.planning, state.cancelling, state.problem) == (False, False, None)
+    assert (state.planning, state.cancelling, state.fault) == (False, False, None)
     assert "Cancelled" in state.activity
     assert "kept" in state.activity
 
@@ -232,17 +235,17 @@ def test_cancel_during_capture_ends_it_at_the_block_that_is_traced() -> None:
         delta=0.5,
         num_layers=None,
     )
-    own = own_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
-    session = Session(settings, Sources(Planner().capture, own), Planner())
+    captured = user_model(model, torch.empty(2, 4), {"name": "mine", "loss": lambda y: y.sum()})
+    session = Session(settings, Sources(Backend().capture, captured), Backend())
     session.plan()
     assert session.wait(60)
     state = session.store.state
     assert len(ran) == 3
-    assert (state.planning, state.cancelling, state.problem, state.plan) == (False, False, None, None)
+    assert (state.planning, state.cancelling, state.fault, state.plan) == (False, False, None, None)
     assert "Cancelled" in state.activity
 
 
-def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner: Any) -> None:
+def test_a_second_press_of_plan_cancels_the_first(session: Session, planner: Any) -> None:
     planner.gate.clear()
     session.plan()
     assert planner.started.acquire(timeout=5)
@@ -257,7 +260,7 @@ def test_a_second_press_of_plan_gives_up_the_first_run(session: Session, planner
     assert not state.out_of_date
 
 
-def test_b_that_moved_while_planning_is_the_b_of_the_plan_in_the_end(session: Session, planner: Any) -> None:
+def test_b_that_was_changed_while_planning_is_the_b_of_the_final_plan(session: Session, planner: Any) -> None:
     planner.gate.clear()
     session.plan()
     assert planner.started.acquire(timeout=5)
@@ -282,8 +285,8 @@ def test_an_error_is_kept_in_its_three_parts_and_the_last_plan_stays(
     assert session.wait(5)
     state = session.store.state
     assert state.plan is before
-    assert state.problem is not None
-    assert (state.problem.what, state.problem.found, state.problem.remedy, state.problem.detail) == (
+    assert state.fault is not None
+    assert (state.fault.what, state.fault.found, state.fault.remedy, state.fault.detail) == (
         user_error.what,
         user_error.found,
         user_error.remedy,
@@ -299,30 +302,30 @@ def test_an_error_of_another_b_goes_away_with_a_b_that_works(
     planner.error = user_error
     session.set(num_microbatches=1000)
     assert session.wait(5)
-    assert session.store.state.problem is not None
+    assert session.store.state.fault is not None
     planner.error = None
     session.set(num_microbatches=16)
     assert session.wait(5)
-    assert session.store.state.problem is None
+    assert session.store.state.fault is None
 
 
-def test_a_fault_of_ours_is_shown_with_its_traceback_and_not_lost_in_a_thread(session: Session, planner: Any) -> None:
+def test_an_unexpected_exception_of_a_thread_is_shown_with_its_traceback(session: Session, planner: Any) -> None:
     planner.error = ZeroDivisionError("a fault")
     session.plan()
     assert session.wait(5)
-    problem = session.store.state.problem
-    assert problem is not None
-    assert "ZeroDivisionError: a fault" in problem.found
-    assert "Traceback" in problem.detail
+    fault = session.store.state.fault
+    assert fault is not None
+    assert "ZeroDivisionError: a fault" in fault.found
+    assert "Traceback" in fault.detail
 
 
-def test_a_cluster_that_cannot_be_is_an_error_in_place(session: Session) -> None:
+def test_an_impossible_cluster_is_an_error_in_place(session: Session) -> None:
     session.set(devices_per_node=3)
     session.plan()
     assert session.wait(5)
-    problem = session.store.state.problem
-    assert problem is not None
-    assert "power of two" in problem.what
+    fault = session.store.state.fault
+    assert fault is not None
+    assert "power of two" in fault.what
 
 
 def test_progress_is_part_of_the_state_while_planning(session: Session, planner: Any) -> None:
@@ -334,7 +337,7 @@ def test_progress_is_part_of_the_state_while_planning(session: Session, planner:
     assert session.store.state.progress is None
 
 
-def test_settings_that_differ_in_b_and_delta_alone_need_no_new_run(with_settings: Callable[..., Settings]) -> None:
+def test_settings_that_differ_only_in_b_and_delta_need_only_a_replan(with_settings: Callable[..., Settings]) -> None:
     assert with_settings().needs_only_replan(with_settings(num_microbatches=999))
     assert with_settings().needs_only_replan(with_settings(num_microbatches=999, delta=0.1))
     assert not with_settings().needs_only_replan(with_settings(num_microbatches=999, microbatch=4))

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from alpa_explore_widgets.session.sources import KEPT_GRAPHS, OwnModel, Sources, own_model
-from alpa_explore_widgets.session.state import Settings
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.sources import Sources, UserModel, user_model
 
 import alpa_explore as ax
 from alpa_explore.cluster import Cluster
@@ -15,7 +16,7 @@ from alpa_explore.models.catalog import build
 
 
 class Module:
-    """Looks like an nn.Module to those who do not import torch."""
+    """Has the interface of an nn.Module, without torch."""
 
     def named_parameters(self) -> list[Any]:
         return []
@@ -27,22 +28,22 @@ def tensor(*shape: int) -> Any:
 
 @pytest.mark.parametrize("inputs", [(tensor(16, 8), tensor(16)), {"x": tensor(16, 8)}, tensor(16, 8)])
 def test_a_modules_microbatch_is_the_first_dim_of_its_first_input(inputs: Any) -> None:
-    own = own_model(Module(), inputs, {})
-    assert (own.name, own.samples) == ("Module", 16)
+    model = user_model(Module(), inputs, {})
+    assert (model.name, model.samples) == ("Module", 16)
 
 
 def test_a_module_without_inputs_gets_the_call_that_works_as_remedy() -> None:
     with pytest.raises(OptionError, match="example_inputs"):
-        own_model(Module(), None, {})
+        user_model(Module(), None, {})
 
 
-def test_what_is_no_model_at_all_is_refused_with_what_would_do() -> None:
+def test_an_object_that_is_no_model_is_refused_with_the_accepted_kinds() -> None:
     with pytest.raises(OptionError, match=r"nn\.Module"):
-        own_model(3.14, None, {})
+        user_model(3.14, None, {})
 
 
 def test_your_model_stands_first_in_the_list_and_hides_its_namesake() -> None:
-    sources = Sources(lambda *_: None, OwnModel(name="gpt-tiny", samples=4, capture=lambda: None))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, UserModel(name="gpt-tiny", samples=4, capture=lambda: None))  # type: ignore[arg-type, return-value]  # never called
     choices = sources.model_choices()
     assert choices[0] == ["gpt-tiny", "gpt-tiny", "Your model"]
     assert [value for value, _, _ in choices].count("gpt-tiny") == 1
@@ -50,7 +51,7 @@ def test_your_model_stands_first_in_the_list_and_hides_its_namesake() -> None:
 
 
 def test_devices_are_listed_once_without_their_aliases() -> None:
-    names = [value for value, _, _ in Sources(lambda *_: None).device_choices()]  # type: ignore[arg-type, return-value]
+    names = [value for value, _, _ in Sources(lambda *_: None).device_choices()]  # type: ignore[arg-type, return-value]  # never called
     assert "v100" in names
     assert "v100-16gb" not in names
 
@@ -58,7 +59,7 @@ def test_devices_are_listed_once_without_their_aliases() -> None:
 def test_a_cluster_of_your_own_keeps_its_device_when_its_size_changes(with_settings: Callable[..., Settings]) -> None:
     given = Cluster.parse("1x4:v100")
     mine = given.with_changes(name="my-gpu", memory_bytes=1)
-    sources = Sources(lambda *_: None, cluster=mine)  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, cluster=mine)  # type: ignore[arg-type, return-value]  # never called
     assert sources.device_choices()[0][0] == "my-gpu"
     larger = sources.cluster(with_settings(device="my-gpu", nodes=2, devices_per_node=8))
     assert (larger.nodes, larger.devices_per_node, larger.device.memory_bytes) == (2, 8, 1)
@@ -66,11 +67,11 @@ def test_a_cluster_of_your_own_keeps_its_device_when_its_size_changes(with_setti
 
 
 def test_a_microbatch_of_a_catalogue_model_divides_its_batch() -> None:
-    sources = Sources(lambda *_: None)  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None)  # type: ignore[arg-type, return-value]  # never called
     assert sources.microbatches("gpt-tiny") == [1, 2, 4, 8, 16, 32, 64]
-    assert sources.start("gpt-tiny", 16) == (4, 16)
+    assert sources.initial_batch("gpt-tiny", 16) == (4, 16)
     with pytest.raises(UnknownNameError):
-        sources.start("gpt-tony", None)
+        sources.initial_batch("gpt-tony", None)
 
 
 def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings]) -> None:
@@ -83,35 +84,35 @@ def test_only_the_last_few_graphs_are_kept(with_settings: Callable[..., Settings
     sources = Sources(capture)
     for microbatch in (1, 2, 4, 8, 8, 1):
         sources.graph(with_settings(microbatch=microbatch))
-    assert KEPT_GRAPHS == 3
+    assert tuning.KEPT_GRAPHS == 3
     assert captured == [1, 2, 4, 8, 1]
 
 
-def test_another_precision_is_another_capture_and_the_usual_one_is_the_models_own(
+def test_another_precision_is_another_capture_and_the_default_is_the_models_own(
     with_settings: Callable[..., Settings],
 ) -> None:
-    asked: list[tuple[Any, ...]] = []
-    sources = Sources(lambda *given, **more: asked.append((*given, more)) or len(asked))  # type: ignore[arg-type, func-returns-value]
+    captures: list[tuple[Any, ...]] = []
+    sources = Sources(lambda *given, **more: captures.append((*given, more)) or len(captures))  # type: ignore[arg-type, func-returns-value]  # a fake graph
     first = sources.graph(with_settings())
     assert sources.graph(with_settings(precision="float32")) != first == sources.graph(with_settings())
-    assert asked == [("gpt-tiny", 8, {}), ("gpt-tiny", 8, {"precision": "float32"})]
+    assert captures == [("gpt-tiny", 8, {}), ("gpt-tiny", 8, {"precision": "float32"})]
     names = [name for name, _, _ in sources.precisions("gpt-tiny")]
     assert names == ["", "float16", "bfloat16", "float32"]
-    assert sources.precisions("wide-resnet-2b")[0][1] == "float32, as usual"
+    assert sources.precisions("wide-resnet-2b")[0][1] == "float32 (default)"
 
 
-def test_the_precision_of_a_graph_is_fixed_and_says_so_and_a_module_is_captured_in_any(
+def test_the_precision_of_a_graph_is_fixed_and_a_module_is_captured_in_any(
     with_settings: Callable[..., Settings],
 ) -> None:
     graph = ax.capture(*build("mlp-tiny", 8, device="meta", seed=0), precision="float32", name="mine")
-    sources = Sources(lambda *_: None, own_model(graph, None, {}))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, user_model(graph, None, {}))  # type: ignore[arg-type, return-value]  # never called
     assert [name for name, _, _ in sources.precisions("mine")] == ["", "float32"]
     for precision in (None, "float32"):
         assert sources.graph(with_settings(model="mine", precision=precision)) is graph
     with pytest.raises(OptionError, match="fixed"):
         sources.graph(with_settings(model="mine", precision="float16"))
     module, inputs = build("mlp-tiny", 8, device="meta", seed=0)
-    sources = Sources(lambda *_: None, own_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]
+    sources = Sources(lambda *_: None, user_model(module, inputs, {"name": "mine"}))  # type: ignore[arg-type, return-value]  # never called
     assert len(sources.precisions("mine")) == 4
     for precision in ("bfloat16", "float32"):
         assert sources.graph(with_settings(model="mine", precision=precision)).precision == precision

@@ -1,4 +1,4 @@
-"""The Compare tab: which plan stands beside the one on screen."""
+"""The Compare tab: the plan on screen is compared with the right other plan."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MORE, MOST = replan(PLAN, num_microbatches=64), replan(PLAN, num_microbatches=12
 
 
 def state(*plans, **more) -> State:
-    history = History(entries=tuple(Entry(settings=SETTINGS, plan=p) for p in plans), place=len(plans) - 1)
+    history = History(entries=tuple(Entry(settings=SETTINGS, plan=p) for p in plans), position=len(plans) - 1)
     return State(settings=SETTINGS, plan=plans[-1], history=history, **more)
 
 
-def test_one_plan_alone_says_how_to_get_another() -> None:
+def test_with_a_single_plan_the_tab_says_how_to_get_another() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN), "light")
     assert "press Pin" in panel.finding.value
@@ -29,10 +29,10 @@ def test_one_plan_alone_says_how_to_get_another() -> None:
     assert "Nothing to list" in panel.table.value
 
 
-def test_the_plan_before_the_pinned_one_and_any_that_was_tried_can_stand_beside() -> None:
+def test_the_previous_plan_the_pinned_one_and_any_of_the_history_can_be_compared() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
-    assert "of the plan before" in panel.finding.value
+    assert "of the previous plan" in panel.finding.value
     assert "B 64 → 128" in panel.finding.value
     pinned = state(PLAN, MORE, MOST, pinned=PLAN)
     panel.show(pinned, "light")
@@ -45,10 +45,10 @@ def test_the_plan_before_the_pinned_one_and_any_that_was_tried_can_stand_beside(
     assert "B 64 → 32" in panel.finding.value
 
 
-def test_a_choice_that_is_gone_falls_back_to_the_usual_one() -> None:
+def test_a_choice_that_no_longer_exists_falls_back_to_the_default() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
     panel.other.value = "1"
     panel.show(state(PLAN, MORE), "light")
     assert panel.other.value == ""
-    assert "of the plan before" in panel.finding.value
+    assert "of the previous plan" in panel.finding.value

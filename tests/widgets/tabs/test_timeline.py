@@ -1,4 +1,4 @@
-"""The Timeline tab: it offers what exists for the plan, and draws what is chosen."""
+"""The Timeline tab offers the schedules that are possible for the plan, and draws the chosen ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_choice_is_drawn_under_the_lock_of_the_state() -> None:
     explorer.tabs.selected = explorer.panels.index(panel)
     free: list[bool] = []
 
-    def is_free() -> None:  # asked on a thread of its own: a lock can be taken again by who has it
+    def is_free() -> None:  # on a thread of its own, because the lock is reentrant
         free.append(explorer.session.store.lock.acquire(blocking=False))
 
     def drawn(_change: object) -> None:

@@ -1,1 +1,11 @@
-"""TODO guide."""
+"""Widgets without knowledge of plans, each with its JavaScript module in static/. To read in this order:
+
+- static_files: the JavaScript modules, with the helpers that they share.
+- fields: number, choice and text fields, buttons, tabs, the toolbar, and the bridge to the page (theme, selection).
+- plotly_figure: a figure; the page loads plotly.js once, and a change is one gzipped message.
+- tables: rows as HTML, whose rows can be selected, and as CSV.
+- message_order: a press takes effect after the values that were typed before it.
+
+A selection is a key such as `stage:2/layer:3` (alpa_explore.figures.keys); the browser fades marks that disagree with
+it. Imports nothing else of the front end.
+"""

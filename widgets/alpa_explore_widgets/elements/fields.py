@@ -1,5 +1,4 @@
-"""The controls of the explorer: a number (slider and typed), a choice, a text, a button, a row of tabs, and the page's
-bridge."""
+"""The controls of the explorer: number, choice and text fields, buttons, tabs, and the bridge to the page."""
 
 from __future__ import annotations
 
@@ -9,41 +8,41 @@ from typing import Any
 import anywidget
 import traitlets
 
-from alpa_explore_widgets.elements.plotly_figure import STATIC
+from alpa_explore_widgets.elements.static_files import STATIC, module_with_helpers
 
 
 class Field(anywidget.AnyWidget):
-    """What a value can be typed into or chosen in."""
+    """Base of the fields into which a value is typed or in which one is chosen."""
 
     label = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
     hint = traitlets.Unicode().tag(sync=True)
     """Tooltip: what the value means."""
     edits = traitlets.Int(0).tag(sync=True)
-    """How often it was changed on the page; comes with each value (see `order`)."""
+    """How often the value was edited on the page; sent together with each value (see `message_order`)."""
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
-        """Take a message of the page: the value first. Its count is heard also where the value is refused, so that no
-        press waits for a value that will not come."""
-        value = {name: given for name, given in sync_data.items() if name != "edits"}
+        """Take a message of the page, the value before its count. The count is taken even if the value is refused, so
+        that no press waits for a value that never arrives."""
+        values = {name: value for name, value in sync_data.items() if name != "edits"}
         try:
-            super().set_state(value)
+            super().set_state(values)
         finally:
             if "edits" in sync_data:
                 super().set_state({"edits": sync_data["edits"]})
 
 
 class NumberField(Field):
-    """A number on a slider over sensible stops, with a box in which any value in the range can be typed."""
+    """A number: a slider with a few stops, and a box in which any value in the range can be typed."""
 
-    _esm = STATIC / "number_field.js"
+    _esm = module_with_helpers("number_field.js")
 
     unit = traitlets.Unicode().tag(sync=True)
-    """Shown behind the number; '' for none."""
+    """Shown after the number; '' for none."""
     value = traitlets.Float(None, allow_none=True).tag(sync=True)
-    """None means that the planner chooses (only where `optional`)."""
+    """None stands for the default (only where `optional`)."""
     stops = traitlets.List(traitlets.Float()).tag(sync=True)
-    """Positions of the slider, ascending; fewer than two hide the slider."""
+    """Positions of the slider, ascending; with fewer than two there is no slider."""
     minimum = traitlets.Float(0.0).tag(sync=True)
     """Least value that can be typed."""
     maximum = traitlets.Float(None, allow_none=True).tag(sync=True)
@@ -51,24 +50,25 @@ class NumberField(Field):
     whole = traitlets.Bool(False).tag(sync=True)
     """Integers only."""
     optional = traitlets.Bool(False).tag(sync=True)
-    """An emptied box means None."""
-    usual = traitlets.Float(None, allow_none=True).tag(sync=True)
-    """What None stands for, where that is known: where the slider then is, and what the empty box shows."""
+    """An empty box means None."""
+    default = traitlets.Float(None, allow_none=True).tag(sync=True)
+    """The value that None stands for: the slider's position and the text of the empty box. None if the planner chooses
+    it."""
     note = traitlets.Unicode().tag(sync=True)
-    """A line below: what the value comes to."""
+    """A line below: what follows from the value."""
     disabled = traitlets.Bool(False).tag(sync=True)
     """True while it cannot be changed."""
 
 
 class ChoiceField(Field):
-    """One of a list of names."""
+    """One of a list of options."""
 
-    _esm = STATIC / "choice_field.js"
+    _esm = module_with_helpers("choice_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
     """The chosen option."""
     choices = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
-    """[value, text, group]; options of one group stand together, '' stands at the top level."""
+    """[value, text, group]; options of one group are listed together, those of the group '' at the top level."""
     note = traitlets.Unicode().tag(sync=True)
     """A line below."""
     disabled = traitlets.Bool(False).tag(sync=True)
@@ -78,18 +78,18 @@ class ChoiceField(Field):
 class TextField(Field):
     """A line of text."""
 
-    _esm = STATIC / "text_field.js"
+    _esm = module_with_helpers("text_field.js")
 
     value = traitlets.Unicode().tag(sync=True)
-    """What was typed, without spaces at its ends."""
+    """The text, without spaces at its ends."""
     example = traitlets.Unicode().tag(sync=True)
-    """Shown while nothing is typed."""
+    """Shown while the field is empty."""
 
 
 class Button(anywidget.AnyWidget):
-    """A button; a press comes after what was typed before it."""
+    """A button; a press takes effect after the values that were typed before it."""
 
-    _esm = STATIC / "button.js"
+    _esm = module_with_helpers("button.js")
 
     description = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
@@ -101,36 +101,36 @@ class Button(anywidget.AnyWidget):
     def __init__(self, press: Callable[[], None], **traits: Any) -> None:
         super().__init__(**traits)
         self._press = press
-        self.take: Callable[[int, Callable[[], None]], None] = lambda _edits, act: act()
-        """(values that were typed before, what to do) -> done when they are there."""
-        self.on_msg(self._told)
+        self.schedule: Callable[[int, Callable[[], None]], None] = lambda _edits, action: action()
+        """(number of edits before the press, action) -> runs the action after them; `MessageOrder` sets this."""
+        self.on_msg(self._receive)
 
     def click(self) -> None:
         """Press it from Python."""
         self._press()
 
-    def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         if content.get("kind") == "press":
-            self.take(int(content.get("edits", 0)), self._press)
+            self.schedule(int(content.get("edits", 0)), self._press)
 
 
 class TabBar(anywidget.AnyWidget):
-    """A row of tabs; what they show is somebody else's matter."""
+    """A row of tabs; showing the contents of the selected one is left to the owner."""
 
-    _esm = STATIC / "tab_bar.js"
+    _esm = module_with_helpers("tab_bar.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Accessible name of the row."""
     tabs = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     """[title, tooltip] of each."""
     selected = traitlets.Int(0).tag(sync=True)
-    """Place of the tab that is shown."""
+    """Index of the selected tab."""
 
 
 class Fold(anywidget.AnyWidget):
-    """The heading of a group of controls, which it shows and hides."""
+    """The heading of a group of controls; it shows and hides the group."""
 
-    _esm = STATIC / "fold.js"
+    _esm = module_with_helpers("fold.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Visible and accessible name."""
@@ -141,10 +141,10 @@ class Fold(anywidget.AnyWidget):
 
 
 class Toolbar(anywidget.AnyWidget):
-    """A row of buttons. A press is a message {"kind": name}; what the page must do itself (copy, save a file, read one)
-    it does here."""
+    """A row of buttons. A press sends the message {"kind": name}; the page itself copies text, saves files and reads
+    them."""
 
-    _esm = STATIC / "toolbar.js"
+    _esm = module_with_helpers("toolbar.js")
 
     label = traitlets.Unicode().tag(sync=True)
     """Accessible name of the row."""
@@ -153,17 +153,19 @@ class Toolbar(anywidget.AnyWidget):
     disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the buttons that cannot be pressed now."""
     pressed = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Names of the buttons that stay down: switches that are on."""
+    """Names of the switches that are on."""
     code = traitlets.Unicode().tag(sync=True)
-    """What "copy" copies; here beforehand, because a page may copy only while a press is handled."""
+    """The text that "copy" copies; sent beforehand, because a page may use the clipboard only while it handles a
+    press."""
 
-    def save(self, name: str, text: str, kind: str) -> None:
-        """Let the page save `text` (a file of the MIME type `kind`)."""
-        self.send({"kind": "save", "name": name, "type": kind}, buffers=[text.encode()])
+    def save(self, name: str, text: str, mime_type: str) -> None:
+        """Make the browser save `text` as a file."""
+        self.send({"kind": "save", "name": name, "type": mime_type}, buffers=[text.encode()])
 
 
 class PageBridge(anywidget.AnyWidget):
-    """Invisible: reports the page's theme, keeps the page's shortcuts out of the explorer, brings the style sheet."""
+    """Invisible: reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet,
+    synchronises the selection, and counts the views of the explorer."""
 
     _esm = STATIC / "page_bridge.js"
     _css = STATIC / "explorer.css"
@@ -173,24 +175,24 @@ class PageBridge(anywidget.AnyWidget):
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
     """Accessible name of the whole explorer."""
     views = traitlets.Int(0)
-    """On how many places of the page the explorer is now; 0 before it is shown, and when its output is gone."""
-    loading = traitlets.Bool(False)
-    """Whether it went with its page, which may be loaded again, and not from it."""
+    """Number of views of the explorer on all pages; 0 before it is shown, and after its output was removed."""
+    reloading = traitlets.Bool(False)
+    """Whether the last view was lost with its whole page, which may be loaded again."""
     selection = traitlets.Unicode("").tag(sync=True)
-    """Key of what is selected; any element with `data-alpa-key` selects, Escape clears."""
+    """Key of the selection; a click on any element with `data-alpa-key` selects, Escape clears."""
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
-        self._places: dict[str, tuple[str, int]] = {}
-        """Tab of a browser -> the page that it shows, and on how many places of it the explorer is."""
-        self.on_msg(self._told)
+        self._views_of_tab: dict[str, tuple[str, int]] = {}
+        """Browser tab -> (the page that it shows, the number of views on that page)."""
+        self.on_msg(self._receive)
 
-    def _told(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+    def _receive(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         kind, tab, page = (str(content.get(name, "")) for name in ("kind", "tab", "page"))
-        shown, places = self._places.get(tab, (page, 0))
+        current_page, views = self._views_of_tab.get(tab, (page, 0))
         if kind == "shown":
-            self._places[tab] = (page, places + 1 if page == shown else 1)
-        elif kind in ("gone", "left") and page == shown:
-            self._places[tab] = (page, max(0, places - 1))
-        self.loading = kind == "left"
-        self.views = sum(places for _, places in self._places.values())
+            self._views_of_tab[tab] = (page, views + 1 if page == current_page else 1)
+        elif kind in ("gone", "left") and page == current_page:
+            self._views_of_tab[tab] = (page, max(0, views - 1))
+        self.reloading = kind == "left"
+        self.views = sum(views for _, views in self._views_of_tab.values())

@@ -1,9 +1,9 @@
-"""The order of what a user does on the page: a value that is typed, then a press.
+"""Keeps the order of a user's actions: a button press takes effect after the values that were typed before it.
 
-Each widget has a channel of its own, and front end and kernel may hand their messages to several threads: what was done
-first on the page can be heard last here. So a field counts what was typed into it (`edits`, sent along with the value),
-and a press says how much had been typed by then in all fields together. It is taken when so much was heard. A value
-that is refused was heard as well.
+Each widget has a channel of its own, and the front end and the kernel may handle messages on several threads, so a
+press can arrive before a value that was typed earlier. Therefore each field counts its edits (`edits`, sent together
+with the value), and a press carries the number of edits of all fields up to then. The press takes effect once that many
+edits have arrived. An edit whose value is refused counts as well.
 """
 
 from __future__ import annotations
@@ -17,47 +17,49 @@ import ipywidgets as W
 from alpa_explore_widgets.elements.fields import Button, Field
 
 
-class Order:
-    """Holds presses back until the values before them are there; nothing waits for them."""
+class MessageOrder:
+    """Holds presses back until the edits before them have arrived; no thread blocks meanwhile."""
 
     def __init__(self, root: W.Widget) -> None:
         self._root, self._lock = root, RLock()
-        self._heard: dict[str, int] = {}
-        """Widget -> how often somebody typed into it, as far as its value was taken, or refused."""
+        self._edits: dict[str, int] = {}
+        """Model id of a field -> the number of its edits that have arrived."""
         self._presses: list[tuple[int, Callable[[], None]]] = []
-        self._watch()
+        """(number of edits to wait for, action)."""
+        self._register_widgets()
 
-    def press(self, edits: int, act: Callable[[], None]) -> None:
-        """Call `act` once `edits` values were heard: now, or from the message that brings the last of them."""
+    def press(self, edits: int, action: Callable[[], None]) -> None:
+        """Call `action` once `edits` edits have arrived: now, or when the last of them does."""
         with self._lock:
-            self._watch()
-            self._presses.append((edits, act))
-        self._go()
+            self._register_widgets()
+            self._presses.append((edits, action))
+        self._run_due_presses()
 
-    def _watch(self) -> None:
-        """Take in the widgets that are new."""
-        for widget in _below(self._root):
-            if isinstance(widget, Field) and widget.model_id not in self._heard:
-                self._heard[widget.model_id] = widget.edits
-                widget.observe(self._typed, "edits")
+    def _register_widgets(self) -> None:
+        """Observe the fields and buttons that were added since the last call."""
+        for widget in _descendants(self._root):
+            if isinstance(widget, Field) and widget.model_id not in self._edits:
+                self._edits[widget.model_id] = widget.edits
+                widget.observe(self._edit_arrived, "edits")
             elif isinstance(widget, Button):
-                widget.take = self.press
+                widget.schedule = self.press
 
-    def _typed(self, change: dict[str, Any]) -> None:
+    def _edit_arrived(self, change: dict[str, Any]) -> None:
         with self._lock:
-            self._heard[change["owner"].model_id] = change["new"]
-        self._go()
+            self._edits[change["owner"].model_id] = change["new"]
+        self._run_due_presses()
 
-    def _go(self) -> None:
+    def _run_due_presses(self) -> None:
         with self._lock:
-            heard = sum(self._heard.values())
-            due = [act for edits, act in self._presses if edits <= heard]
-            self._presses = [press for press in self._presses if press[0] > heard]
-        for act in due:
-            act()
+            arrived = sum(self._edits.values())
+            due = [action for edits, action in self._presses if edits <= arrived]
+            self._presses = [press for press in self._presses if press[0] > arrived]
+        for action in due:
+            action()
 
 
-def _below(widget: W.Widget) -> Iterable[W.Widget]:
+def _descendants(widget: W.Widget) -> Iterable[W.Widget]:
+    """`widget` and all widgets below it."""
     yield widget
     for child in getattr(widget, "children", ()):
-        yield from _below(child)
+        yield from _descendants(child)

@@ -1,4 +1,4 @@
-"""The table behind a figure as HTML: rows that name a stage, a layer or an operator select it."""
+"""The table of a figure as HTML and CSV. A click on a row selects the stage, layer or operator of that row."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.tables import Row
 
-MOST_ROWS = 400
-"""Rows that are shown; the CSV file has all."""
+MAX_ROWS = 400
+"""Rows shown on the page, set by hand; the CSV file has all."""
 
 
 def table_html(rows: Sequence[Row], plan: Plan, stage: int | None = None) -> str:
-    """A table; `stage` is the one that all rows are about, where there is one."""
+    """The rows as an HTML table; `stage` is the one that all rows are about, if there is one."""
     if not rows:
         return '<p class="alpa-question">Nothing to list.</p>'
     names = list(rows[0])
-    numbers = [all(isinstance(row[n], int | float | None) for row in rows) for n in names]
-    marks = [' class="alpa-number"' if number else "" for number in numbers]
-    head = "".join(f'<th scope="col"{mark}>{escape(heading(n))}</th>' for n, mark in zip(names, marks, strict=True))
+    is_number = [all(isinstance(row[n], int | float | None) for row in rows) for n in names]
+    classes = [' class="alpa-number"' if number else "" for number in is_number]
+    head = "".join(f'<th scope="col"{c}>{escape(heading(n))}</th>' for n, c in zip(names, classes, strict=True))
     body = "".join(
-        f"<tr{_selects(row, plan, stage)}>"
-        + "".join(f"<td{m}>{escape(cell(n, row[n]))}</td>" for n, m in zip(names, marks, strict=True))
+        f"<tr{_key_attributes(row, plan, stage)}>"
+        + "".join(f"<td{c}>{escape(cell(n, row[n]))}</td>" for n, c in zip(names, classes, strict=True))
         + "</tr>"
-        for row in rows[:MOST_ROWS]
+        for row in rows[:MAX_ROWS]
     )
-    more = f"<p>… and {len(rows) - MOST_ROWS:,} more rows: CSV saves all.</p>" if len(rows) > MOST_ROWS else ""
+    more = f"<p>… and {len(rows) - MAX_ROWS:,} more rows: CSV saves all.</p>" if len(rows) > MAX_ROWS else ""
     return f'<div class="alpa-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}</div>'
 
 
 def table_csv(rows: Sequence[Row]) -> str:
-    """All rows with their SI figures; what is a list is joined by spaces."""
+    """All rows as CSV, numbers in SI units; the items of a list are joined by spaces."""
     out = io.StringIO()
     names = list(rows[0]) if rows else []
     writer = csv.DictWriter(out, names, lineterminator="\n")
@@ -49,22 +49,23 @@ def table_csv(rows: Sequence[Row]) -> str:
 
 
 def row_key(row: Row, plan: Plan, stage: int | None = None) -> str:
-    """What a row is about; '' for nothing that can be selected."""
-    found: dict[str, int | str] = {}
-    at = row.get("stage", row.get("submesh") if isinstance(row.get("submesh"), int) else stage)
+    """The key of what a row is about; '' if it is about nothing that can be selected."""
+    parts: dict[str, int | str] = {}
+    row_stage = row.get("stage", row.get("submesh") if isinstance(row.get("submesh"), int) else stage)
     layer = row.get("layer")
     if "plan_number" in row:
         return key(plan=row["plan_number"])
     if isinstance(layer, int):
-        own = next((s.index for s in plan.stages if s.layers[0] <= layer <= s.layers[1]), stage)
-        found = {"layer": layer} if own is None else {"stage": own, "layer": layer}
+        layer_stage = next((s.index for s in plan.stages if s.layers[0] <= layer <= s.layers[1]), stage)
+        parts = {"layer": layer} if layer_stage is None else {"stage": layer_stage, "layer": layer}
         if "operator" in row:
-            found["operator"] = row["operator"]
-    elif isinstance(at, int):
-        found = {"stage": at}
-    return key(**found)
+            parts["operator"] = row["operator"]
+    elif isinstance(row_stage, int):
+        parts = {"stage": row_stage}
+    return key(**parts)
 
 
-def _selects(row: Row, plan: Plan, stage: int | None) -> str:
-    found = row_key(row, plan, stage)
-    return f' data-alpa-key="{escape(found)}" tabindex="0" aria-selected="false"' if found else ""
+def _key_attributes(row: Row, plan: Plan, stage: int | None) -> str:
+    """The HTML attributes that make a row selectable."""
+    selected = row_key(row, plan, stage)
+    return f' data-alpa-key="{escape(selected)}" tabindex="0" aria-selected="false"' if selected else ""

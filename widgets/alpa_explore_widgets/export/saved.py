@@ -1,4 +1,4 @@
-"""The plan as a plain HTML table: what a saved notebook shows when no kernel runs."""
+"""The plan as a plain HTML table: what a saved notebook shows when no kernel is running."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from alpa_explore_widgets.panels import headline
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import Settings
+    from alpa_explore_widgets.session.settings import Settings
 
 _COLUMNS = (
     "stage",
     "layers",
     "submesh",
     "logical mesh",
-    "a microbatch",
+    "per microbatch",
     "weights + state",
     "activations",
     "workspace",
@@ -27,16 +27,17 @@ _COLUMNS = (
 
 
 def plan_table(plan: Plan | None, settings: Settings) -> str:
-    """HTML with inline styles only, because front ends take style sheets out of saved outputs."""
+    """The plan and the code that shows it again, as HTML without a style sheet: front ends remove those from saved
+    outputs."""
     code = f"<pre>{escape(explore_code(settings))}</pre>"
     if plan is None:
-        return f'<div class="alpa-saved"><p>No plan was ready when this was saved. The cell asked for:</p>{code}</div>'
+        return f'<div class="alpa-saved"><p>No plan was ready when this was saved. The cell was:</p>{code}</div>'
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in _rows(plan))
     head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
     return (
         f'<div class="alpa-saved"><p><b>{escape(plan.model.name)}</b> on {escape(str(plan.cluster))}, '
         f"B = {plan.options.num_microbatches}, δ = {plan.options.delta:g}, {plan.options.num_layers} layers. "
-        f"{headline.sentence(plan)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"{headline.sentence_html(plan)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f"<p>Run the cell to explore this plan again:</p>{code}</div>"
     )
 

@@ -1,4 +1,4 @@
-"""What can be taken away from the explorer: code, plan files, tables, the page; and a plan file that is brought."""
+"""Code for the present settings, names of saved files, and plan files that the user opens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alpa_explore.sharding.spec_constraint import mappings
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import Settings
+    from alpa_explore_widgets.session.settings import Settings
 
 _DEVICE = {
     "memory_bytes": "memory_bytes",
@@ -20,28 +20,29 @@ _DEVICE = {
     "inside_bandwidth": "inside_node",
     "between_bandwidth": "between_nodes",
 }
-"""Setting -> the field of a cluster or a device that it changes."""
+"""Setting -> the field of the cluster or its device that it overrides."""
 
 
-def plan_code(settings: Settings, *, own: bool = False) -> str:
-    """Python that makes the plan for these settings, as it is; `own`: for a model that is not of the catalogue."""
+def plan_code(settings: Settings, *, user_model: bool = False) -> str:
+    """Python code that makes the plan for these settings; `user_model`: the model is not of the catalogue, so the code
+    has a comment in its place."""
     s = settings
-    changed = [name for name in _DEVICE if getattr(s, name) is not None]
+    overrides = [name for name in _DEVICE if getattr(s, name) is not None]
     lines = ["import alpa_explore as ax", "", f'cluster = ax.Cluster.parse("{_cluster(s)}")']
-    if changed:
+    if overrides:
         lines = ["from dataclasses import replace", "", *lines, "device = cluster.device"]
-        lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_figure(s, name)})" for name in changed]
-    model = "graph" if own else repr(s.model)
-    asked = "" if s.precision is None else f", precision={s.precision!r}"
-    if own:
+        lines += [f"cluster = cluster.with_changes({_DEVICE[name]}={_override(s, name)})" for name in overrides]
+    model = "graph" if user_model else repr(s.model)
+    precision = "" if s.precision is None else f", precision={s.precision!r}"
+    if user_model:
         lines += [
             "",
-            f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{asked})  # {s.model!r}",
+            f"# graph = ax.capture(your model, one microbatch of {s.microbatch} samples{precision})  # {s.model!r}",
         ]
     options = [f"num_microbatches={s.num_microbatches}", f"delta={s.delta!r}"]
     options += [f"num_layers={s.num_layers}"] if s.num_layers is not None else []
     options += [f"rematerialization={s.rematerialization!r}"] if s.rematerialization is not None else []
-    options += [f"precision={s.precision!r}"] if s.precision is not None and not own else []
+    options += [f"precision={s.precision!r}"] if s.precision is not None and not user_model else []
     options += [f"solver={s.solver!r}"] if s.solver != "auto" else []
     if s.pipeline:
         fields = ", ".join(f"{name}={value!r}" for name, value in s.pipeline.items())
@@ -51,7 +52,7 @@ def plan_code(settings: Settings, *, own: bool = False) -> str:
 
 
 def explore_code(settings: Settings) -> str:
-    """The call that shows the same explorer again."""
+    """The call of `explore` that shows the same settings again."""
     s = settings
     options = "" if s.num_layers is None else f", num_layers={s.num_layers}"
     options += "" if s.rematerialization is None else f", rematerialization={s.rematerialization!r}"
@@ -67,15 +68,14 @@ def explore_code(settings: Settings) -> str:
 
 
 def plan_from_text(name: str, text: bytes) -> Plan:
-    """The plan of a file that the page read; PlanFileError as `load_plan`, with the user's name of it."""
+    """The plan in a file that the user opened. PlanFileError as from `load_plan`, with the user's name of the file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "uploaded.plan.json"
         path.write_bytes(text)
         try:
             return load_plan(path)
         except PlanFileError as error:
-            found = error.found.replace(str(path), name)
-            raise PlanFileError(error.what, found=found, remedy=error.remedy) from error
+            raise PlanFileError(error.what, found=error.found.replace(str(path), name), remedy=error.remedy) from error
 
 
 def file_name(plan: Plan, ending: str) -> str:
@@ -89,7 +89,8 @@ def _cluster(settings: Settings) -> str:
     return f"{settings.nodes}x{settings.devices_per_node}:{settings.device}"
 
 
-def _figure(settings: Settings, name: str) -> str:
+def _override(settings: Settings, name: str) -> str:
+    """The value of an overridden field, as Python code."""
     value = getattr(settings, name)
     if name == "memory_bytes":
         return str(int(value))

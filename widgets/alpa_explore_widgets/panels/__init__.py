@@ -1,1 +1,11 @@
-"""The parts of the explorer's screen, one a file; each shows a part of the state and nothing else."""
+"""The parts of the explorer around its tabs.
+
+Each panel has a `widget` and a method `show` that updates it for a state. In the order on the page:
+
+- toolbar, messages, summary, selected: the right column from the top; summary's HTML is made by headline.
+- lesson: the lesson of the selected tab in teaching mode (its text is in lessons.py).
+- controls (made of setting_controls), spec_constraints, plan_button: the left column; spec_constraints also has the
+  controls of the Sharding tab.
+
+Panels call methods of the session and import elements and session, but no tabs.
+"""

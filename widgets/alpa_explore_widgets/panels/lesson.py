@@ -1,4 +1,4 @@
-"""Teaching mode: the lesson of the tab that is seen, and a button to the next one."""
+"""Teaching mode: the lesson of the selected tab, and a button to the next one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from alpa_explore_widgets.lessons import LESSONS, lesson_html
 
 if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
-    from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 
 
 class LessonPanel:
-    """Nothing while it is off."""
+    """The lesson above the figure; hidden while teaching mode is off."""
 
     def __init__(self, go_to: Callable[[str], None]) -> None:
         self.on = False
@@ -29,21 +28,21 @@ class LessonPanel:
         self.widget = W.VBox([self.text, self.next])
         self.widget.add_class("alpa-lesson-panel")
 
-    def show(self, state: State, panel: FigurePanel) -> None:
-        """Bring the lesson to a tab and the plan on screen; it is about the stage of the tab, else the one that is
-        selected, else the slowest."""
-        self._title = panel.title
+    def show(self, state: State, title: str, tab_stage: int | None) -> None:
+        """Update the lesson for the tab `title` and the plan on screen. Its example is the stage that the tab is about,
+        else the selected stage, else the slowest one."""
+        self._title = title
         plan = state.plan
         self.widget.layout.display = "" if self.on and plan is not None else "none"
         if self.on and plan is not None:
-            self.next.description = f"Next: {next_tab(panel.title)}"
-            stage = panel.stage_of_rows()
+            self.next.description = f"Next: {next_tab(title)}"
+            stage = tab_stage
             if stage is None:
                 stage = int(read_key(state.selection).get("stage", pace_setter(plan).index))
-            self.text.value = lesson_html(panel.title, plan, stage)
+            self.text.value = lesson_html(title, plan, stage)
 
 
 def next_tab(title: str) -> str:
-    """The tab behind another one in the order of the algorithm; the first behind the last."""
+    """The tab after `title` in the order of the algorithm; the first one after the last."""
     titles = list(LESSONS)
     return titles[(titles.index(title) + 1) % len(titles)]

@@ -1,4 +1,4 @@
-"""What is selected, in words, with a button that clears it."""
+"""The selection in words, with a button that clears it; for an operator, a table of its other strategies on request."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ if TYPE_CHECKING:
 
 
 class SelectedPanel:
-    """One line above the tabs; nothing when nothing is selected. Of an operator the other strategies, when asked."""
+    """One line above the tabs; hidden while nothing is selected."""
 
-    def __init__(self, ask: Callable[[], None]) -> None:
+    def __init__(self, compute_regrets: Callable[[], None]) -> None:
         self.line, self.table = W.HTML(), W.HTML()
-        self.ask = Button(
-            ask,
+        self.regrets_button = Button(
+            compute_regrets,
             description="Other strategies",
-            hint="What would the stage take if this operator were divided otherwise?",
+            hint="Compute how long the stage would take with each other strategy of this operator",
         )
-        self.ask.add_class("alpa-plain")
-        self.widget = W.VBox([W.HBox([self.line, self.ask]), self.table])
+        self.regrets_button.add_class("alpa-plain")
+        self.widget = W.VBox([W.HBox([self.line, self.regrets_button]), self.table])
         self.widget.children[0].add_class("alpa-panel-head")
         self.widget.layout.display = "none"
         self._shown: tuple[object, ...] = ()
 
     def show(self, state: State) -> None:
-        """Bring the line to the state."""
-        shown = (state.plan, state.selection, state.regrets)
-        if [id(s) for s in shown] == [id(s) for s in self._shown]:
+        """Update the line."""
+        inputs = (state.plan, state.selection, state.regrets)
+        if [id(value) for value in inputs] == [id(value) for value in self._shown]:
             return
-        self._shown = shown
+        self._shown = inputs
         plan, regrets = state.plan, state.regrets
         self.line.value = "" if plan is None else selected_html(plan, state.selection)
         self.widget.layout.display = None if state.selection else "none"
-        known = plan is not None and plan.details is not None
-        self.ask.layout.display = None if known and "operator" in read_key(state.selection) else "none"
-        mine = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
-        self.table.value = regrets_html(regrets.rows, plan) if mine and regrets and plan else ""
+        has_model = plan is not None and plan.details is not None
+        can_compute = has_model and "operator" in read_key(state.selection)
+        self.regrets_button.layout.display = None if can_compute else "none"
+        is_current = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
+        self.table.value = regrets_html(regrets.rows, plan) if is_current and regrets and plan else ""
 
 
 def selected_html(plan: Plan, selection: str) -> str:
@@ -57,55 +58,58 @@ def selected_html(plan: Plan, selection: str) -> str:
     parts = read_key(selection)
     if not parts:
         return ""
-    words = "; ".join(_words(plan, parts))
+    description = "; ".join(_descriptions(plan, parts))
     return (
-        f'<p class="alpa-selected" role="status"><b>Selected:</b> {escape(words)} '
+        f'<p class="alpa-selected" role="status"><b>Selected:</b> {escape(description)} '
         '<button type="button" data-alpa-key="" title="Escape does the same">clear</button></p>'
     )
 
 
 def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
     """The strategies of an operator, the cheapest first."""
-    listed: list[Row] = [
+    table: list[Row] = [
         {
-            "strategy": r.strategy,
-            "inputs": r.inputs,
-            "output": r.output,
-            "chosen": r.chosen,
-            "extra_seconds": None if r.extra_seconds == float("inf") else r.extra_seconds,
+            "strategy": regret.strategy,
+            "inputs": regret.inputs,
+            "output": regret.output,
+            "chosen": regret.chosen,
+            "extra_seconds": None if regret.extra_seconds == float("inf") else regret.extra_seconds,
         }
-        for r in rows
+        for regret in rows
     ]
-    return table_html(listed, plan)
+    return table_html(table, plan)
 
 
-def _words(plan: Plan, parts: dict[str, str]) -> list[str]:
-    found = []
+def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
+    """One phrase for each thing that a key names, the smallest first."""
+    phrases = []
     stage = plan.stages[int(parts["stage"])] if "stage" in parts else None
     if "operator" in parts and stage is not None:
         operator = next((o for o in stage.operators if o.name == parts["operator"]), None)
-        found.append(f"operator {printable(parts['operator'])}" if operator is None else _operator(operator))
+        phrases.append(f"operator {printable(parts['operator'])}" if operator is None else _operator(operator))
     if "device" in parts:
         node, number = divmod(int(parts["device"]), plan.cluster.devices_per_node)
-        found.append(f"device {parts['device']} (number {number} of node {node})")
+        phrases.append(f"device {parts['device']} (number {number} of node {node})")
     if "layer" in parts:
         layer = plan.layers[int(parts["layer"])]
-        found.append(
+        phrases.append(
             f"layer {layer.index} ({len(layer.operators)} operators, {units.flops(layer.flops)}, "
-            f"{units.bytes_(layer.cut_bytes)} leave it)"
+            f"{units.bytes_(layer.cut_bytes)} cross the cut after it)"
         )
     if stage is not None:
-        found.append(
+        phrases.append(
             f"stage {stage.index} ({layers_phrase(stage.layers)} on {'×'.join(map(str, stage.submesh))}, "
-            f"{units.seconds(stage.latency_seconds)} a microbatch, {units.bytes_(stage.peak_bytes)} a device)"
+            f"{units.seconds(stage.latency_seconds)} per microbatch, {units.bytes_(stage.peak_bytes)} per device)"
         )
-    return found
+    return phrases
 
 
-def _operator(o: PlanOperator) -> str:
-    moved = f", then moves data for {units.seconds(o.communication_seconds)}" if o.communication_seconds else ""
+def _operator(operator: PlanOperator) -> str:
+    moved_seconds = operator.communication_seconds
+    communication = f" and {units.seconds(moved_seconds)} of communication" if moved_seconds else ""
     return (
-        f"operator {printable(o.name)} ({printable(o.op)}, {o.phase}): strategy {printable(o.strategy)}, reads "
-        f"{printable(', '.join(o.inputs)) or 'nothing'}, makes {printable(', '.join(o.outputs)) or 'nothing'}, "
-        f"{units.seconds(o.compute_seconds)} of computing{moved}"
+        f"operator {printable(operator.name)} ({printable(operator.op)}, {operator.phase}): strategy "
+        f"{printable(operator.strategy)}, reads {printable(', '.join(operator.inputs)) or 'nothing'}, writes "
+        f"{printable(', '.join(operator.outputs)) or 'nothing'}, {units.seconds(operator.compute_seconds)} of "
+        f"computation{communication}"
     )

@@ -1,4 +1,4 @@
-"""Specs that are pinned or forbidden: the controls of the selected operator, and the list of all spec constraints."""
+"""Spec constraints: controls to pin or forbid a spec of the selected operator, and the list of all constraints."""
 
 from __future__ import annotations
 
@@ -17,123 +17,132 @@ from alpa_explore_widgets.session.session import Session
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import PlanOperator
-    from alpa_explore_widgets.session.state import State
+    from alpa_explore_widgets.session.state import Regrets, State
 
-_THEN = "Press Plan then."
+_THEN_PLAN = "Then press Plan."
 
 
 class ConstraintControls:
-    """The specs of the selected operator, with the cost of each once it is known, and buttons to pin or forbid one.
-
-    Nothing is to be seen while no operator with an output is selected.
-    """
+    """The output specs of the selected operator, with their costs once they are computed, and buttons to pin or forbid
+    one. Hidden unless an operator with an output is selected."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._operator: PlanOperator | None = None
         self.spec = ChoiceField(
             label="Its output",
-            hint="A spec of the selected operator's output, with the seconds that its stage then "
-            "takes more; Other specs finds them.",
+            hint="A sharding spec of the selected operator's output, and how much longer its stage would take; "
+            "Other specs computes the costs.",
             choices=[["", "", ""]],
             value="",
         )
         self.pin = _button(
-            "Pin spec", f"Plan so that the output has this spec. {_THEN}", lambda: self._constraint(ConstraintKind.PIN)
+            "Pin spec",
+            f"The output must have this spec. {_THEN_PLAN}",
+            lambda: self._add_constraint(ConstraintKind.PIN),
         )
         self.forbid = _button(
             "Forbid spec",
-            f"Plan so that it does not have this spec. {_THEN}",
-            lambda: self._constraint(ConstraintKind.FORBID),
+            f"The output must not have this spec. {_THEN_PLAN}",
+            lambda: self._add_constraint(ConstraintKind.FORBID),
         )
         self.clear = _button(
             "Clear",
-            f"Spec constraint nothing of this operator any more. {_THEN}",
-            lambda: session.take_back(*self._own()),
+            f"Remove all spec constraints of this operator. {_THEN_PLAN}",
+            lambda: session.remove_constraints(*self._operator_constraints()),
         )
-        self.more = _button("Other specs", "Find the others, and what each would cost the stage", session.ask_regrets)
+        self.more = _button("Other specs", "List the other specs and their costs", session.compute_regrets)
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
-        self.widget.add_class("alpa-spec constraint-controls")
+        self.widget.add_class("alpa-constraint-controls")
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
-        """Bring the controls to the selected operator."""
+        """Update the controls for the selected operator."""
         plan, parts = state.plan, read_key(state.selection)
         operators = plan.stages[int(parts["stage"])].operators if plan is not None and "operator" in parts else ()
-        before = self._operator
-        self._operator = found = next((o for o in operators if o.name == parts["operator"] and o.output), None)
-        self.widget.layout.display = None if found is not None else "none"
-        if plan is None or found is None:
+        previous = self._operator
+        operator = next((o for o in operators if o.name == parts["operator"] and o.output), None)
+        self._operator = operator
+        self.widget.layout.display = None if operator is not None else "none"
+        if plan is None or operator is None:
             return
-        choices = [[found.output, f"{found.output}, as planned", ""]]
-        known = state.regrets is not None and state.regrets.plan is plan and state.regrets.selection == state.selection
-        if known and state.regrets is not None:
-            least: dict[str, float] = {}
-            for row in state.regrets.rows:
-                least[row.output] = min(least.get(row.output, math.inf), row.extra_seconds)
-            chosen = next((r.output for r in state.regrets.rows if r.chosen), "")
-            choices = [[spec, _words(spec, extra, spec == chosen), ""] for spec, extra in least.items()]
+        regrets = state.regrets
+        if regrets is not None and (regrets.plan is not plan or regrets.selection != state.selection):
+            regrets = None  # of another plan or operator
+        planned = [[operator.output, f"{operator.output}, as planned", ""]]
+        choices = planned if regrets is None else _spec_choices(regrets)
         with self.spec.hold_sync():
-            self.spec.label = f"Output of {printable(found.name)}"
+            self.spec.label = f"Output of {printable(operator.name)}"
             self.spec.choices = choices
             specs = [spec for spec, *_ in choices]
-            if before is None or before.name != found.name or self.spec.value not in specs:
-                self.spec.value = found.output
-        self.more.layout.display = "none" if known or plan.details is None else None
+            if previous is None or previous.name != operator.name or self.spec.value not in specs:
+                self.spec.value = operator.output
+        self.more.layout.display = "none" if regrets is not None or plan.details is None else None
         self._enable()
 
-    def _own(self) -> tuple[SpecConstraint, ...]:
+    def _operator_constraints(self) -> tuple[SpecConstraint, ...]:
         """The spec constraints of the selected operator."""
         name = self._operator.name if self._operator is not None else None
-        return tuple(w for w in self._session.store.state.settings.spec_constraints if w.operator == name)
+        return tuple(c for c in self._session.store.state.settings.spec_constraints if c.operator == name)
 
-    def _constraint(self, kind: ConstraintKind) -> None:
+    def _add_constraint(self, kind: ConstraintKind) -> None:
         if self._operator is not None:
-            self._session.constraint(SpecConstraint(operator=self._operator.name, kind=kind, spec=self.spec.value))
+            self._session.add_constraint(SpecConstraint(operator=self._operator.name, kind=kind, spec=self.spec.value))
 
     def _enable(self) -> None:
-        own = self._own()
-        there = {constraint.kind for constraint in own if constraint.spec == self.spec.value}
-        self.pin.disabled, self.forbid.disabled = ConstraintKind.PIN in there, ConstraintKind.FORBID in there
-        self.clear.disabled = not own
+        constraints = self._operator_constraints()
+        kinds = {constraint.kind for constraint in constraints if constraint.spec == self.spec.value}
+        self.pin.disabled, self.forbid.disabled = ConstraintKind.PIN in kinds, ConstraintKind.FORBID in kinds
+        self.clear.disabled = not constraints
 
 
 class ConstraintList:
-    """All spec constraints, each a button that takes it back; nothing where there are none."""
+    """All spec constraints, each a button that removes it; hidden if there are none."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._shown: tuple[SpecConstraint, ...] = ()
         self.heading = W.HTML('<p class="alpa-question">Spec constraints</p>')
         self.widget = W.VBox([])
-        self.widget.add_class("alpa-spec constraints")
+        self.widget.add_class("alpa-constraints")
         self.widget.layout.display = "none"
 
     def show(self, state: State) -> None:
-        """Bring the list to the settings."""
+        """Update the list."""
         spec_constraints = state.settings.spec_constraints
         if spec_constraints == self._shown:
             return
-        self._shown, before = spec_constraints, self.widget.children[1:]
+        self._shown, old_buttons = spec_constraints, self.widget.children[1:]
         self.widget.children = [self.heading, *map(self._button, spec_constraints)] if spec_constraints else []
         self.widget.layout.display = None if spec_constraints else "none"
-        for button in before:
+        for button in old_buttons:
             button.close()
 
     def _button(self, constraint: SpecConstraint) -> Button:
-        words = printable(str(constraint))
-        return _button(f"✕ {words}", f"Take back: {words}. {_THEN}", lambda: self._session.take_back(constraint))
+        text = printable(str(constraint))
+        return _button(
+            f"✕ {text}", f"Remove: {text}. {_THEN_PLAN}", lambda: self._session.remove_constraints(constraint)
+        )
 
 
 def _button(text: str, hint: str, press: Callable[[], None]) -> Button:
-    found = Button(press, description=text, hint=hint)
-    found.add_class("alpa-plain")
-    return found
+    button = Button(press, description=text, hint=hint)
+    button.add_class("alpa-plain")
+    return button
 
 
-def _words(spec: str, extra_seconds: float, chosen: bool) -> str:
+def _spec_choices(regrets: Regrets) -> list[list[str]]:
+    """[spec, text, group] of each output spec, with the least cost of a strategy that gives it."""
+    least: dict[str, float] = {}
+    for row in regrets.rows:
+        least[row.output] = min(least.get(row.output, math.inf), row.extra_seconds)
+    chosen = next((row.output for row in regrets.rows if row.chosen), "")
+    return [[spec, _spec_text(spec, extra, spec == chosen), ""] for spec, extra in least.items()]
+
+
+def _spec_text(spec: str, extra_seconds: float, chosen: bool) -> str:
     if extra_seconds == math.inf:
-        return f"{spec}, cannot be had"
+        return f"{spec}, infeasible"
     extra = f"+{units.seconds(extra_seconds)}" if extra_seconds > 0 else "the best"
     return f"{spec}, {extra}{', as planned' if chosen else ''}"

@@ -1,11 +1,15 @@
-"""What the plan comes to: the sentence, the figures against the pinned plan, the stages."""
+"""The result of planning: the sentence, the figures against the pinned plan, the stages."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
 from alpa_explore_widgets.panels import headline
-from alpa_explore_widgets.session.state import State
+
+if TYPE_CHECKING:
+    from alpa_explore_widgets.session.state import State
 
 
 class SummaryPanel:
@@ -16,17 +20,15 @@ class SummaryPanel:
         self.widget = self.text
 
     def show(self, state: State, theme: str) -> None:
-        """Bring the summary to the state."""
+        """Update the summary."""
         plan = state.plan
         if plan is None:
-            waiting = (
-                "Planning; the figures come with the first plan." if state.planning else "No plan yet: press Plan."
-            )
-            self.text.value = f'<p class="alpa-sentence alpa-quiet">{waiting}</p>'
+            text = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
+            self.text.value = f'<p class="alpa-sentence alpa-quiet">{text}</p>'
             return
-        stale = " class='alpa-stale'" if state.out_of_date or state.problem else ""
+        stale = " class='alpa-stale'" if state.out_of_date or state.fault else ""
         self.text.value = (
-            f'<div{stale}><p class="alpa-sentence">{headline.sentence(plan)}</p>'
-            f"{headline.tiles(plan, state.pinned)}{headline.apart(plan, state.pinned)}"
-            f"{headline.stages(plan, theme)}</div>"
+            f'<div{stale}><p class="alpa-sentence">{headline.sentence_html(plan)}</p>'
+            f"{headline.tiles_html(plan, state.pinned)}{headline.differences_html(plan, state.pinned)}"
+            f"{headline.stages_html(plan, theme)}</div>"
         )

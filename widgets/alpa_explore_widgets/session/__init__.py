@@ -1,1 +1,14 @@
-"""TODO guide."""
+"""The state of an explorer and everything that changes it, without widgets. To read in this order:
+
+- settings, fault: the values of the controls; an error as it is shown.
+- history, training_run: the plans so far; a run of a plan and its progress.
+- state: all of this as one immutable value, `State`, and the `StateStore` that holds the present one behind a lock.
+- sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
+- background: threads where the newest job wins, or where each job has its turn.
+- planning, runs, neighbours: work in the background; it reports by changing the state.
+- session: `Session`, one method per action of a user; each returns at once.
+
+A change of B, δ, schedule or sends is answered by `replan`, from known stage costs; any other one waits for the Plan
+button. To add a setting: a field of `Settings`, a control in panels/controls.py, its name in panels/plan_button.py; it
+is then an option of `explore`. Limits and delays are in tuning. Imports nothing else of the front end.
+"""

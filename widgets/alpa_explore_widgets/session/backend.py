@@ -1,4 +1,5 @@
-"""The functions of alpa_explore that an explorer works with; their imports (torch) never hold up a cell."""
+"""The functions of alpa_explore that a session calls. They are imported on their first call, on a background thread:
+importing torch takes seconds, and the cell that shows the explorer must return at once."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError
+from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import ProgressCallback
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.run import Run
-
-COMPARE_SECONDS = 20.0
-"""For each formulation."""
 
 
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
@@ -29,7 +28,7 @@ def _capture(name: str, microbatch: int, precision: str | None = None) -> Traini
 
 
 def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:
-    """`pipeline`: the fields of PipelineOptions that are not the paper's."""
+    """`pipeline`: the fields of PipelineOptions that differ from the paper's."""
     from alpa_explore.inter_op.options import PipelineOptions
     from alpa_explore.planner.interface import plan
 
@@ -46,8 +45,8 @@ def _replan(
     progress: ProgressCallback,
     **pipeline: Any,
 ) -> Plan:
-    """`pipeline`: fields of the plan's PipelineOptions to change. `graph` is asked for where another delta wants the
-    model of a plan that was read from a file."""
+    """`pipeline`: fields of the plan's PipelineOptions to change. `graph` captures the model; it is called only when
+    another δ needs the graph of a plan that was read from a file."""
     from alpa_explore.planner.replan import replan
     from alpa_explore.plans.rebuild import rebuild
     from alpa_explore.tracing.cancelling import cancelled_by
@@ -68,17 +67,19 @@ def _baseline(*arguments: Any, **options: Any) -> Plan:
 
 
 def _compare(plan: Plan, stage: int) -> Comparison:
-    """The formulations on the first layer of a stage."""
+    """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
     from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
 
-    chosen = plan.stages[stage]
+    plan_stage = plan.stages[stage]
     if plan.details is None:
         raise OptionError(
-            "The model of this plan is not here", found="a plan from a file", remedy="Press Plan: it is kept then."
+            "The model of this plan is not here",
+            found="a plan from a file",
+            remedy="Press Plan: the new plan keeps its model.",
         )
-    first = chosen.layers[0]
-    mesh = logical_mesh(plan.cluster, Submesh(*chosen.submesh), chosen.logical_mesh)
+    first = plan_stage.layers[0]
+    mesh = logical_mesh(plan.cluster, Submesh(*plan_stage.submesh), plan_stage.logical_mesh)
     problem = plan.details.problem((first, first), mesh)
     question = Question(
         stage=problem.stage,
@@ -86,7 +87,7 @@ def _compare(plan: Plan, stage: int) -> Comparison:
         mesh=mesh.squeezed(),
         inverse_b=1 / plan.options.num_microbatches,
     )
-    return compare_solvers(question, time_limit_seconds=COMPARE_SECONDS)
+    return compare_solvers(question, time_limit_seconds=tuning.COMPARE_SECONDS)
 
 
 def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
@@ -95,39 +96,39 @@ def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
     return regrets(plan, stage, operator)
 
 
-def _check_run(plan: Plan, **asked: Any) -> None:
+def _check_run(plan: Plan, **launch_arguments: Any) -> None:
     from alpa_explore.runtime.launch import request_of
 
-    request_of(plan, **asked)
+    request_of(plan, **launch_arguments)
 
 
-def _dry_run(plan: Plan, **asked: Any) -> dict[str, Any]:
+def _dry_run(plan: Plan, **launch_arguments: Any) -> dict[str, Any]:
     from alpa_explore.runtime.launch import describe_run, request_of
 
-    return describe_run(request_of(plan, **asked))
+    return describe_run(request_of(plan, **launch_arguments))
 
 
-def _launch(plan: Plan, **asked: Any) -> Run:
+def _launch(plan: Plan, **launch_arguments: Any) -> Run:
     from alpa_explore.runtime.launch import launch
 
-    return launch(plan, **asked)
+    return launch(plan, **launch_arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planner:
-    """What captures, plans and runs; tests bring their own."""
+class Backend:
+    """Captures, plans and runs; tests replace single functions."""
 
     capture: Callable[..., TrainingGraph] = _capture
-    """(catalogue name, samples of a microbatch, precision=… where it is not the model's) -> the graph."""
+    """(catalogue name, samples of a microbatch, precision=… if not the model's default) -> the graph."""
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
     baseline: Callable[..., Plan] = _baseline
     compare: Callable[[Plan, int], Comparison] = _compare
-    """(plan, stage) -> its first layer by each formulation."""
+    """(plan, stage) -> its first layer, solved by each formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
-    """(plan, stage, operator) -> what each of its strategies would cost."""
+    """(plan, stage, operator) -> the cost of each of its strategies."""
     check_run: Callable[..., None] = _check_run
-    """(plan, what `ax.launch` takes) -> nothing where it can run, else the reason is raised."""
+    """(plan, arguments of `ax.launch`) -> None if the plan can run; raises the reason otherwise."""
     dry_run: Callable[..., dict[str, Any]] = _dry_run
-    """The same, lowered and checked: what would run."""
+    """The same arguments -> a description of the lowered and checked program."""
     launch: Callable[..., Run] = _launch

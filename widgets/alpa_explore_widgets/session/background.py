@@ -1,4 +1,5 @@
-"""Work beside the notebook's thread: one job at a time, and the newest job wins, or each has its turn."""
+"""Background threads that take one job at a time: `NewestWins` drops jobs that a newer one replaces, `EachInTurn` runs
+them all."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ Job = TypeVar("Job")
 class NewestWins(Generic[Job]):
     """Runs `work(job, cancel)` on a thread of its own.
 
-    A job that arrives while another runs asks that one to stop (its `cancel` event is set) and waits; a job that waits
-    is replaced by a newer one and never runs. The thread lives only while there is work. `work` says what went wrong to
-    the state; an exception of its own goes to `threading.excepthook`.
+    A job that is submitted while another one runs sets the `cancel` event of that one and waits for its end; a waiting
+    job is replaced by a newer one and never runs. The thread exists only while there is work. `work` reports errors
+    itself; an exception that it raises goes to `threading.excepthook`.
     """
 
     def __init__(self, work: Callable[[Job, threading.Event], None], name: str) -> None:
@@ -23,10 +24,10 @@ class NewestWins(Generic[Job]):
         self._changed = threading.Condition()
         self._waiting: list[Job] = []
         self._cancel: threading.Event | None = None
-        """Of the job that runs; None when idle."""
+        """The event of the running job; None when idle."""
 
     def submit(self, job: Job) -> None:
-        """Run `job` as soon as what runs now has stopped."""
+        """Cancel the running job and run `job` as soon as that has stopped."""
         with self._changed:
             self._waiting = [job]
             if self._cancel is not None:
@@ -37,19 +38,19 @@ class NewestWins(Generic[Job]):
 
     @property
     def has_newer(self) -> bool:
-        """True when a job waits for the one that runs."""
+        """True when a job is waiting."""
         with self._changed:
             return bool(self._waiting)
 
     def cancel(self) -> None:
-        """Ask the running job to stop and forget the waiting one."""
+        """Cancel the running job and drop the waiting ones."""
         with self._changed:
             self._waiting = []
             if self._cancel is not None:
                 self._cancel.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until there is no work (tests and scripts; a notebook never needs it). False when the time ran out."""
+        """Block until there is no work (for tests and scripts). Returns False on a timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._cancel is None, timeout)
 
@@ -64,15 +65,15 @@ class NewestWins(Generic[Job]):
                 cancel = self._cancel = threading.Event()
             try:
                 self._work(job, cancel)
-            except Exception:  # reported as any thread's, but the jobs that wait must still run
+            except Exception:  # reported as an exception of any thread is, but the waiting jobs must still run
                 threading.excepthook(threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread())))
 
 
 class EachInTurn(NewestWins[Job]):
-    """The same, but no job is given up for another one: all run, in the order in which they came."""
+    """Like NewestWins, but every job runs to its end, in the order of submission."""
 
     def submit(self, job: Job) -> None:
-        """Run `job` when those before it are done."""
+        """Run `job` after those submitted before it."""
         with self._changed:
             self._waiting.append(job)
             if self._cancel is not None:

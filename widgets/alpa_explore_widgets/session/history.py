@@ -1,21 +1,20 @@
-"""The plans that were shown, in order: a value with a place in it, for undo, redo, and the plans that were tried."""
+"""The history of plans: an immutable list with the position of the plan on screen, for undo, redo and comparisons."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from alpa_explore_widgets.session import tuning
+
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import Settings
-
-MOST = 60
-"""Entries that are kept; the oldest go first."""
+    from alpa_explore_widgets.session.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Entry:
-    """A plan and the settings that it answers."""
+    """A plan and the settings that it was made with."""
 
     settings: Settings
     plan: Plan
@@ -23,43 +22,44 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class History:
-    """`place` is the entry that is on screen; −1 where there is none."""
+    """`position` is the index of the entry on screen; −1 when the history is empty."""
 
     entries: tuple[Entry, ...] = ()
-    place: int = -1
+    position: int = -1
 
-    def add(self, entry: Entry, *, instead: bool = False) -> History:
-        """With `entry` at the end and on screen; `instead` of the one that was (a slider that goes on moving).
+    def add(self, entry: Entry, *, replace_last: bool = False) -> History:
+        """The history with `entry` appended and shown. `replace_last` replaces the last entry if that is the one on
+        screen (a slider that is still moving).
 
-        What was undone stays: a plan that was tried is not forgotten because another one followed.
+        Entries after the position are kept: a plan that was undone stays available for comparisons.
         """
-        kept = self.entries[:-1] if instead and self.place == len(self.entries) - 1 else self.entries
-        entries = (*kept, entry)[-MOST:]
-        return History(entries=entries, place=len(entries) - 1)
+        replaced = replace_last and self.position == len(self.entries) - 1
+        entries = (*(self.entries[:-1] if replaced else self.entries), entry)[-tuning.HISTORY_ENTRIES :]
+        return History(entries=entries, position=len(entries) - 1)
 
-    def add_aside(self, entry: Entry) -> History:
-        """With `entry` at the end, and on screen what was, or the oldest that is left where that had to go; the entry
-        where nothing was."""
-        longer = self.add(entry)
-        gone = len(self.entries) + 1 - len(longer.entries)
-        return longer.at(max(0, self.place - gone)) if self.place >= 0 else longer
+    def add_without_showing(self, entry: Entry) -> History:
+        """The history with `entry` appended and the same entry on screen, or the oldest remaining one if the entry on
+        screen was dropped; an empty history shows `entry`."""
+        extended = self.add(entry)
+        dropped = len(self.entries) + 1 - len(extended.entries)
+        return extended.at(max(0, self.position - dropped)) if self.position >= 0 else extended
 
-    def at(self, place: int) -> History:
-        """With another entry on screen."""
-        assert 0 <= place < len(self.entries), "there is no such entry"
-        return replace(self, place=place)
+    def at(self, position: int) -> History:
+        """The history with the entry at `position` on screen."""
+        assert 0 <= position < len(self.entries), "no entry at this position"
+        return replace(self, position=position)
 
     @property
     def can_undo(self) -> bool:
         """Whether there is an entry before the one on screen."""
-        return self.place > 0
+        return self.position > 0
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is an entry behind the one on screen."""
-        return self.place < len(self.entries) - 1
+        """Whether there is an entry after the one on screen."""
+        return self.position < len(self.entries) - 1
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """All plans that were shown."""
+        """The plans of all entries."""
         return tuple(entry.plan for entry in self.entries)

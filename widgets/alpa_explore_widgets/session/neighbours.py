@@ -1,33 +1,33 @@
-"""Settings one step away from those of a plan: what "Try neighbours" plans for."""
+"""Settings that differ in one value from those of a plan: what "Try neighbours" plans for."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alpa_explore_widgets.session import tuning
+
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import Settings
-
-DELTAS = (0.1, 0.25, 0.5, 1.0)
+    from alpa_explore_widgets.session.settings import Settings
 
 
 def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
-    """Another δ (the next smaller and larger), half and twice the layers, recomputation the other way, and nothing
-    with spec constraints.
+    """The next smaller and larger δ, half and twice the layers, the other choice of rematerialisation, and, where there
+    are spec constraints, none of them.
 
-    `settings` are those that `plan` answers.
+    `settings` are those that `plan` was made with.
     """
-    layers, delta = plan.options.num_layers, settings.delta
-    lower = max((d for d in DELTAS if d < delta), default=None)
-    higher = min((d for d in DELTAS if d > delta), default=None)
-    operators = sum(len(layer.operators) for layer in plan.layers)
-    counts = [count for count in (layers // 2, 2 * layers) if 1 <= count <= operators]
-    # Layers as they are: the planner would choose others for another δ, and that would be two changes.
-    fixed = replace(settings, num_layers=layers)
+    num_layers, delta = plan.options.num_layers, settings.delta
+    smaller_delta = max((value for value in tuning.NEIGHBOUR_DELTAS if value < delta), default=None)
+    larger_delta = min((value for value in tuning.NEIGHBOUR_DELTAS if value > delta), default=None)
+    num_operators = sum(len(layer.operators) for layer in plan.layers)
+    layer_counts = [count for count in (num_layers // 2, 2 * num_layers) if 1 <= count <= num_operators]
+    # With num_layers=None the planner could choose another number for another δ, which would change two things at once.
+    fixed_layers = replace(settings, num_layers=num_layers)
     return (
-        *(replace(fixed, delta=value) for value in (lower, higher) if value is not None),
-        *(replace(fixed, num_layers=count) for count in counts),
-        replace(fixed, rematerialization=not plan.model.rematerialization),
-        *([replace(fixed, spec_constraints=())] if fixed.spec_constraints else []),
+        *(replace(fixed_layers, delta=value) for value in (smaller_delta, larger_delta) if value is not None),
+        *(replace(fixed_layers, num_layers=count) for count in layer_counts),
+        replace(fixed_layers, rematerialization=not plan.model.rematerialization),
+        *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
     )

@@ -1,8 +1,8 @@
-"""Where models and clusters come from: the catalogue and the presets, or what the user gave to `explore`."""
+"""Models and clusters: those of the catalogue and the presets, and the ones that the user gave to `explore`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,81 +11,84 @@ from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.errors import AlpaExploreError, OptionError
 from alpa_explore.graph import PRECISIONS, TrainingGraph
 from alpa_explore.models import catalog
+from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore_widgets.session.state import Settings
+    from alpa_explore_widgets.session.settings import Settings
 
 _FAMILIES = {"gpt": "GPT", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
 HALF = "float16"
-"""The precision whose peak rate is a setting."""
-KEPT_GRAPHS = 3
-"""Captured graphs that stay in memory, so that another delta or cluster does not capture again."""
+"""The dtype whose peak rate is a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnModel:
-    """A model that the user gave: its graph, or how to capture it (done on the planner's thread, not in the cell)."""
+class UserModel:
+    """A model that the user gave: its graph, or a function that captures it (on the planner's thread, so that the cell
+    returns at once)."""
 
     name: str
     samples: int
     """In one microbatch."""
     capture: Callable[..., TrainingGraph]
-    """Takes precision=…, unless that is fixed."""
+    """Takes precision=…, unless the precision is fixed."""
     precision: str = ""
-    """In which it was captured; '' where it can be captured in any."""
-    run_with: Mapping[str, Any] | None = None
-    """What `ax.launch` takes to train it: the module, its example inputs and its loss. None where they are not here."""
+    """The precision of a captured graph, which is fixed; '' for a module, which can be captured in any."""
+    launch_arguments: Mapping[str, Any] | None = None
+    """What `ax.launch` needs to train it: the module, its example inputs and its loss. None for a graph."""
 
 
 class Sources:
-    """Turns the names in the settings into a graph and a cluster."""
+    """Turns the names in the settings into a graph and a cluster, and lists what the controls offer."""
 
     def __init__(
-        self, capture: Callable[..., TrainingGraph], own: OwnModel | None = None, cluster: Cluster | None = None
+        self, capture: Callable[..., TrainingGraph], model: UserModel | None = None, cluster: Cluster | None = None
     ) -> None:
-        self.own, self._given, self._capture = own, cluster, capture
+        self.user_model, self._user_cluster, self._capture = model, cluster, capture
         self._graphs: dict[tuple[str, int, str | None], TrainingGraph] = {}
 
     def graph(self, settings: Settings) -> TrainingGraph:
-        """The captured model; slow the first time (seconds), then at hand."""
+        """The captured model. Capturing takes seconds; the last few graphs are kept."""
         key = (settings.model, settings.microbatch, settings.precision)
         if key not in self._graphs:
-            asked = {} if settings.precision is None else {"precision": settings.precision}
-            own = self.own if self.own is not None and settings.model == self.own.name else None
-            if own is not None and own.precision and settings.precision not in (None, own.precision):
+            precision = {} if settings.precision is None else {"precision": settings.precision}
+            model = self.user_model if self._is_user_model(settings.model) else None
+            if model is not None and model.precision and settings.precision not in (None, model.precision):
                 raise OptionError(
                     "The precision of a captured graph is fixed",
-                    found=f"{settings.precision} for {own.name} in {own.precision}",
+                    found=f"{settings.precision} for {model.name} in {model.precision}",
                     remedy="Give explore the module with example_inputs, or capture it with precision=… again.",
                 )
-            fixed = own is not None and own.precision
-            graph = self._capture(*key[:2], **asked) if own is None else own.capture(**({} if fixed else asked))
-            self._graphs = dict(list(self._graphs.items())[-(KEPT_GRAPHS - 1) :]) | {key: graph}
+            if model is None:
+                graph = self._capture(settings.model, settings.microbatch, **precision)
+            else:
+                graph = model.capture(**({} if model.precision else precision))
+            self._graphs = dict(list(self._graphs.items())[-(tuning.KEPT_GRAPHS - 1) :]) | {key: graph}
         return self._graphs[key]
 
     def cluster(self, settings: Settings) -> Cluster:
-        """The cluster; ClusterError where its numbers cannot be."""
-        return with_figures(self.plain_cluster(settings), settings)
+        """The cluster. ClusterError for impossible numbers of nodes or devices."""
+        return with_overrides(self.preset_cluster(settings), settings)
 
-    def plain_cluster(self, settings: Settings) -> Cluster:
-        """The cluster with the figures of its device as they are."""
-        if self._given is not None and settings.device == self._given.device.name:
-            return replace(self._given, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
+    def preset_cluster(self, settings: Settings) -> Cluster:
+        """The cluster with the device and links of the preset, without the overrides of the settings."""
+        if self._user_cluster is not None and settings.device == self._user_cluster.device.name:
+            return replace(self._user_cluster, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
         return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
 
     def model_choices(self) -> list[list[str]]:
-        """[name, text, group] for the list of models."""
-        own = [[self.own.name, self.own.name, "Your model"]] if self.own else []
-        taken = {self.own.name} if self.own else set()
-        entries = [catalog.entry(name) for name in catalog.names() if name not in taken]
-        return own + [[e.name, e.name, "Small, for trying" if e.gpus is None else _FAMILIES[e.family]] for e in entries]
+        """[name, text, group] for the list of models, the user's model first."""
+        model = self.user_model
+        listed = [[model.name, model.name, "Your model"]] if model is not None else []
+        entries = [catalog.entry(name) for name in catalog.names() if not self._is_user_model(name)]
+        small = "Small, for trying"
+        return listed + [[e.name, e.name, small if e.gpus is None else _FAMILIES[e.family]] for e in entries]
 
     def device_choices(self) -> list[list[str]]:
-        """[name, text, group] for the list of devices."""
-        names = [name for name in preset_names() if load_preset(name)[0].name == name]  # aliases stand for the same
-        if self._given is not None and self._given.device.name not in names:
-            names.insert(0, self._given.device.name)
+        """[name, text, group] for the list of devices, without the aliases of presets."""
+        names = [name for name in preset_names() if load_preset(name)[0].name == name]
+        if self._user_cluster is not None and self._user_cluster.device.name not in names:
+            names.insert(0, self._user_cluster.device.name)
         return [[name, name, ""] for name in names]
 
     def solvers(self) -> tuple[str, ...]:
@@ -95,34 +98,35 @@ class Sources:
         return tuple(SOLVERS)
 
     def precisions(self, model: str) -> list[list[str]]:
-        """[dtype, text, group] of those that `model` can have; '' stands for its own."""
-        if self.own is None or model != self.own.name:
-            own, others = f"{catalog.entry(model).precision}, as usual", PRECISIONS
-        elif self.own.precision:
-            own, others = f"{self.own.precision}, as captured", (self.own.precision,)
+        """[dtype, text, group] of the precisions of `model`; the dtype '' stands for its default."""
+        dtypes: Sequence[str]
+        if not self._is_user_model(model):
+            default, dtypes = f"{catalog.entry(model).precision} (default)", PRECISIONS
+        elif self.user_model is not None and self.user_model.precision:
+            default, dtypes = f"{self.user_model.precision}, as captured", (self.user_model.precision,)
         else:
-            own, others = "as the model has it", PRECISIONS
-        return [["", own, ""], *([name, name, ""] for name in others)]
+            default, dtypes = "as in the module", PRECISIONS
+        return [["", default, ""], *([name, name, ""] for name in dtypes)]
 
-    def usual_figures(self, settings: Settings) -> dict[str, float | None]:
-        """Field of the settings -> what the device has by itself."""
+    def preset_figures(self, settings: Settings) -> dict[str, float | None]:
+        """Setting -> its value in the preset of the device; None for an impossible cluster."""
         try:
-            cluster = self.plain_cluster(settings)
-        except AlpaExploreError:  # nodes or devices that cannot be: said where they are used
+            cluster = self.preset_cluster(settings)
+        except AlpaExploreError:  # impossible numbers of nodes or devices are reported when they are used
             return dict.fromkeys(("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth"))
-        return {
-            "memory_bytes": float(cluster.device.memory_bytes),
-            "peak_flops": cluster.device.peak(HALF),
-            "inside_bandwidth": cluster.inside_node.bandwidth,
-            "between_bandwidth": cluster.between_nodes.bandwidth,
-        }
+        return dict(_device_figures(cluster))
 
-    def run_with(self, plan: Plan) -> Mapping[str, Any]:
-        """What `ax.launch` takes beside the plan: nothing for a recipe, else the user's own module, which this session
-        sends to the ranks. OptionError where there is neither."""
-        own, recipe = self.own, plan.model.recipe
-        if own is not None and own.run_with and own.name == plan.model.name and recipe not in catalog.names():
-            return own.run_with
+    def launch_arguments(self, plan: Plan) -> Mapping[str, Any]:
+        """The arguments of `ax.launch` besides the plan: none for a recipe, else the module that the user gave to this
+        session, which is sent to the ranks. OptionError where there is neither."""
+        model, recipe = self.user_model, plan.model.recipe
+        if (
+            model is not None
+            and model.launch_arguments
+            and model.name == plan.model.name
+            and recipe not in catalog.names()
+        ):
+            return model.launch_arguments
         if recipe is None:
             raise OptionError(
                 "The model of this plan is not here, so it cannot be sent to the ranks",
@@ -133,30 +137,33 @@ class Sources:
         return {}
 
     def microbatches(self, model: str) -> list[int]:
-        """Samples a microbatch of `model` can hold: one value for the user's model, else the divisors of its batch."""
-        if self.own is not None and model == self.own.name:
-            return [self.own.samples]
+        """Possible numbers of samples in a microbatch: the divisors of a catalogue model's global batch, or the one
+        number of the user's model."""
+        if self.user_model is not None and model == self.user_model.name:
+            return [self.user_model.samples]
         batch = catalog.entry(model).global_batch
         return [m for m in range(1, batch + 1) if batch % m == 0]
 
     def describe(self, model: str) -> str:
         """One line about the model."""
-        if self.own is not None and model == self.own.name:
-            return f"captured with {self.own.samples} samples a microbatch"
-        entry = catalog.entry(model)
-        return entry.description
+        if self.user_model is not None and model == self.user_model.name:
+            return f"captured with {self.user_model.samples} samples per microbatch"
+        return catalog.entry(model).description
 
-    def start(self, model: str, num_microbatches: int | None) -> tuple[int, int]:
-        """(samples of a microbatch, B) to begin with: the paper's B unless one is given."""
-        if self.own is not None and model == self.own.name:
-            return self.own.samples, num_microbatches or 32
+    def initial_batch(self, model: str, num_microbatches: int | None) -> tuple[int, int]:
+        """(samples in a microbatch, B) to begin with; B is the paper's unless it is given."""
+        if self.user_model is not None and model == self.user_model.name:
+            return self.user_model.samples, num_microbatches or 32
         entry = catalog.entry(model)
         count = num_microbatches or entry.num_microbatches
         return catalog.microbatch_size(entry, count), count
 
+    def _is_user_model(self, name: str) -> bool:
+        return self.user_model is not None and name == self.user_model.name
 
-def with_figures(cluster: Cluster, settings: Settings) -> Cluster:
-    """`cluster` with the figures that the settings give in place of its own."""
+
+def with_overrides(cluster: Cluster, settings: Settings) -> Cluster:
+    """`cluster` with the memory, peak rate and bandwidths that the settings give."""
     changes: dict[str, Any] = {}
     if settings.memory_bytes is not None:
         changes["memory_bytes"] = int(settings.memory_bytes)
@@ -173,19 +180,24 @@ def with_figures(cluster: Cluster, settings: Settings) -> Cluster:
     return cluster.with_changes(**changes) if changes else cluster
 
 
-def figures_apart(cluster: Cluster, plain: Cluster) -> dict[str, float]:
-    """The fields of the settings with which `plain` becomes `cluster` (see `with_figures`)."""
-    pairs = {
-        "memory_bytes": (float(cluster.device.memory_bytes), float(plain.device.memory_bytes)),
-        "peak_flops": (cluster.device.peak(HALF), plain.device.peak(HALF)),
-        "inside_bandwidth": (cluster.inside_node.bandwidth, plain.inside_node.bandwidth),
-        "between_bandwidth": (cluster.between_nodes.bandwidth, plain.between_nodes.bandwidth),
+def device_overrides(cluster: Cluster, preset: Cluster) -> dict[str, float]:
+    """The settings with which `with_overrides` turns `preset` into `cluster`."""
+    preset_values = _device_figures(preset)
+    return {name: value for name, value in _device_figures(cluster).items() if value != preset_values[name]}
+
+
+def _device_figures(cluster: Cluster) -> dict[str, float]:
+    """Setting -> its value in `cluster`."""
+    return {
+        "memory_bytes": float(cluster.device.memory_bytes),
+        "peak_flops": cluster.device.peak(HALF),
+        "inside_bandwidth": cluster.inside_node.bandwidth,
+        "between_bandwidth": cluster.between_nodes.bandwidth,
     }
-    return {name: wanted for name, (wanted, usual) in pairs.items() if wanted != usual}
 
 
-def planned_model(plan: Plan) -> OwnModel | None:
-    """The model of a finished plan: None for one of the catalogue, else one that can be looked at but not captured."""
+def model_of_plan(plan: Plan) -> UserModel | None:
+    """The model of a finished plan: None for one of the catalogue, else a UserModel that cannot be captured."""
     name = plan.model.recipe or plan.model.name
     if name in catalog.names():
         return None
@@ -194,16 +206,17 @@ def planned_model(plan: Plan) -> OwnModel | None:
         raise OptionError(
             "The model of this plan is not here",
             found=f"a plan of {name}, without the model itself",
-            remedy="Moving B works. To plan anew, give explore the model or its graph instead of the plan.",
+            remedy="B can be changed. To plan again, give explore the model or its graph instead of the plan.",
         )
 
-    return OwnModel(name=name, samples=plan.model.samples, capture=capture, precision=plan.model.precision)
+    return UserModel(name=name, samples=plan.model.samples, capture=capture, precision=plan.model.precision)
 
 
-def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnModel:
-    """What `explore` was given. OptionError where it is neither a graph nor a module with inputs."""
+def user_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> UserModel:
+    """The model that was given to `explore`; `options` are those of `ax.capture`. OptionError if it is neither a graph
+    nor a module with example inputs."""
     if isinstance(model, TrainingGraph):
-        return OwnModel(name=model.name, samples=model.samples, capture=lambda: model, precision=model.precision)
+        return UserModel(name=model.name, samples=model.samples, capture=lambda: model, precision=model.precision)
     if not callable(getattr(model, "named_parameters", None)):
         raise OptionError(
             "explore takes a catalogue name, a captured graph or an nn.Module",
@@ -219,16 +232,21 @@ def own_model(model: Any, example_inputs: Any, options: dict[str, Any]) -> OwnMo
     name = options.pop("name", None) or type(model).__name__
 
     def capture(precision: str | None = None) -> TrainingGraph:
-        from alpa_explore.tracing.capture import capture as run  # late: torch
+        from alpa_explore.tracing.capture import capture as capture_module  # late: torch
 
-        return run(model, example_inputs, name=name, precision=precision, **options)
+        return capture_module(model, example_inputs, name=name, precision=precision, **options)
 
-    given = example_inputs.values() if isinstance(example_inputs, Mapping) else example_inputs
-    first = next(iter(given), None) if isinstance(given, Iterable) and not hasattr(given, "shape") else given
-    shape = getattr(first, "shape", None) or (1,)
-    return OwnModel(
+    return UserModel(
         name=name,
-        samples=int(shape[0]),
+        samples=_first_dim(example_inputs),
         capture=capture,
-        run_with={"model": model, "example_inputs": example_inputs, "loss": options.get("loss")},
+        launch_arguments={"model": model, "example_inputs": example_inputs, "loss": options.get("loss")},
     )
+
+
+def _first_dim(example_inputs: Any) -> int:
+    """The size of the first dim of the first input: the samples of a microbatch; 1 for an input without a shape."""
+    inputs = example_inputs.values() if isinstance(example_inputs, Mapping) else example_inputs
+    first = next(iter(inputs), None) if isinstance(inputs, Iterable) and not hasattr(inputs, "shape") else inputs
+    shape = getattr(first, "shape", None) or (1,)
+    return int(shape[0])

@@ -1,8 +1,8 @@
-// What the explorer needs of the page around it: the theme, and that keys pressed inside it stay inside it.
+// The explorer and the page around it: the theme, keyboard shortcuts, the selection, and whether the explorer is shown.
 
-const TAB = "alpa_explore.tab"; // of this tab of the browser, through all pages that it loads
+const TAB = "alpa_explore.tab"; // storage key of the identity of this browser tab, which outlives its pages
 const PAGE = String(performance.timeOrigin);
-const STAYS_MS = 5_000;
+const STAYED_MS = 5_000; // a page that is still here this long after beforeunload was not left
 
 function isDark() {
   const body = document.body;
@@ -11,13 +11,13 @@ function isDark() {
 }
 
 function guardKeys(event) {
-  // JupyterLab and Notebook read single letters and arrows as commands unless the focused element itself says no.
+  // JupyterLab and Notebook take letters and arrows as commands unless the focused element itself has this attribute.
   if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
 }
 
 function render({ model, el }) {
   el.classList.add("alpa-bridge");
-  const report = () => {
+  const reportTheme = () => {
     const theme = isDark() ? "dark" : "light";
     root?.classList.toggle("alpa-dark", theme === "dark");
     if (model.get("theme") === theme) return;
@@ -31,24 +31,24 @@ function render({ model, el }) {
   };
   const parts = (key) => key.split("/").map((part) => part.split(":"));
   const includes = (key) => {
-    const said = new Map(parts(key));
-    return model.get("selection") !== "" && parts(model.get("selection")).every(([kind, value]) => said.get(kind) === value);
+    const values = new Map(parts(key));
+    return model.get("selection") !== "" && parts(model.get("selection")).every(([kind, value]) => values.get(kind) === value);
   };
   const show = () => {
-    // Of buttons and rows that name something, those that are selected say so.
+    // Mark the selected buttons and rows.
     for (const element of root?.querySelectorAll("[data-alpa-key]") ?? []) {
       const on = model.get("selection") !== "" && element.dataset.alpaKey === model.get("selection");
-      // Rows that the selection includes are marked as well: the layers of a stage.
+      // Rows that the selection includes are marked as well, such as the layers of a stage.
       element.classList.toggle("alpa-chosen", on || (element.tagName === "TR" && includes(element.dataset.alpaKey)));
       if (element.tagName === "BUTTON") element.setAttribute("aria-pressed", String(on));
       else element.setAttribute("aria-selected", String(on));
     }
   };
-  const press = (event) => {
+  const onClick = (event) => {
     const element = event.target instanceof Element ? event.target.closest("[data-alpa-key]") : null;
     if (element) choose(element.dataset.alpaKey === model.get("selection") ? "" : element.dataset.alpaKey);
   };
-  const typed = (event) => {
+  const onKey = (event) => {
     if (event.key === "Escape" && model.get("selection")) {
       event.stopPropagation();
       choose("");
@@ -56,7 +56,7 @@ function render({ model, el }) {
     const row = event.target instanceof Element ? event.target.closest("tr[data-alpa-key]") : null;
     if (row && (event.key === "Enter" || event.key === " ")) {
       event.preventDefault();
-      press(event);
+      onClick(event);
     }
     if (row && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
       const next = event.key === "ArrowDown" ? row.nextElementSibling : row.previousElementSibling;
@@ -64,49 +64,50 @@ function render({ model, el }) {
       next?.focus();
     }
   };
-  // Summary and tables are written anew by Python: what is selected in them is marked again.
-  const rewritten = new MutationObserver(show);
-  // The parent is there only after this view was put into it.
+  // Python replaces the summary and the tables as a whole: mark the selection in them again.
+  const replaced = new MutationObserver(show);
+  // This view is attached to its parent only after render returns.
   let root = null;
   const frame = requestAnimationFrame(() => {
     root = el.closest(".alpa-explorer");
     root?.setAttribute("role", "region");
     root?.setAttribute("aria-label", model.get("label"));
     root?.addEventListener("focusin", guardKeys);
-    root?.addEventListener("click", press);
-    root?.addEventListener("keydown", typed);
-    for (const place of root?.querySelectorAll(".alpa-main") ?? []) rewritten.observe(place, { childList: true, subtree: true });
+    root?.addEventListener("click", onClick);
+    root?.addEventListener("keydown", onKey);
+    for (const main of root?.querySelectorAll(".alpa-main") ?? []) replaced.observe(main, { childList: true, subtree: true });
     show();
-    report();
+    reportTheme();
   });
-  let here = false;
-  const tell = (kind) => {
-    if (here === (kind === "shown")) return;
-    here = !here;
+  let shown = false;
+  const reportView = (kind) => {
+    if (shown === (kind === "shown")) return;
+    shown = !shown;
     const tab = sessionStorage.getItem(TAB) ?? Math.random().toString(36).slice(2);
     sessionStorage.setItem(TAB, tab);
     model.send({ kind, tab, page: PAGE });
   };
-  // The last message of a page may be lost: the next page of its tab makes up for it. One that stays after all says so.
-  const leaves = () => {
-    tell("left");
-    setTimeout(() => tell("shown"), STAYS_MS);
+  // The last message of a page may be lost; the first one of the next page in its tab corrects the count. A page that is
+  // not left after all (the user cancelled) reports that it is shown.
+  const onUnload = () => {
+    reportView("left");
+    setTimeout(() => reportView("shown"), STAYED_MS);
   };
-  addEventListener("beforeunload", leaves);
-  tell("shown");
+  addEventListener("beforeunload", onUnload);
+  reportView("shown");
   model.on("change:selection", show);
-  const watcher = new MutationObserver(report);
+  const watcher = new MutationObserver(reportTheme);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
-    tell("gone");
-    removeEventListener("beforeunload", leaves);
+    reportView("gone");
+    removeEventListener("beforeunload", onUnload);
     cancelAnimationFrame(frame);
     watcher.disconnect();
-    rewritten.disconnect();
+    replaced.disconnect();
     model.off("change:selection", show);
     root?.removeEventListener("focusin", guardKeys);
-    root?.removeEventListener("click", press);
-    root?.removeEventListener("keydown", typed);
+    root?.removeEventListener("click", onClick);
+    root?.removeEventListener("keydown", onKey);
   };
 }
 

@@ -1,21 +1,21 @@
 // Draws the figure that Python sends, with one copy of plotly.js for the whole page.
 //
-// The first figure of a page asks its kernel for the library (a gzipped custom message); all others wait for the same
-// promise. A change of the figure is one message and one Plotly.react, whatever changed in it.
+// The first figure of a page requests the library from its kernel (a gzipped custom message); all others wait for the
+// same promise. A change of the figure is one message and one Plotly.react, whatever changed in it.
 
 const LIBRARY = Symbol.for("alpa_explore.plotly");
-const PATIENCE_MS = 60_000;
+const REQUEST_TIMEOUT_MS = 60_000;
 
 function plotly(model) {
   globalThis[LIBRARY] ??= fetchPlotly(model).catch((error) => {
-    delete globalThis[LIBRARY]; // a kernel that died while it was asked must not spoil the page: the next one is asked
+    delete globalThis[LIBRARY]; // a kernel that died before it answered must not break the page: the next figure asks again
     throw error;
   });
   return globalThis[LIBRARY];
 }
 
 function unpacked(bytes) {
-  // Not by way of a Blob: those are read through another process of the browser, which takes longer than all else.
+  // Not through a Blob: reading one involves another process of the browser, which takes longer than everything else.
   const gunzip = new DecompressionStream("gzip");
   const writer = gunzip.writable.getWriter();
   writer.write(bytes);
@@ -25,14 +25,14 @@ function unpacked(bytes) {
 
 function fetchPlotly(model) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error("the kernel did not send plotly.js")), PATIENCE_MS);
+    const timer = setTimeout(() => reject(new Error("the kernel did not send plotly.js")), REQUEST_TIMEOUT_MS);
     const receive = async (content, buffers) => {
       if (content?.kind !== "plotly") return;
       model.off("msg:custom", receive);
       clearTimeout(timer);
       try {
         const source = await unpacked(buffers[0]);
-        // A function of its own: the library meets neither a page's AMD loader nor another version of itself.
+        // A module of its own, so that the library sees neither the page's AMD loader nor another version of plotly.
         const parts = ["const module = {exports: {}}, window = globalThis;\n", source, "\nexport default module.exports;"];
         const url = URL.createObjectURL(new Blob(parts, { type: "text/javascript" }));
         resolve((await import(/* webpackIgnore: true */ url)).default);
@@ -42,11 +42,11 @@ function fetchPlotly(model) {
       }
     };
     model.on("msg:custom", receive);
-    model.send({ kind: "plotly please" });
+    model.send({ kind: "request plotly" });
   });
 }
 
-// Keys of marks: see alpa_explore/figures/keys.py. Two agree where they say nothing different about the same.
+// Keys of marks: see alpa_explore/figures/keys.py. Two keys agree if no part is in both with different values.
 const KEY = /^(stage|layer|operator|device|plan):/;
 const parts = (key) => new Map(key.split("/").map((part) => part.split(":")));
 const agrees = (chosen) => (key) => [...parts(key)].every(([kind, value]) => (chosen.get(kind) ?? value) === value);
@@ -54,31 +54,31 @@ const keyIn = (datum) => {
   const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
   return typeof text === "string" && KEY.test(text) ? text : "";
 };
-const FAINT = { marker: { opacity: 0.22 } };
+const FADED = { marker: { opacity: 0.22 } };
 
 function highlight(data, layout, selection) {
-  // Faint what is not selected; in heatmaps, which have no such thing, frame what is.
-  const lit = agrees(parts(selection));
+  // Fade the marks that are not selected; a heatmap has no faded cells, so frame its selected ones.
+  const selected = agrees(parts(selection));
   const shapes = [];
   for (const trace of data) {
     const keys = trace.type === "heatmap" ? [] : (trace.customdata ?? []).map(keyIn);
-    const some = keys.some((key) => key);
+    const hasKeys = keys.some((key) => key);
     delete trace.selectedpoints;
-    if (some && selection) {
-      trace.selectedpoints = keys.flatMap((key, place) => (key && lit(key) ? [place] : []));
-      trace.unselected = FAINT;
+    if (hasKeys && selection) {
+      trace.selectedpoints = keys.flatMap((key, index) => (key && selected(key) ? [index] : []));
+      trace.unselected = FADED;
       trace.selected = { marker: { opacity: 1 } };
     }
-    if (keyIn(trace.meta)) trace.opacity = !selection || lit(trace.meta) ? 1 : 0.22;
+    if (keyIn(trace.meta)) trace.opacity = !selection || selected(trace.meta) ? 1 : 0.22;
     if (trace.type !== "heatmap" || !trace.customdata || !selection) continue;
     const axis = (name) => (trace[`${name}axis`] ?? name);
-    const named = trace.customdata.flat().map(keyIn).filter((key) => key);
-    if (named.every(lit)) continue; // a frame round everything says nothing
+    const cellKeys = trace.customdata.flat().map(keyIn).filter((key) => key);
+    if (cellKeys.every(selected)) continue; // a frame around everything shows nothing
     trace.customdata.forEach((row, y) => {
-      const places = row.flatMap((key, x) => (keyIn(key) && lit(keyIn(key)) ? [x] : []));
-      if (!places.length || shapes.length >= 60) return;
+      const columns = row.flatMap((key, x) => (keyIn(key) && selected(keyIn(key)) ? [x] : []));
+      if (!columns.length || shapes.length >= 60) return;
       shapes.push({
-        type: "rect", xref: axis("x"), yref: axis("y"), x0: places[0] - 0.5, x1: places[places.length - 1] + 0.5,
+        type: "rect", xref: axis("x"), yref: axis("y"), x0: columns[0] - 0.5, x1: columns[columns.length - 1] + 0.5,
         y0: y - 0.5, y1: y + 0.5, line: { width: 2, color: layout.plot_bgcolor === "#111111" ? "#fff" : "#000" },
       });
     });
@@ -93,14 +93,14 @@ async function render({ model, el }) {
   el.append(graph);
 
   let Plotly = null;
-  let due = true; // a change that is not on screen yet
+  let outdated = true; // the newest figure or selection is not on screen yet
   let frame = 0;
   let figure = null; // data and layout of the newest figure that was unpacked
-  let newest = 0;
+  let newest = 0; // number of figures received
   let listening = false;
 
   const clicked = ({ points }) => {
-    const key = points.map((point) => keyIn(point.customdata) || keyIn(point.data.meta)).find((found) => found);
+    const key = points.map((point) => keyIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
     if (!key) return;
     model.set("selection", key === model.get("selection") ? "" : key);
     model.save_changes();
@@ -109,53 +109,53 @@ async function render({ model, el }) {
   const draw = () => {
     frame = 0;
     if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
-    if (!due) return Plotly.Plots.resize(graph);
-    due = false;
+    if (!outdated) return Plotly.Plots.resize(graph);
+    outdated = false;
     Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), model.get("config"));
     if (!listening) graph.on("plotly_click", clicked);
     listening = true;
   };
-  const soon = () => (frame ||= requestAnimationFrame(draw));
+  const drawSoon = () => (frame ||= requestAnimationFrame(draw));
 
-  const name = () => {
+  const setName = () => {
     graph.setAttribute("role", "figure");
     graph.setAttribute("aria-label", model.get("label"));
   };
-  const height = () => (graph.style.height = `${model.get("height")}px`);
-  const busy = () => {
+  const setHeight = () => (graph.style.height = `${model.get("height")}px`);
+  const showBusy = () => {
     el.classList.toggle("alpa-busy", model.get("busy"));
     el.setAttribute("aria-busy", String(model.get("busy")));
   };
-  const again = () => {
-    due = true;
-    soon();
+  const redraw = () => {
+    outdated = true;
+    drawSoon();
   };
-  const changed = async () => {
+  const unpack = async () => {
     const packed = model.get("packed");
     const waiting = !packed?.byteLength;
     el.classList.toggle("alpa-figure-waiting", waiting);
-    const mine = ++newest;
-    const read = waiting ? null : JSON.parse(await unpacked(packed));
-    if (mine !== newest) return; // a newer one came meanwhile
-    figure = read;
-    again();
+    const number = ++newest;
+    const unpackedFigure = waiting ? null : JSON.parse(await unpacked(packed));
+    if (number !== newest) return; // a newer figure arrived meanwhile
+    figure = unpackedFigure;
+    redraw();
   };
-  model.on("change:packed", changed);
-  model.on("change:selection", again);
-  model.on("change:label", name);
-  model.on("change:height", height);
-  model.on("change:busy", busy);
-  const watcher = new ResizeObserver(soon);
+  model.on("change:packed", unpack);
+  model.on("change:selection", redraw);
+  model.on("change:label", setName);
+  model.on("change:height", setHeight);
+  model.on("change:busy", showBusy);
+  const watcher = new ResizeObserver(drawSoon);
   watcher.observe(graph);
-  name();
-  height();
-  busy();
-  changed();
+  setName();
+  setHeight();
+  showBusy();
+  unpack();
 
   plotly(model).then(
     (library) => {
       Plotly = library;
-      soon();
+      drawSoon();
     },
     (error) => {
       el.classList.add("alpa-figure-failed");
@@ -164,12 +164,12 @@ async function render({ model, el }) {
   );
 
   return () => {
-    newest += 1; // nothing that is still being unpacked is drawn
-    model.off("change:packed", changed);
-    model.off("change:selection", again);
-    model.off("change:label", name);
-    model.off("change:height", height);
-    model.off("change:busy", busy);
+    newest += 1; // a figure that is still being unpacked is not drawn
+    model.off("change:packed", unpack);
+    model.off("change:selection", redraw);
+    model.off("change:label", setName);
+    model.off("change:height", setHeight);
+    model.off("change:busy", showBusy);
     watcher.disconnect();
     cancelAnimationFrame(frame);
     if (Plotly) Plotly.purge(graph);

@@ -1,4 +1,4 @@
-// The row of tabs (WAI-ARIA tabs: one tab stop, arrow keys move, the choice follows the focus).
+// The row of tabs (WAI-ARIA tabs: one tab stop, arrow keys move, the selection follows the focus).
 
 function render({ model, el }) {
   el.classList.add("alpa-tabs");
@@ -6,48 +6,36 @@ function render({ model, el }) {
 
   const show = () => {
     const selected = model.get("selected");
-    [...el.children].forEach((tab, place) => {
-      tab.setAttribute("aria-selected", String(place === selected));
-      tab.tabIndex = place === selected ? 0 : -1;
+    [...el.children].forEach((tab, index) => {
+      tab.setAttribute("aria-selected", String(index === selected));
+      tab.tabIndex = index === selected ? 0 : -1;
     });
   };
-  const choose = (place) => {
-    model.set("selected", place);
+  const choose = (index) => {
+    model.set("selected", index);
     model.save_changes();
     show();
   };
-  const list = () => {
+  const makeTabs = () => {
     el.setAttribute("aria-label", model.get("label"));
-    el.replaceChildren(
-      ...model.get("tabs").map(([title, hint], place) => {
-        const tab = document.createElement("button");
-        tab.type = "button";
-        tab.setAttribute("role", "tab");
-        tab.textContent = title;
-        tab.title = hint;
-        tab.addEventListener("click", () => choose(place));
-        return tab;
-      }),
-    );
+    el.replaceChildren(...model.get("tabs").map(([title, hint], index) => makeButton(title, hint, () => choose(index))));
+    for (const tab of el.children) tab.setAttribute("role", "tab");
     show();
   };
   el.addEventListener("keydown", (event) => {
     const count = model.get("tabs").length;
-    const now = model.get("selected");
-    const next = { ArrowRight: (now + 1) % count, ArrowLeft: (now + count - 1) % count, Home: 0, End: count - 1 }[event.key];
+    const current = model.get("selected");
+    const next = {
+      ArrowRight: (current + 1) % count, ArrowLeft: (current + count - 1) % count, Home: 0, End: count - 1,
+    }[event.key];
     if (next === undefined) return;
     event.preventDefault();
     choose(next);
     el.children[next].focus();
   });
 
-  model.on("change:tabs", list);
-  model.on("change:selected", show);
-  list();
-  return () => {
-    model.off("change:tabs", list);
-    model.off("change:selected", show);
-  };
+  makeTabs();
+  return listen(model, { "change:tabs": makeTabs, "change:selected": show });
 }
 
 export default { render };

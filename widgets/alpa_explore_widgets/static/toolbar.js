@@ -1,4 +1,4 @@
-// A row of buttons. The kernel hears which was pressed; copying, saving a file and reading one are done here.
+// A row of buttons. A press is a message to the kernel; copying, saving a file and reading one are done here.
 
 async function save(content, buffers) {
   const url = URL.createObjectURL(new Blob([buffers[0]], { type: content.type }));
@@ -10,7 +10,7 @@ async function save(content, buffers) {
 }
 
 function picture(el, name) {
-  // The figure that is seen, as its own tool bar would save it.
+  // The visible figure, as its own tool bar would save it.
   const graph = [...el.closest(".alpa-explorer").querySelectorAll(".alpa-figure-graph")].find((g) => g.offsetWidth && g.calcdata);
   const plotly = globalThis[Symbol.for("alpa_explore.plotly")];
   if (graph) plotly?.then((library) => library.downloadImage(graph, { format: name, filename: "alpa_explore", scale: 2 }));
@@ -24,14 +24,14 @@ function render({ model, el }) {
   file.accept = ".json";
   file.hidden = true;
 
-  const say = (button, words) => {
+  const showBriefly = (button, text) => {
     const before = button.textContent;
-    button.textContent = words;
+    button.textContent = text;
     setTimeout(() => (button.textContent = before), 1500);
   };
   const press = (name, button) => {
     if (name === "copy") {
-      navigator.clipboard.writeText(model.get("code")).then(() => say(button, "copied"), () => say(button, "not allowed"));
+      navigator.clipboard.writeText(model.get("code")).then(() => showBriefly(button, "copied"), () => showBriefly(button, "not allowed"));
     } else if (name === "png" || name === "svg") picture(el, name);
     else if (name === "open") file.click();
     else model.send({ kind: name });
@@ -41,16 +41,12 @@ function render({ model, el }) {
     if (chosen) model.send({ kind: "open", name: chosen.name }, undefined, [await chosen.arrayBuffer()]);
     file.value = "";
   });
-  const list = () => {
+  const makeButtons = () => {
     el.setAttribute("aria-label", model.get("label"));
     el.replaceChildren(
       ...model.get("buttons").map(([name, text, hint]) => {
-        const button = document.createElement("button");
-        button.type = "button";
+        const button = makeButton(text, hint, () => press(name, button));
         button.dataset.name = name;
-        button.textContent = text;
-        button.title = hint;
-        button.addEventListener("click", () => press(name, button));
         return button;
       }),
       file,
@@ -64,15 +60,12 @@ function render({ model, el }) {
       else button.removeAttribute("aria-pressed");
     }
   };
-  model.on("msg:custom", (content, buffers) => content?.kind === "save" && save(content, buffers));
-  model.on("change:buttons", list);
-  model.on("change:disabled change:pressed", show);
-  list();
-  return () => {
-    model.off("msg:custom");
-    model.off("change:buttons", list);
-    model.off("change:disabled change:pressed", show);
-  };
+  makeButtons();
+  return listen(model, {
+    "msg:custom": (content, buffers) => content?.kind === "save" && save(content, buffers),
+    "change:buttons": makeButtons,
+    "change:disabled change:pressed": show,
+  });
 }
 
 export default { render };

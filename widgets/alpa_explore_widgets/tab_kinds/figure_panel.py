@@ -1,4 +1,4 @@
-"""One tab: a question, and the figure that answers it for the present plan."""
+"""The base classes of the tabs: a question, and the figure or table that answers it for the plan on screen."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 TITLE_LINE_PIXELS = 20
-"""Height of a line of a figure's title (`figures.style.dress`)."""
+"""Height of one line of a figure's title (`figures.style.dress`)."""
 TOP_PIXELS = 28
-"""What stays above a figure without its title: room for a legend and the tool bar."""
+"""Margin above a figure without its title: room for a legend and the tool bar."""
 HEIGHT = 500
-"""Pixels of a figure that names no height of its own: the whole explorer fits a 1400 × 900 screen."""
+"""Default height of a figure in pixels: the whole explorer fits a 1400 × 900 screen."""
 
 
 class FigurePanel(ABC):
-    """Draws a figure from the plan, but only while its tab is shown; a change meanwhile makes it stale."""
+    """A tab. Its figure is drawn only while the tab is selected; after a change meanwhile it is drawn on selection."""
 
     title: ClassVar[str]
-    """On the tab."""
+    """The text of the tab."""
     question: ClassVar[str]
-    """What the figure answers; shown above it."""
+    """The question that the figure answers; shown above it."""
 
     def __init__(self) -> None:
         self.figure = PlotlyFigure(height=HEIGHT, label=f"{self.title}: waiting for the first plan")
@@ -49,12 +49,12 @@ class FigurePanel(ABC):
         self.widget = W.VBox([head, *self.below(), self.finding, self.figure, self.table])
         self.widget.add_class("alpa-panel")
         self.lock: AbstractContextManager[object] = RLock()
-        """Held while the panel is drawn; the explorer gives it that of the state, which other threads change."""
+        """Held while the panel is drawn; the explorer replaces it by the lock of its state."""
         self._shown: tuple[State, str, bool] | None = None
         self._drawn: tuple[object, ...] = ()
 
     def controls(self) -> list[W.Widget]:
-        """Widgets beside the question, none unless a panel has some."""
+        """Widgets beside the question; none by default."""
         return []
 
     def below(self) -> list[W.Widget]:
@@ -63,12 +63,12 @@ class FigurePanel(ABC):
 
     def button(self, text: str, hint: str, press: Callable[[], None]) -> Button:
         """A button of the panel."""
-        found = Button(press, description=text, hint=hint)
-        found.add_class("alpa-plain")
-        return found
+        button = Button(press, description=text, hint=hint)
+        button.add_class("alpa-plain")
+        return button
 
     def plan_of(self, state: State) -> Plan:
-        """What the figure is about."""
+        """The plan that the figure shows."""
         assert state.plan is not None, "shown before there was a plan"
         return state.plan
 
@@ -77,15 +77,15 @@ class FigurePanel(ABC):
         return state.replanning or (state.planning and state.plan is not None)
 
     def show(self, state: State, theme: str, *, as_table: bool = False) -> None:
-        """Bring figure or table to the state; called only while the tab is visible."""
+        """Update the figure or the table; called only while the tab is selected."""
         self._shown = (state, theme, as_table)
         self.follow(state)
         self.figure.selection = state.selection
         assert state.plan is not None, "shown before there was a plan"
-        seen = (as_table, state.plan, theme, *self.depends_on(state))
-        if len(seen) == len(self._drawn) and all(a is b or a == b for a, b in zip(seen, self._drawn, strict=True)):
+        inputs = (as_table, state.plan, theme, *self.depends_on(state))
+        if len(inputs) == len(self._drawn) and all(a is b or a == b for a, b in zip(inputs, self._drawn, strict=True)):
             return
-        self._drawn = seen
+        self._drawn = inputs
         self.table.layout.display = "" if as_table else "none"
         self.figure.layout.display = "none" if as_table else None
         try:
@@ -94,20 +94,20 @@ class FigurePanel(ABC):
                 self.table.value = table_html(self.rows(state), self.plan_of(state), self.stage_of_rows())
                 return
             figure = self.draw(state, theme)
-        except Exception as error:  # one figure that fails must not take the explorer with it
-            self.finding.value = fault_html(self.title, error)
+        except Exception as error:  # a figure that fails must not break the rest of the explorer
+            self.finding.value = figure_fault_html(self.title, error)
             self.figure.layout.display = "none"
             return
         plan = self.plan_of(state)
         name = plan.model.name
         if figure.layout.uirevision is None:
-            figure.update_layout(uirevision=name)  # a zoom outlives a change of B
-        found = lift_title(figure)
-        self.finding.value = f'<p class="alpa-finding">{found}</p>'
-        self.figure.draw(figure, f"{self.title} of {name} on {plan.cluster}. {unescape(found)}")
+            figure.update_layout(uirevision=name)  # a zoom survives a change of B
+        title = lift_title(figure)
+        self.finding.value = f'<p class="alpa-finding">{title}</p>'
+        self.figure.draw(figure, f"{self.title} of {name} on {plan.cluster}. {unescape(title)}")
 
     def redraw(self) -> None:
-        """Draw again what is shown, after a control of the panel changed."""
+        """Draw again after a control of the panel changed."""
         with self.lock:
             if self._shown is not None:
                 self._drawn = ()
@@ -115,15 +115,15 @@ class FigurePanel(ABC):
                 self.show(state, theme, as_table=as_table)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
-        """What else than the plan the figure is drawn from; marks are faded without drawing it again."""
+        """The inputs of the figure besides plan and theme. (The selection is none: the browser fades marks.)"""
         return ()
 
     def follow(self, _state: State) -> None:
-        """Bring the panel's own controls to the state, before it is drawn."""
+        """Update the panel's own controls, before the figure is drawn."""
         return
 
     def stage_of_rows(self) -> int | None:
-        """The stage that all rows of the table are about."""
+        """The stage that all rows of the table are about; None if there is none."""
         return None
 
     @abstractmethod
@@ -132,58 +132,59 @@ class FigurePanel(ABC):
 
     @abstractmethod
     def rows(self, state: State) -> Sequence[Row]:
-        """The same as a table."""
+        """The rows of the table that shows the same as the figure."""
 
 
 class PlanPanel(FigurePanel):
-    """A figure of the plan alone: `name`_figure(plan, theme) and `name`_table(plan) of `alpa_explore.figures.name`."""
+    """A tab whose figure and table are `name`_figure(plan, theme) and `name`_table(plan) of
+    `alpa_explore.figures.room.name`."""
 
     name: ClassVar[str]
-    """Of the module."""
+    """The module of the figure."""
     room: ClassVar[str] = "decisions"
-    """The room of `alpa_explore.figures` that holds it."""
+    """The package of `alpa_explore.figures` that holds it."""
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See the module."""
-        figure: go.Figure = self._of("figure")(state.plan, theme=theme)
+        """The figure of the module `name`."""
+        figure: go.Figure = self._function("figure")(state.plan, theme=theme)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
-        """See the module."""
-        found: Sequence[Row] = self._of("table")(state.plan)
-        return found
+        """The table of the module `name`."""
+        rows: Sequence[Row] = self._function("table")(state.plan)
+        return rows
 
-    def _of(self, what: str) -> Callable[..., Any]:
+    def _function(self, kind: str) -> Callable[..., Any]:
         module = import_module(f"alpa_explore.figures.{self.room}.{self.name}")  # late: plotly takes seconds to import
-        verb: Callable[..., Any] = getattr(module, f"{self.name}_{what}")
-        return verb
+        function: Callable[..., Any] = getattr(module, f"{self.name}_{kind}")
+        return function
 
 
 def note_figure(text: str, theme: str) -> go.Figure:
-    """Where there is nothing to draw yet: how to get something."""
+    """An empty figure with a title: what to do to get a figure."""
     import plotly.graph_objects as go  # late: plotly takes seconds to import
 
     from alpa_explore.figures.style import dress
 
     empty = go.Figure().update_xaxes(visible=False).update_yaxes(visible=False)
-    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # its axes are no zoom to keep
+    return dress(empty, text, theme=theme, height=300, uirevision="nothing")  # a zoom of its axes need not be kept
 
 
 def lift_title(figure: go.Figure) -> str:
-    """Take the title out of a figure and close the gap: above it, as text of the page, it wraps and can be selected."""
+    """Remove and return the title of a figure: as text of the page above the figure it wraps and can be selected."""
     lines = (figure.layout.title.text or "").split("<br>")
     figure.layout.title.text = ""
     top = figure.layout.margin.t
     if top is not None:
-        kept = max(TOP_PIXELS, top - TITLE_LINE_PIXELS * len(lines) - TOP_PIXELS // 2)
+        new_top = max(TOP_PIXELS, top - TITLE_LINE_PIXELS * len(lines) - TOP_PIXELS // 2)
         if figure.layout.height is not None:
-            figure.layout.height -= top - kept
-        figure.layout.margin.t = kept
+            figure.layout.height -= top - new_top
+        figure.layout.margin.t = new_top
     return " ".join(lines)
 
 
-def fault_html(title: str, error: Exception) -> str:
-    """A fault of a figure, where the figure should be."""
+def figure_fault_html(title: str, error: Exception) -> str:
+    """The error of a figure that could not be drawn, shown in its place."""
     detail = escape("".join(traceback.format_exception(error)))
     return (
         f'<div class="alpa-message" role="alert"><p><b>The {escape(title)} figure failed:</b> '

@@ -1,4 +1,4 @@
-"""A tab about one stage, with its choice of the stage."""
+"""The base class of the tabs about one stage."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
+from alpa_explore.plans.report.text import layers_phrase
 from alpa_explore_widgets.elements.fields import ChoiceField
-from alpa_explore_widgets.panels.headline import named_layers
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class StagePanel(PlanPanel):
-    """Shows the selected stage; the choice of another one here selects it everywhere."""
+    """Shows the selected stage; choosing another one here selects it in every tab."""
 
     def __init__(self, select: Callable[[str], None]) -> None:
         self._select = select
         super().__init__()
 
     def controls(self) -> list[W.Widget]:
-        """The stage to look at."""
+        """The choice of the stage."""
         self.stage = ChoiceField(
             label="Stage",
             hint="The stage that is shown; it is selected in all figures.",
@@ -40,17 +40,17 @@ class StagePanel(PlanPanel):
         return [self.stage]
 
     def follow(self, state: State) -> None:
-        """The choices are those of the plan, the choice is the selected stage."""
+        """Offer the stages of the plan, and choose the selected one."""
         assert state.plan is not None, "shown before there was a plan"
         stages = state.plan.stages
-        wanted = read_key(state.selection).get("stage", self.stage.value)
+        selected = read_key(state.selection).get("stage", self.stage.value)
         with self.stage.hold_sync():
             self.stage.choices = [
-                [str(s.index), f"{s.index}: {named_layers(s.layers)} on {'×'.join(map(str, s.logical_mesh))}", ""]
+                [str(s.index), f"{s.index}: {layers_phrase(s.layers)} on {'×'.join(map(str, s.logical_mesh))}", ""]
                 for s in stages
             ]
-            self.stage.unobserve(self._stage_chosen, "value")  # it is being drawn already
-            self.stage.value = wanted if int(wanted) < len(stages) else str(len(stages) - 1)
+            self.stage.unobserve(self._stage_chosen, "value")  # the panel is being drawn already
+            self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)
             self.stage.observe(self._stage_chosen, "value")
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
@@ -62,14 +62,14 @@ class StagePanel(PlanPanel):
         return int(self.stage.value)
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See the module."""
-        figure: go.Figure = self._of("figure")(state.plan, stage=self.stage_of_rows(), theme=theme)
+        """The figure of the module `name`, for the stage."""
+        figure: go.Figure = self._function("figure")(state.plan, stage=self.stage_of_rows(), theme=theme)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
-        """See the module."""
-        found: Sequence[Row] = self._of("table")(state.plan, stage=self.stage_of_rows())
-        return found
+        """The table of the module `name`, for the stage."""
+        rows: Sequence[Row] = self._function("table")(state.plan, stage=self.stage_of_rows())
+        return rows
 
     def _stage_chosen(self, change: dict[str, Any]) -> None:
         self._select(key(stage=int(change["new"])))

@@ -1,4 +1,4 @@
-"""A tab about the plan beside the others that were tried."""
+"""The base class of the tabs that compare the plan with the others of the history."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class TriedPanel(PlanPanel):
-    """`name`_figure and `name`_table also take `tried`, the plans of the history."""
+    """A PlanPanel whose figure and table also take `tried`, the plans of the history."""
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """The plans that were tried."""
+        """The plans of the history."""
         return (state.history.entries,)
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See the module."""
-        figure: go.Figure = self._of("figure")(state.plan, theme=theme, tried=state.history.plans)
+        """The figure of the module `name`."""
+        figure: go.Figure = self._function("figure")(state.plan, theme=theme, tried=state.history.plans)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
-        """See the module."""
-        found: Sequence[Row] = self._of("table")(state.plan, tried=state.history.plans)
-        return found
+        """The table of the module `name`."""
+        rows: Sequence[Row] = self._function("table")(state.plan, tried=state.history.plans)
+        return rows

@@ -1,4 +1,4 @@
-"""The Compare tab: the plan beside another one, the pinned one unless another of those that were tried is chosen."""
+"""The Compare tab: the plan beside the pinned one, or beside another plan of the history."""
 
 from __future__ import annotations
 
@@ -19,39 +19,42 @@ if TYPE_CHECKING:
     from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
 
-_USUAL = ""
-_OFFERED = 20
-"""The newest of those that were tried."""
+_DEFAULT = ""
+"""The choice of the pinned plan, or of the previous one if none is pinned."""
+_MAX_OFFERED = 20
+"""Plans of the history that are offered, the newest ones; set by hand."""
 
 
 class ComparePanel(PlanPanel):
-    """How do two plans differ, and what comes of it?"""
+    """How do two plans differ, and what is the effect?"""
 
     title, name = "Compare", "compare"
     room = "comparisons"
-    question = "How does this plan differ from another one, and what comes of it?"
+    question = "How does this plan differ from another one, and what is the effect?"
 
     def controls(self) -> list[W.Widget]:
-        """The other plan."""
+        """The choice of the other plan."""
         self.other = ChoiceField(
             label="With",
-            hint="The plan that this one is compared with: pin one, or choose one that was tried.",
-            choices=[[_USUAL, "", ""]],
-            value=_USUAL,
+            hint="The plan to compare with: pin one, or choose one of the history.",
+            choices=[[_DEFAULT, "", ""]],
+            value=_DEFAULT,
         )
         self.other.observe(self._chosen, "value")
         return [self.other]
 
     def follow(self, state: State) -> None:
-        """The choices are the pinned plan and those that were tried."""
-        tried = list(enumerate(state.history.plans))[-_OFFERED:]
-        usual = "the pinned plan" if state.pinned is not None else "the plan before"
-        choices = [[_USUAL, usual, ""]] + [
-            [str(k), _label(k, one, state.plan), "tried"] for k, one in reversed(tried) if one is not state.plan
+        """Offer the pinned plan and the newest plans of the history."""
+        newest = list(enumerate(state.history.plans))[-_MAX_OFFERED:]
+        default = "the pinned plan" if state.pinned is not None else "the previous plan"
+        choices = [[_DEFAULT, default, ""]] + [
+            [str(position), _label(position, plan, state.plan), "history"]
+            for position, plan in reversed(newest)
+            if plan is not state.plan
         ]
         if self.other.value not in [value for value, *_ in choices]:
-            self.other.unobserve(self._chosen, "value")  # it is being drawn already
-            self.other.value = _USUAL
+            self.other.unobserve(self._chosen, "value")  # the panel is being drawn already
+            self.other.value = _DEFAULT
             self.other.observe(self._chosen, "value")
         if choices != self.other.choices:
             self.other.choices = choices
@@ -61,34 +64,34 @@ class ComparePanel(PlanPanel):
         return self._other(state)
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See the module; without another plan nothing but how to get one."""
+        """The figure of the module `name`; without another plan, a note on how to get one."""
         name, other = self._other(state)
         if other is None:
-            return note_figure("There is one plan alone: press Pin, then change something.", theme)
-        figure: go.Figure = self._of("figure")(state.plan, other, theme, other_name=name)
+            return note_figure("There is only one plan: press Pin, then change something.", theme)
+        figure: go.Figure = self._function("figure")(state.plan, other, theme, other_name=name)
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
-        """See the module."""
+        """The table of the module `name`."""
         _, other = self._other(state)
-        found: Sequence[Row] = [] if other is None else self._of("table")(state.plan, other)
-        return found
+        rows: Sequence[Row] = [] if other is None else self._function("table")(state.plan, other)
+        return rows
 
     def _other(self, state: State) -> tuple[str, Plan | None]:
-        """(its name, the plan); None where there is none."""
-        plans, place = state.history.plans, state.history.place
-        if self.other.value != _USUAL and int(self.other.value) < len(plans):
+        """(name, plan) of the other plan; None in place of the plan if there is none."""
+        plans, position = state.history.plans, state.history.position
+        if self.other.value != _DEFAULT and int(self.other.value) < len(plans):
             return f"plan {int(self.other.value) + 1}", plans[int(self.other.value)]
         if state.pinned is not None:
             return "the pinned plan", state.pinned
-        return "the plan before", plans[place - 1] if place > 0 else None
+        return "the previous plan", plans[position - 1] if position > 0 else None
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()
 
 
-def _label(place: int, plan: Plan, shown: Plan | None) -> str:
+def _label(position: int, plan: Plan, shown: Plan | None) -> str:
     """'3: 840 ms, B 64 → 128'."""
-    apart = [] if shown is None else [f"{d.name} {d.old}" for d in differences(plan, shown)]
-    words = ", ".join(apart[:2]) + (", …" if len(apart) > 2 else "")
-    return f"{place + 1}: {units.seconds(plan.predicted.iteration_seconds)}{', ' if words else ''}{words}"
+    changed = [] if shown is None else [f"{d.name} {d.old}" for d in differences(plan, shown)]
+    listed = ", ".join(changed[:2]) + (", …" if len(changed) > 2 else "")
+    return f"{position + 1}: {units.seconds(plan.predicted.iteration_seconds)}{', ' if listed else ''}{listed}"

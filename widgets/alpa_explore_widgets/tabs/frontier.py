@@ -1,4 +1,4 @@
-"""The Memory tab, with its choice of a stage."""
+"""The Memory tab."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ class FrontierPanel(StagePanel):
     """How much slower does a stage become with less memory?"""
 
     title, name = "Memory", "frontier"
-    question = "Which choices are known for a stage: how much slower is one that needs less memory?"
+    question = "Which solutions are known for a stage, and how much slower are those that need less memory?"

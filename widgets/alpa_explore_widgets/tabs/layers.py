@@ -9,4 +9,4 @@ class LayersPanel(PlanPanel):
     """Which operators make up each layer, and what crosses each cut?"""
 
     title, name = "Layers", "layers"
-    question = "Which operators make up each layer, how much each computes, and how many bytes cross the cut behind it?"
+    question = "Which operators make up each layer, how much does each compute, and what crosses the cut after it?"

@@ -1,4 +1,4 @@
-"""The Solvers tab: one layer of the selected stage by every formulation, when it is asked for."""
+"""The Solvers tab: the first layer of the selected stage, solved by every formulation on request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class SolversPanel(TriedPanel):
-    """How large, how fast and how near the optimum are the formulations of the sharding problem?"""
+    """How large, how fast and how close to the optimum are the formulations of the sharding problem?"""
 
     title, name = "Solvers", "solvers"
     room = "comparisons"
-    question = "The sharding of one layer by three formulations and the exact solver: how fast, how near the optimum?"
+    question = "The sharding of one layer by three formulations and the exact solver: how fast, how close to optimal?"
 
     def __init__(self, compare: Callable[[], None]) -> None:
         self._compare = compare
@@ -30,20 +30,20 @@ class SolversPanel(TriedPanel):
 
     def controls(self) -> list[W.Widget]:
         """The button."""
-        hint = "Solve the first layer of the selected stage by each of them; takes seconds to a minute"
+        hint = "Solve the first layer of the selected stage by each formulation; takes from seconds to a minute"
         return [self.button("Compare", hint, self._compare)]
 
     def depends_on(self, state: State) -> tuple[object, ...]:
-        """What was compared last."""
+        """The last comparison."""
         return (state.comparison,)
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.comparisons.solvers`; before a comparison nothing but how to get one."""
+        """See `alpa_explore.figures.comparisons.solvers`; before the first comparison, a note on how to get one."""
         if state.comparison is not None:
-            figure: go.Figure = self._of("figure")(state.comparison, theme=theme)
+            figure: go.Figure = self._function("figure")(state.comparison, theme=theme)
             return figure
-        return note_figure("Nothing was compared yet: press Compare.", theme)
+        return note_figure("No comparison yet: press Compare.", theme)
 
     def rows(self, state: State) -> Sequence[Row]:
-        """A row a formulation."""
-        return [] if state.comparison is None else self._of("table")(state.comparison)
+        """One row per formulation."""
+        return [] if state.comparison is None else self._function("table")(state.comparison)

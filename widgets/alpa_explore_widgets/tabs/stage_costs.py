@@ -6,7 +6,7 @@ from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
 
 class StageCostsPanel(PlanPanel):
-    """What would any run of layers take on any submesh?"""
+    """How long would any range of layers take on any submesh?"""
 
     title, name = "Costs", "stage_costs"
-    question = "How long would any run of layers take on any submesh, and which of them does the plan use?"
+    question = "How long would any range of layers take on any submesh, and which of them does the plan use?"

@@ -1,4 +1,4 @@
-"""The Timeline tab: a schedule, another beside it, and which part of the iteration is shown."""
+"""The Timeline tab: one schedule or two, and the part of the iteration that is shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.report.tables import Row
     from alpa_explore_widgets.session.state import State
 
-_ALONE = "none"
+_NONE = "none"
 _WINDOWS = [
     ["whole", "the whole iteration", ""],
     ["start", "its start", ""],
@@ -27,22 +27,22 @@ _WINDOWS = [
 
 
 class TimelinePanel(PlanPanel):
-    """What does each submesh do when?"""
+    """What does each submesh do at what time?"""
 
     title, name = "Timeline", "timeline"
-    question = "What does each submesh do when, and what does it hold?"
+    question = "What does each submesh do at what time, and what does it hold in memory?"
 
     def controls(self) -> list[W.Widget]:
-        """The schedule, one beside it, and the part of the iteration."""
+        """The schedule, a second one, and the part of the iteration."""
         self._offered: Plan | None = None
         self.schedule = ChoiceField(
             label="Schedule", hint="The order of the tasks.", choices=[["1f1b", "1f1b", ""]], value="1f1b"
         )
         self.beside = ChoiceField(
             label="Beside it",
-            hint="Another schedule on the same axis of time.",
-            choices=[[_ALONE, "none", ""]],
-            value=_ALONE,
+            hint="A second schedule on the same time axis.",
+            choices=[[_NONE, "none", ""]],
+            value=_NONE,
         )
         self.window = ChoiceField(
             label="Shown", hint="A part is short enough to be drawn task by task.", choices=_WINDOWS, value="whole"
@@ -53,7 +53,7 @@ class TimelinePanel(PlanPanel):
         return list(fields)
 
     def follow(self, state: State) -> None:
-        """The choices are the schedules that exist for the plan."""
+        """Offer the schedules that are possible for the plan."""
         assert state.plan is not None, "shown before there was a plan"
         if state.plan is self._offered:
             return
@@ -61,32 +61,34 @@ class TimelinePanel(PlanPanel):
 
         self._offered = state.plan
         names = possible_schedules(state.plan)
-        for field, more in ((self.schedule, []), (self.beside, [[_ALONE, "none", ""]])):
-            choices = more + [[name, name, ""] for name in names]
+        for field, first in ((self.schedule, []), (self.beside, [[_NONE, "none", ""]])):
+            choices = first + [[name, name, ""] for name in names]
             if field.value not in [value for value, *_ in choices]:
-                field.unobserve(self._chosen, "value")  # it is being drawn already
+                field.unobserve(self._chosen, "value")  # the panel is being drawn already
                 field.value = choices[0][0]
                 field.observe(self._chosen, "value")
             field.choices = choices
 
     def schedules(self) -> tuple[str, ...]:
-        """What is chosen."""
+        """The chosen schedules, one or two."""
         chosen = (self.schedule.value, self.beside.value)
-        return tuple(name for name in dict.fromkeys(chosen) if name != _ALONE)
+        return tuple(name for name in dict.fromkeys(chosen) if name != _NONE)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
-        """What is chosen above the figure."""
+        """The choices above the figure."""
         return (*self.schedules(), self.window.value)
 
     def draw(self, state: State, theme: str) -> go.Figure:
         """See `alpa_explore.figures.decisions.timeline`."""
-        figure: go.Figure = self._of("figure")(state.plan, self.schedules(), theme=theme, window=self.window.value)
+        figure: go.Figure = self._function("figure")(
+            state.plan, self.schedules(), theme=theme, window=self.window.value
+        )
         return figure
 
     def rows(self, state: State) -> Sequence[Row]:
-        """The same as a table."""
-        found: Sequence[Row] = self._of("table")(state.plan, self.schedules())
-        return found
+        """The table of the module `name`."""
+        rows: Sequence[Row] = self._function("table")(state.plan, self.schedules())
+        return rows
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()

@@ -1,4 +1,4 @@
-"""The Why tab, with a button that tries neighbours of the plan."""
+"""The Why tab, with a button that plans with neighbouring settings."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from alpa_explore_widgets.tab_kinds.tried_panel import TriedPanel
 
 
 class WhyPanel(TriedPanel):
-    """Where does the time go, what holds the plan back, and what would a single change do?"""
+    """Where does the time go, what limits the plan, and what would a single change do?"""
 
     title, name = "Why", "why"
     room = "comparisons"
-    question = "Where does the time go, what holds the plan back, and what would a single change do?"
+    question = "Where does the time go, what limits the plan, and what would a single change do?"
 
     def __init__(self, try_neighbours: Callable[[], None]) -> None:
-        self._try = try_neighbours
+        self._try_neighbours = try_neighbours
         super().__init__()
 
     def controls(self) -> list[W.Widget]:
         """The button."""
-        hint = "Plan with another δ, other numbers of layers, and recomputation the other way; the plan stays"
-        return [self.button("Try neighbours", hint, self._try)]
+        hint = "Plan with another δ, other numbers of layers, and the other choice of recomputation; this plan stays"
+        return [self.button("Try neighbours", hint, self._try_neighbours)]

@@ -1,4 +1,4 @@
-"""The Run tab: what is said before a run, while it goes, and when it ends; with held runs, and with real ones."""
+"""The Run tab before, during and after a run; with simulated runs, and with a real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
-from alpa_explore_widgets.tabs.launch import LaunchPanel
+from alpa_explore_widgets.tabs.run import RunPanel
 
 import alpa_explore as ax
 from alpa_explore.errors import AlpaExploreError, RunError
@@ -25,7 +25,7 @@ from tests.widgets.conftest import HeldPlanner, make_plan
 
 @dataclass
 class HeldRun:
-    """A run whose steps are done, and which ends, when a test says so."""
+    """A run whose steps and end are triggered by the test."""
 
     folder: Path = Path("/runs/mine")
     steps: tuple[StepReport, ...] = ()
@@ -60,28 +60,28 @@ class HeldRun:
 
 @dataclass
 class Tab:
-    """An explorer that shows the tab, and what it launched."""
+    """An explorer that shows the tab, and the arguments of its launches."""
 
     explorer: Explorer
-    asked: list[dict[str, Any]]
+    launches: list[dict[str, Any]]
     handle: HeldRun
 
     @property
-    def panel(self) -> LaunchPanel:
-        return next(p for p in self.explorer.panels if isinstance(p, LaunchPanel))
+    def panel(self) -> RunPanel:
+        return next(p for p in self.explorer.panels if isinstance(p, RunPanel))
 
     @property
-    def said(self) -> str:
+    def status(self) -> str:
         return self.panel.status.value
 
     def says(self, *words: str) -> None:
-        until(lambda: all(word in self.said for word in words), f"{words} in {self.said}")
+        until(lambda: all(word in self.status for word in words), f"{words} in {self.status}")
 
 
 def until(holds: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, f"it is still not so: {what}"
+        assert time.monotonic() < deadline, f"timeout: {what}"
         time.sleep(0.01)
 
 
@@ -91,23 +91,23 @@ def show_run(explorer: Explorer) -> None:
 
 @pytest.fixture
 def tab(planner: HeldPlanner) -> Any:
-    asked: list[dict[str, Any]] = []
+    launches: list[dict[str, Any]] = []
     handle = HeldRun()
 
     def launch(plan: Any, **given: Any) -> HeldRun:
-        asked.append({"plan": plan, **given})
+        launches.append({"plan": plan, **given})
         return handle
 
     functions = replace(planner.functions(), launch=launch, check_run=lambda plan, **given: None)
-    explorer = explore(make_plan(), planner=functions)
+    explorer = explore(make_plan(), backend=functions)
     show_run(explorer)
-    yield Tab(explorer=explorer, asked=asked, handle=handle)
+    yield Tab(explorer=explorer, launches=launches, handle=handle)
     explorer.close()
     handle.ended.set()
     assert explorer.session.runs.wait(10), "a thread of the run is left over"
 
 
-def test_a_run_is_started_followed_and_stopped_and_nothing_waits_for_it(tab: Tab) -> None:
+def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None:
     panel = tab.panel
     tab.says("Ready", "4 ranks")
     assert (panel.start.disabled, panel.stop.disabled) == (False, True)
@@ -115,22 +115,24 @@ def test_a_run_is_started_followed_and_stopped_and_nothing_waits_for_it(tab: Tab
     assert panel.start.description == "Start 7 steps"
     panel.start.click()
     tab.says("0 of 7 steps")
-    assert tab.asked == [{"plan": tab.explorer.plan, "target": "local", "steps": 7, "device": "cpu", "scheduler": None}]
+    assert tab.launches == [
+        {"plan": tab.explorer.plan, "target": "local", "steps": 7, "device": "cpu", "scheduler": None}
+    ]
     assert (panel.start.disabled, panel.stop.disabled) == (True, False)
     tab.handle.step()
     tab.says("1 of 7 steps")
     until(lambda: "the loss is 5" in panel.finding.value, panel.finding.value)
     panel.stop.click()
-    assert "stopping" in tab.said
+    assert "stopping" in tab.status
     tab.says("Stopped after 1 of 7 steps", "/runs/mine")
     assert (panel.start.disabled, panel.stop.disabled, tab.handle.stops > 0) == (False, True, True)
 
 
-def test_a_run_outlives_a_change_of_the_plan_and_says_whose_it_is(tab: Tab) -> None:
+def test_a_run_continues_when_the_plan_changes_and_names_its_plan(tab: Tab) -> None:
     tab.panel.start.click()
     tab.handle.step()
     tab.says("1 of 20 steps")
-    assert "another plan" not in tab.said
+    assert "another plan" not in tab.status
     tab.explorer.controls["num_microbatches"].value = 16
     assert tab.explorer.wait(5)
     tab.says("another plan", "B = 8", 'data-alpa-key="plan:0"')
@@ -139,7 +141,7 @@ def test_a_run_outlives_a_change_of_the_plan_and_says_whose_it_is(tab: Tab) -> N
     assert not tab.panel.figure.busy
     tab.explorer.bridge.selection = "plan:0"
     tab.says("2 of 20 steps")
-    assert "another plan" not in tab.said
+    assert "another plan" not in tab.status
 
 
 def test_a_failure_shows_its_reason_and_the_end_of_the_log_in_place(tab: Tab) -> None:
@@ -151,7 +153,7 @@ def test_a_failure_shows_its_reason_and_the_end_of_the_log_in_place(tab: Tab) ->
     )
     tab.says("Rank 2 died:", "signal 9", "Look at its log. 1 of 20 steps were done.", 'role="alert"')
     assert '<details open><summary>The end of its log</summary><pre tabindex="0">Traceback\nMemoryError: &lt;b&gt;' in (
-        tab.said
+        tab.status
     )
     assert not tab.panel.start.disabled
 
@@ -168,10 +170,10 @@ def test_closing_and_resetting_the_explorer_end_the_run(tab: Tab, end: str) -> N
     assert tab.handle.stops > 0
 
 
-def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_its_own(
+def test_a_run_ends_when_its_explorer_is_removed_but_not_when_the_cell_is_moved(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.2)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.2)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -185,11 +187,11 @@ def test_a_run_that_nobody_can_see_any_more_ends_and_a_cell_that_is_moved_keeps_
     assert tab.handle.ended.wait(10)
 
 
-def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_away_ends(
+def test_a_run_survives_a_reload_of_its_page_and_ends_when_the_page_stays_away(
     tab: Tab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alpa_explore_widgets.explorer.GONE_SECONDS", 0.1)
-    monkeypatch.setattr("alpa_explore_widgets.explorer.LOADING_SECONDS", 0.8)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.HIDDEN_SECONDS", 0.1)
+    monkeypatch.setattr("alpa_explore_widgets.session.tuning.RELOAD_SECONDS", 0.8)
     tab.panel.start.click()
     tab.says("0 of 20 steps")
 
@@ -205,7 +207,7 @@ def test_a_page_that_is_loaded_again_has_time_for_it_and_a_run_whose_page_stays_
     assert tab.handle.ended.wait(10)
 
 
-def test_the_next_page_of_a_tab_takes_the_place_of_the_one_before_whether_that_said_so_or_not(tab: Tab) -> None:
+def test_the_next_page_of_a_browser_tab_replaces_the_previous_one_even_without_its_last_message(tab: Tab) -> None:
     bridge = tab.explorer.bridge
 
     def tell(kind: str, of_tab: str, page: str) -> int:
@@ -230,21 +232,21 @@ def test_a_script_is_written_and_the_tab_says_how_to_run_it(tab: Tab) -> None:
     tab.says("nothing was started", "sbatch /runs/mine/slurm.sh", "compare-run /runs/mine")
 
 
-def test_a_dask_cluster_needs_an_address_and_is_not_asked_before_start(tab: Tab) -> None:
+def test_a_dask_cluster_needs_an_address_and_is_not_contacted_before_start(tab: Tab) -> None:
     assert tab.panel.scheduler.layout.display == "none"
     tab.panel.where.value = "dask"
     tab.says("no address", "dask scheduler")
     assert (tab.panel.start.disabled, tab.panel.scheduler.layout.display) == (True, "")
     tab.panel.scheduler.value = "tcp://127.0.0.1:1"
-    assert "no address" not in tab.said
+    assert "no address" not in tab.status
     assert not tab.panel.start.disabled
     tab.panel.start.click()
     tab.says("0 of 20 steps")
-    assert (tab.asked[0]["target"], tab.asked[0]["scheduler"]) == ("dask", "tcp://127.0.0.1:1")
+    assert (tab.launches[0]["target"], tab.launches[0]["scheduler"]) == ("dask", "tcp://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda plan: make_plan("64x8:v100"), "more devices than are attached"),
         (lambda plan: replace(plan, model=replace(plan.model, recipe=None)), "Give explore the module"),
@@ -258,13 +260,13 @@ def test_a_dask_cluster_needs_an_address_and_is_not_asked_before_start(tab: Tab)
     ],
 )
 def test_a_plan_that_cannot_run_says_why_and_what_to_do_before_start(
-    change: Any, said: str, planner: HeldPlanner, monkeypatch: pytest.MonkeyPatch
+    change: Any, message: str, planner: HeldPlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.sysconf", lambda name: 2**24)  # memory is another matter
-    explorer = explore(change(make_plan()), planner=planner.functions())
+    monkeypatch.setattr("os.sysconf", lambda name: 2**24)  # so that memory suffices
+    explorer = explore(change(make_plan()), backend=planner.functions())
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
-    until(lambda: said in panel.status.value, f"{said} in {panel.status.value}")
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
+    until(lambda: message in panel.status.value, f"{message} in {panel.status.value}")
     assert panel.start.disabled
     assert 'role="alert"' in panel.status.value
 
@@ -272,38 +274,40 @@ def test_a_plan_that_cannot_run_says_why_and_what_to_do_before_start(
 def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: HeldPlanner) -> None:
     import torch
 
-    asked: list[dict[str, Any]] = []
+    launches: list[dict[str, Any]] = []
     handle = HeldRun()
     handle.end("stopped")
     functions = replace(
-        planner.functions(), launch=lambda plan, **given: asked.append(given) or handle, check_run=lambda *_, **__: None
+        planner.functions(),
+        launch=lambda plan, **given: launches.append(given) or handle,
+        check_run=lambda *_, **__: None,
     )
     module, inputs, loss = torch.nn.Linear(4, 4), (torch.zeros(8, 4), torch.zeros(8, 4)), torch.nn.functional.mse_loss
-    explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", planner=functions)
+    explorer = explore(module, example_inputs=inputs, loss=loss, cluster="1x4:v100", backend=functions)
     assert explorer.session.wait(60)
     assert explorer.plan is not None
     mine = replace(explorer.plan, model=replace(explorer.plan.model, name="Linear", recipe=None))
     explorer.session.store.change(plan=mine)
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     panel.start.click()
     until(lambda: "Stopped" in panel.status.value, panel.status.value)
-    assert asked[0]["model"] is module
-    assert asked[0]["example_inputs"] is inputs
-    assert asked[0]["loss"] is loss
-    assert "in another order each time" in panel.status.value
+    assert launches[0]["model"] is module
+    assert launches[0]["example_inputs"] is inputs
+    assert launches[0]["loss"] is loss
+    assert "in another order at each step" in panel.status.value
     explorer.close()
 
 
 @pytest.mark.distributed
-def test_real_processes_are_measured_beside_their_prediction_and_leave_nothing_behind(
+def test_a_real_run_is_measured_against_its_prediction_and_leaves_no_process_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     plan = ax.baseline("gpt-tiny", "1x2:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0)
     explorer = explore(plan)
     show_run(explorer)
-    panel = next(p for p in explorer.panels if isinstance(p, LaunchPanel))
+    panel = next(p for p in explorer.panels if isinstance(p, RunPanel))
     panel.device.value = "cpu"
     panel.dry.click()
     until(lambda: "stage 1 on rank 1" in panel.status.value, panel.status.value, 120)

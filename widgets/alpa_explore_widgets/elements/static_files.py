@@ -1,0 +1,15 @@
+"""The JavaScript modules and the style sheet of the widgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+STATIC = Path(__file__).parents[1] / "static"
+
+
+def module_with_helpers(name: str) -> str:
+    """A JavaScript module of `static/` with the text of helpers.js before it.
+
+    anywidget loads each module from a string of its own, so that a module cannot import another file.
+    """
+    return "\n".join((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", name))

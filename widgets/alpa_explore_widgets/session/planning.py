@@ -1,0 +1,230 @@
+"""Planning in the background: runs of the whole planner, and replans, which answer from stage costs that are known.
+
+The whole planner runs for the settings of the controls (its plan is shown), or for a list of settings to be tried
+(their plans only enter the history). A replan follows a change of B, δ, schedule or sends at once. Each has a thread of
+its own where the newest request wins, and reports in the state.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore import units
+from alpa_explore.errors import AlpaExploreError, CancelledError
+from alpa_explore.figures.keys import valid_key
+from alpa_explore.sharding.spec_constraint import mappings
+from alpa_explore.tracing.cancelling import cancelled_by
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
+from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.history import Entry
+from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
+
+if TYPE_CHECKING:
+    from alpa_explore.execution.progress import Progress
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.backend import Backend
+    from alpa_explore_widgets.session.sources import Sources
+    from alpa_explore_widgets.session.state import StateStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningJob:
+    """Settings to plan for, one after the other."""
+
+    settings: tuple[Settings, ...]
+    show: bool = True
+    """Show the plan; otherwise only add it to the history."""
+    baselines: tuple[str, ...] = ()
+    """The baseline to make for each of `settings`, or () to run the planner."""
+
+
+class Planning:
+    """The two planning threads of a session, and the rules by which their plans come on screen."""
+
+    def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
+        self._store, self._sources, self._backend = store, sources, backend
+        self.plans: NewestWins[PlanningJob] = NewestWins(self._run_plans, "alpa-explore plan")
+        self.replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
+        self._last_report = 0.0
+        self._last_move = float("-inf")
+
+    def forget_replans(self) -> None:
+        """Cancel the replans: their answers are no longer needed. A replan that has not started never resets
+        `replanning`, so this does."""
+        self.replans.cancel()
+        self._store.change(replanning=False)
+
+    def show(
+        self, plan: Plan, plan_settings: Settings, settings: Settings, *, replace_last: bool = False, **changes: Any
+    ) -> None:
+        """Put `plan`, made with `plan_settings`, on screen and into the history; `settings` are those of the controls,
+        `changes` further fields of the state."""
+        state = self._store.state
+        entry = Entry(settings=plan_settings, plan=plan)
+        self._store.change(
+            plan=plan,
+            plan_settings=plan_settings,
+            settings=settings,
+            selection=valid_key(plan, state.selection),
+            history=state.history.add(entry, replace_last=replace_last),
+            **changes,
+        )
+
+    def _run_plans(self, job: PlanningJob, cancel: threading.Event) -> None:
+        change, start = self._store.change, time.monotonic()
+        failures = 0
+        # Cleared once: the fault of one of several settings stays on screen while the others are planned.
+        change(fault=None)
+        for number, settings in enumerate(job.settings):
+            label = "" if job.show else f"{number + 1} of {len(job.settings)}: "
+            change(planning=True, cancelling=False, progress=None, activity=f"{label}capturing {settings.model}…")
+            outcome: dict[str, Any]
+            try:
+                plan = self._make_plan(settings, cancel, label, job.baselines[number] if job.baselines else None)
+            except CancelledError:
+                elapsed = units.seconds(time.monotonic() - start)
+                outcome = {"activity": f"Cancelled after {elapsed}. Solutions are kept: Plan continues from them."}
+                cancel.set()
+            except AlpaExploreError as error:
+                failures += 1
+                outcome = {"fault": fault_of(error), "activity": ""} if job.show else {}
+            except Exception as error:  # a background thread has no cell in which to show it
+                failures += 1
+                outcome = {"fault": fault_of(error), "activity": ""}
+            else:
+                outcome = self._accept(plan, settings, time.monotonic() - start, show=job.show)
+            last = cancel.is_set() or number == len(job.settings) - 1
+            if last and not job.show and not cancel.is_set():
+                without_plan = f"; {failures} of them have no plan" if failures else ""
+                outcome["activity"] = f"Tried {len(job.settings)}{without_plan}: see Why and Search."
+            change(**({"planning": False, "cancelling": False, "progress": None} if last else {}), **outcome)
+            if cancel.is_set():
+                return
+
+    def _make_plan(self, settings: Settings, cancel: threading.Event, label: str, baseline: str | None) -> Plan:
+        """Capture the model and run the planner, or make the baseline of that name."""
+        cluster = self._sources.cluster(settings)
+        with cancelled_by(cancel):
+            graph = self._sources.graph(settings)
+        _raise_if_cancelled(cancel)
+        if baseline is not None:
+            self._store.change(activity=f"{label}{baseline}…")
+            return self._backend.baseline(
+                graph,
+                cluster,
+                baseline,
+                num_microbatches=settings.num_microbatches,
+                num_layers=settings.num_layers,
+                delta=settings.delta,
+                cancel=cancel,
+                rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
+            )
+        self._store.change(activity=f"{label}clustering operators into layers…")
+        optional: dict[str, Any] = {
+            "solver": settings.solver if settings.solver != "auto" else None,
+            "rematerialization": settings.rematerialization,
+            "pipeline": settings.pipeline or None,
+            **mappings(settings.spec_constraints),
+        }
+        plan = self._backend.plan(
+            graph,
+            cluster,
+            num_microbatches=settings.num_microbatches,
+            delta=settings.delta,
+            num_layers=settings.num_layers,
+            progress=self._report,
+            cancel=cancel,
+            **{name: value for name, value in optional.items() if value is not None},
+        )
+        _raise_if_cancelled(cancel)
+        return plan
+
+    def _accept(self, plan: Plan, settings: Settings, seconds: float, *, show: bool) -> dict[str, Any]:
+        """Show a plan, or only add it to the history; returns further changes of the state."""
+        with self._store.lock:
+            plan_settings = replace(settings, num_layers=plan.options.num_layers)
+            if not show:
+                entry = Entry(settings=plan_settings, plan=plan)
+                return {"history": self._store.state.history.add_without_showing(entry)}
+            requested = self._store.state.settings
+            if settings.needs_only_replan(requested):
+                requested = replace(requested, num_layers=plan_settings.num_layers)
+            statistics = plan.statistics
+            self.show(
+                plan,
+                plan_settings,
+                requested,
+                fault=None,
+                planning=False,
+                cancelling=False,
+                progress=None,
+                activity=f"Planned in {units.seconds(seconds)}: {statistics.solves} sharding problems, "
+                f"{statistics.distinct_solves} distinct, {statistics.cached_solves} read from the cache.",
+            )
+            if requested != plan_settings and plan_settings.needs_only_replan(requested):  # B was moved meanwhile
+                self.replans.submit(requested)
+            return {}
+
+    def _run_replan(self, requested: Settings, cancel: threading.Event) -> None:
+        with self._store.lock:
+            before, plan_settings = self._store.state.plan, self._store.state.plan_settings
+            if before is None or plan_settings is None:
+                self._store.change(replanning=False)
+                return
+            self._store.change(replanning=True)
+        fault, plan = None, None
+        try:
+            pipeline = {
+                name: getattr(requested, name)
+                for name in ("schedule", "communication")
+                if getattr(before.options.pipeline, name) != getattr(requested, name)
+            }
+            plan = self._backend.replan(
+                before,
+                graph=lambda: self._sources.graph(plan_settings),
+                num_microbatches=requested.num_microbatches,
+                delta=requested.delta,
+                cancel=cancel,
+                progress=self._report_replan,
+                **pipeline,
+            )
+        except CancelledError:
+            plan = None  # a newer value is waiting, or the answer is no longer needed
+        except Exception as error:
+            fault = fault_of(error)
+        with self._store.lock:
+            state, newer = self._store.state, self.replans.has_newer
+            changes: dict[str, Any] = {"replanning": newer}
+            if not state.planning and state.progress is not None:
+                changes |= {"progress": None, "activity": ""}
+            # The plan is shown even when a newer value is waiting: figures follow a slider while it moves.
+            still_needed = newer or all(getattr(state.settings, n) == getattr(requested, n) for n in REPLAN_SETTINGS)
+            if state.plan is not before or not still_needed:
+                self._store.change(**changes)  # meanwhile another plan was shown, or the settings were changed back
+            elif plan is None:
+                self._store.change(**changes, **({} if fault is None else {"fault": fault}))
+            else:
+                plan_settings = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
+                now = time.monotonic()
+                same_move, self._last_move = now - self._last_move < tuning.SAME_MOVE_SECONDS, now
+                self.show(plan, plan_settings, state.settings, replace_last=same_move, fault=None, **changes)
+
+    def _report_replan(self, progress: Progress) -> None:
+        if not self._store.state.planning:
+            self._report(progress)
+
+    def _report(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self._last_report >= tuning.REPORT_SECONDS or progress.done == progress.total:
+            self._last_report = now
+            if not self._store.state.cancelling:
+                self._store.change(progress=progress, activity=progress.pass_name)
+
+
+def _raise_if_cancelled(cancel: threading.Event) -> None:
+    if cancel.is_set():
+        raise CancelledError("Planning was cancelled", found="Cancel, or a newer request", remedy="Press Plan again.")

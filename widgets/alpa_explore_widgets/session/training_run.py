@@ -1,0 +1,72 @@
+"""The values of the Run tab: how to run a plan, whether it can run, and the progress of a training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.runtime.measured import Measured
+    from alpa_explore.runtime.reports import StepReport
+    from alpa_explore_widgets.session.fault import Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Where and how to run a plan."""
+
+    target: str = "local"
+    """A name of `alpa_explore.runtime.targets.find`."""
+    device: str = ""
+    """'cpu', 'cuda', or '' for GPUs if there are any and CPUs otherwise."""
+    steps: int = 20
+    scheduler: str = ""
+    """Address of a Dask scheduler, for the target dask."""
+
+    @property
+    def check_is_remote(self) -> bool:
+        """Whether a check contacts another process, which may take seconds; such a check is not made automatically."""
+        return self.target == "dask" and bool(self.scheduler)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunCheck:
+    """Whether a plan can run with these settings."""
+
+    plan: Plan
+    settings: RunSettings
+    fault: Fault | None = None
+    """Why it cannot run."""
+    program: dict[str, Any] | None = None
+    """The result of a dry run: a description of the program that would run."""
+    busy: bool = False
+    """The check is still under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TrainingRun:
+    """A training run of a plan and its progress."""
+
+    plan: Plan
+    settings: RunSettings
+    trains_user_module: bool
+    """Whether it trains a module of the notebook, on its example inputs."""
+    state: str = "preparing"
+    """As `RunProgress.state` of the runtime."""
+    stopping: bool = False
+    predicted_seconds: float = 0.0
+    """Simulated seconds of one step."""
+    steps: tuple[StepReport, ...] = ()
+    folder: Path | None = None
+    measured: Measured | None = None
+    """The measured times, once the run is done."""
+    fault: Fault | None = None
+    """Why it failed."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has ended, for whatever reason."""
+        return self.state not in ("preparing", "running")

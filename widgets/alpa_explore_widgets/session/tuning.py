@@ -1,0 +1,23 @@
+"""Limits and delays of a session. None changes a plan. Where no reason is given: set by hand, not measured."""
+
+from __future__ import annotations
+
+REPORT_SECONDS = 0.1
+"""Least time between two progress reports that are shown: each is a message to the browser."""
+POLL_SECONDS = 0.25
+"""How often a training run is polled: each change is a message to the browser."""
+SAME_MOVE_SECONDS = 1.5
+"""Replans that follow one another within this time are one movement of a slider and make one history entry."""
+HISTORY_ENTRIES = 60
+"""Plans kept in the history; the oldest are dropped first."""
+KEPT_GRAPHS = 3
+"""Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
+COMPARE_SECONDS = 20.0
+"""Time limit of each formulation in the Solvers tab."""
+NEIGHBOUR_DELTAS = (0.1, 0.25, 0.5, 1.0)
+"""Values of δ among which "Try neighbours" takes the next smaller and the next larger one."""
+HIDDEN_SECONDS = 3.0
+"""An explorer that has been on no page for this long was closed: its cell was run again or its output was cleared.
+A cell that is moved is off the page for less."""
+RELOAD_SECONDS = 60.0
+"""The same when the whole page was left: JupyterLab may take this long to load it again."""
