@@ -39,7 +39,7 @@ from alpa_explore.search.profile_stages import (
     problem_prices,
 )
 from alpa_explore.search.versions import tied_weights
-from alpa_explore.sharding.splits import discoveries
+from alpa_explore.sharding.splits import discover_all
 
 NEAR = (1.0, 2.0, 4.5)
 """Prices of which all others are asked, in times of what a byte is worth about."""
@@ -132,7 +132,7 @@ class _Prices:
             layered, cluster.device, self.meshes, other=other, known=known, num_microbatches=num_microbatches
         )
         self.counts = held_counts(held_at, layered.num_layers)
-        self._num_microbatches, self._found_out = num_microbatches, discoveries(layered.graph)
+        self._num_microbatches, self._found_out = num_microbatches, discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
         self._worths = known.worths(num_microbatches)
         """Of a byte of memory on each mesh, about, where memory is short."""

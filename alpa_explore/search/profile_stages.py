@@ -30,8 +30,8 @@ from alpa_explore.search.candidates import Candidates, Choices, Wanted
 from alpa_explore.search.convergence import Known
 from alpa_explore.search.feasible_stages import usable_stages
 from alpa_explore.search.task_runner import Run
-from alpa_explore.sharding.discovery.discoveries import Discoveries
-from alpa_explore.sharding.splits import discoveries
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords
+from alpa_explore.sharding.splits import discover_all
 from alpa_explore.store.cache import Store
 
 SOLVED_BY = (
@@ -109,7 +109,7 @@ def profile_stages(
     counts = held_counts(held_at, layered.num_layers)
     tasks: dict[str, StageTask] = {}
     wanted: list[Wanted] = []
-    found_out = discoveries(layered.graph)
+    found_out = discover_all(layered.graph)
     meshes = [logical_meshes(cluster, piece) for piece in pieces]
     common = {
         mesh: problem_prices(mesh, cluster.device, solver, num_microbatches, found_out)
@@ -225,7 +225,7 @@ def problem_key(stage: StageGraph, prices: str) -> str:
 
 
 def problem_prices(
-    mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: Discoveries
+    mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, found_out: DiscoveryRecords
 ) -> str:
     """All that a solve depends on beside its stage."""
     body = (mesh.squeezed(), device, sorted(device.peak_flops.items()), solver, num_microbatches, found_out)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.sharding.discovery.discoveries import Discoveries, known
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, recorded_discovery
 from alpa_explore.sharding.rules import HEAVY, RULES
 from alpa_explore.sharding.strategy import Split
 
@@ -32,7 +32,7 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
     rule = RULES.get(operator.kind)
     if rule is not None:
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
-    found = known(operator_signature(operator, tensors))
+    found = recorded_discovery(operator_signature(operator, tensors))
     if found is None:
         # Imported here because it takes torch, which a graph with rules for all its operators does not need.
         from alpa_explore.sharding.discovery.discover import discover
@@ -43,7 +43,7 @@ def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
     return Coverage(found.splits, is_matrix_product(operator.kind), "discovered")
 
 
-def discoveries(graph: TrainingGraph) -> Discoveries:
+def discover_all(graph: TrainingGraph) -> DiscoveryRecords:
     """The discoveries of all operators of `graph` that no rule knows; those that are missing are made now."""
     unruled = {operator_signature(o, graph.tensors): o for o in graph.operators if o.kind not in RULES}
     if not unruled:

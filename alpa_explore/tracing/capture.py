@@ -28,9 +28,9 @@ from alpa_explore.tracing.inputs.example import Example, flatten_example
 from alpa_explore.tracing.inputs.fake_model import Held, attribute_tensors, fake_like, held_tensors, installed
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
-from alpa_explore.tracing.joint.diagnose import diagnose
-from alpa_explore.tracing.joint.joint_graph import JointGraph, trace
-from alpa_explore.tracing.joint.locate import AnnotateCalls, Place, follow_modules
+from alpa_explore.tracing.joint_graph.diagnose import diagnose
+from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, Place, follow_modules
+from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafts import draft
 from alpa_explore.tracing.operators.phases import assign_phases

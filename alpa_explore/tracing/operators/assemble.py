@@ -11,7 +11,7 @@ from alpa_explore.graph import Argument, Operator, Parameter, Phase, Ref, Tensor
 from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.inputs.example import Example
 from alpa_explore.tracing.inputs.fake_model import Held
-from alpa_explore.tracing.joint.joint_graph import JointGraph
+from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, Key
 from alpa_explore.tracing.operators.phases import Phases
 from alpa_explore.tracing.optimizers import Optimizer

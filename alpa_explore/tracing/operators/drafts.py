@@ -20,8 +20,8 @@ from torch._subclasses import FakeTensor
 from alpa_explore.errors import CaptureError
 from alpa_explore.graph import Argument, Symbol, counts
 from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LITERAL, to_symbol
-from alpa_explore.tracing.joint.joint_graph import JointGraph
-from alpa_explore.tracing.joint.locate import MODULE, SOURCE
+from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
+from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.units import DTYPE_BYTES
 
 LITERAL_ELEMENTS = 4096

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from alpa_explore.tracing.joint.joint_graph import JointGraph
+from alpa_explore.tracing.joint_graph.trace import JointGraph
 from alpa_explore.tracing.operators.drafts import Draft, Drafts, Key
 
 

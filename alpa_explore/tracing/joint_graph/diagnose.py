@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.tracing.joint.joint_graph import VALUE_ERRORS
-from alpa_explore.tracing.joint.locate import Place, raised_at
+from alpa_explore.tracing.joint_graph.locate import Place, raised_at
+from alpa_explore.tracing.joint_graph.trace import VALUE_ERRORS
 
 _VALUES = (
     "Tracing knows shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "

@@ -26,7 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint.unmerge import unmerge_batches
+from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 """What torch raises when a model asks a traced tensor for its value."""

@@ -1,4 +1,4 @@
-"""What is asked of discovery, and how it refuses."""
+"""The operator under test, and the error for one that cannot be tested."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import TypeAlias
 from alpa_explore.graph import Operator, Tensor
 
 Placements: TypeAlias = tuple[int, ...]
-"""One for each input, or each output: a dim, REPLICATE or PARTIAL."""
+"""For each input, or each output: the dim that is sharded, REPLICATE or PARTIAL."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OperatorCall:
     """An operator on tensors of given shapes and dtypes."""
 
     operator: Operator
-    """Its Refs are the places of its inputs: two places that read one tensor may hold different pieces."""
+    """Its Refs are input positions: two positions that read one tensor may hold different shards of it."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
 
-class RefusalError(Exception):
-    """The operator cannot be judged; the message is the reason."""
+class UnsupportedOperatorError(Exception):
+    """The operator cannot be tested; the message is the reason."""
 
 
 def short(error: Exception) -> str:
-    """The first line of an error."""
+    """The class and the first line of an error, at most 120 characters of it."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
 
 
 def is_floating(dtype: str) -> bool:
-    """True for real floating dtypes: the only ones in which devices hold addends."""
+    """True for real floating dtypes, the only ones in which a tensor may be a pending sum."""
     return dtype.startswith(("float", "bfloat"))
