@@ -1,4 +1,5 @@
-"""Layer, group and batch norm. Normalised dims stay whole; a batch norm over a cut batch sums its statistics."""
+"""Layer, group and batch norm. Normalised dims are not sharded; a batch norm over a sharded batch sums its
+statistics."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def _statistics_bytes(channels: int) -> int:
 
 
 def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent; over a cut batch two sums for
-    each channel are all-reduced, and every device has the statistics of the whole batch. Given ones need no sum."""
+    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent. With the batch sharded two sums
+    a channel are all-reduced, and every device has the statistics of the whole batch."""
     batch, channels = inputs[0].shape[:2]
     vectors = len(inputs) - 1
     over_batch = Split(

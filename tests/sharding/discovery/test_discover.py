@@ -1,4 +1,4 @@
-"""Discovery: splits result by running an operator are proven by the same body as the rules, and equal to them."""
+"""Discovery: the splits it establishes pass the same proof as those of the rules, and equal them."""
 
 import ctypes
 import os
@@ -47,7 +47,7 @@ def tensor(index, shape, dtype="float32"):
 
 
 def unrun(kind, shape):
-    """What is result of x -> y of one shape, which the test itself does not run."""
+    """What discovery returns for x -> y of one shape; the test itself does not run the operator."""
     return discover(replace(OPERATOR, kind=kind), [tensor(0, shape)], [tensor(1, shape)])
 
 
