@@ -1,4 +1,4 @@
-"""What must hold of every training graph; the tracer and the plan reader call this before anything else does."""
+"""The invariants of every training graph; the tracer and the plan reader check them on each graph they make."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _ORDER = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.UPDATE: 2}
 
 
 def verify(graph: TrainingGraph) -> TrainingGraph:
-    """Return `graph` if it is well formed; AssertionError (a fault of ours, not of the user) names what is not."""
+    """Return `graph` if it is well formed; AssertionError (a bug of this library, never the user's fault) names the
+    invariant that does not hold."""
     made: set[int] = {t.index for t in graph.tensors if t.producer is None}
     phase = 0
     for place, tensor in enumerate(graph.tensors):
@@ -32,7 +33,7 @@ def verify(graph: TrainingGraph) -> TrainingGraph:
             for read in operator.inputs:
                 maker = graph.tensors[read].producer
                 behind = operator.forward if maker is None else graph.operators[maker].forward
-                # Wherever forward operators are cut into stages, a gradient then never goes back to a later stage.
+                # So that, wherever forward operators are cut into stages, no gradient flows to a later stage.
                 assert behind is None or behind >= operator.forward, f"{where} reads a gradient from before its place"
         assert min(operator.flops, operator.bytes_accessed) >= 0, f"{where}: negative counts"
     for parameter in graph.parameters:
