@@ -145,7 +145,7 @@ def model_alone():
     (one, batches), (two, _) = (training(graph, plan.model, None, seed=1, allow_import=True) for _ in range(2))
     assert all(torch.equal(one[t], two[t]) for t in one)
     assert [float(batches(n)[graph.inputs[0]][0, 0]) for n in (0, 3)] == [0.0, 3.0]
-    with pytest.raises(RecipeError, match="makes no model"):
+    with pytest.raises(RecipeError, match="does not make a model"):
         follow("my_package:model_alone", 4, allow_import=True)
     with pytest.raises(RecipeError, match="--allow-import"):
         training(graph, plan.model, None, seed=1, allow_import=False)
