@@ -63,7 +63,7 @@ def _letter(task) -> int:
 def test_a_deadlock_names_the_tasks_that_wait_and_what_for() -> None:
     with pytest.raises(ScheduleError) as caught:
         parse_csv("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
-    assert caught.value.found == "submesh 0 waits with 0B0 for 1B0; submesh 1 waits with 1F1 for 0F1"
+    assert caught.value.found == "submesh 0 waits at 0B0 for 1B0; submesh 1 waits at 1F1 for 0F1"
 
 
 @pytest.mark.parametrize(
@@ -71,15 +71,15 @@ def test_a_deadlock_names_the_tasks_that_wait_and_what_for() -> None:
     [
         ("0F0,0F0,0B0", "2 of microbatch 0 on stage 0"),
         ("0F0,0F1,0B0", "0 of microbatch 1 on stage 0"),
-        ("0F0,0I0", "leaves tasks out|0I0 without 0W0"),
+        ("0F0,0I0", "does not list all tasks|0I0 without 0W0"),
         ("0F0,0I0,0B0,0W0", "2 of microbatch 0 on stage 0"),
         ("0F0,0F1,0I0,0I1,0W0", "0I1 without 0W1"),
         ("0F0,0B0,1F0\n1B0", "1F0 on submesh 0, other tasks of stage 1 on submesh 1"),
         ("0F0,0B0,2F0,2B0", "4 tasks for 3 stages|0 of microbatch 0 on stage 1"),
-        ("0B0,0F0", "submesh 0 waits with 0B0 for 0F0"),
+        ("0B0,0F0", "submesh 0 waits at 0B0 for 0F0"),
         ("0F0,0W0,0I0", "0W0 for 0I0"),
         ("0F0,0X0", "'0X0' in row 1, column 2"),
-        ("", "no task|holds no task"),
+        ("", "contains no task|no task"),
         ("0F0,0F999999999,0B0", "3 tasks for 1 stages and 1000000000 microbatches"),
     ],
 )
