@@ -64,7 +64,7 @@ def test_a_hugging_face_gpt2_at_another_batch_is_what_a_capture_there_is():
 
 def test_a_size_of_one_does_not_follow_from_larger_ones():
     low, high = captured("gpt-tiny", 4), captured("gpt-tiny", 8)
-    with pytest.raises(BatchError, match="would be 1, which torch treats apart"):
+    with pytest.raises(BatchError, match="would be 1, which torch treats specially"):
         rescale(low, high, 1)
 
 
@@ -137,7 +137,7 @@ def test_a_constant_that_depends_on_the_batch_is_refused():
             return self.project(x).sum() * (1.0 / x.shape[0])
 
     module = Mean()
-    with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and no size"):
+    with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and is not a size"):
         rescale(line(module, 4), line(module, 8), 6)
 
 
