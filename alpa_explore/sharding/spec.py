@@ -17,7 +17,7 @@ REPLICATE = -1
 PARTIAL = -2
 
 Spec: TypeAlias = tuple[int, ...]
-Divides: TypeAlias = tuple[bool, ...]
+Divisibility: TypeAlias = tuple[bool, ...]
 """Indexed by a bit set of mesh axes: whether the product of their sizes divides an extent."""
 
 
@@ -49,21 +49,21 @@ def local_share(spec: Spec, mesh_shape: Sequence[int]) -> float:
 
 def legal_specs(shape: Sequence[int], mesh_shape: Sequence[int], *, partial: bool) -> tuple[Spec, ...]:
     """All legal specs of a tensor, replicated first; with `partial` also those with pending sums."""
-    return specs_where(divided_by(shape, mesh_shape), len(mesh_shape), partial)
+    return specs_of_divisibility(divisibility(shape, mesh_shape), len(mesh_shape), partial)
 
 
-def divided_by(extents: Iterable[int], mesh_shape: Sequence[int]) -> tuple[Divides, ...]:
+def divisibility(extents: Iterable[int], mesh_shape: Sequence[int]) -> tuple[Divisibility, ...]:
     """For each extent which sets of mesh axes divide it.
 
     The legality of specs and strategies depends on nothing else, so meshes of different sizes share cached results.
     """
-    counts = blocks(tuple(mesh_shape))
+    counts = axes_products(tuple(mesh_shape))
     return tuple(tuple(extent % n == 0 for n in counts) for extent in extents)
 
 
 # Memo of a pure function.
 @lru_cache(maxsize=256)
-def blocks(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
+def axes_products(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
     """For each bit set of mesh axes the product of their sizes."""
     axes = range(len(mesh_shape))
     return tuple(math.prod(mesh_shape[a] for a in axes if bits >> a & 1) for bits in range(1 << len(mesh_shape)))
@@ -71,19 +71,25 @@ def blocks(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
 
 # Memo of a pure function.
 @lru_cache(maxsize=1024)
-def specs_where(divided: tuple[Divides, ...], axes: int, partial: bool) -> tuple[Spec, ...]:
+def specs_of_divisibility(divided: tuple[Divisibility, ...], axes: int, partial: bool) -> tuple[Spec, ...]:
     """`legal_specs` of a tensor, given which axes divide each of its dims."""
     placements = [REPLICATE, *range(len(divided)), *([PARTIAL] if partial else [])]
 
     def legal(spec: Spec) -> bool:
-        return all(divides[cutting(spec, dim)] for dim, divides in enumerate(divided))
+        return all(divides[sharding_axes(spec, dim)] for dim, divides in enumerate(divided))
 
     return tuple(spec for spec in itertools.product(placements, repeat=axes) if legal(spec))
 
 
-def cutting(spec: Spec, dim: int) -> int:
+def sharding_axes(spec: Spec, dim: int) -> int:
     """The axes that shard a dim, as a bit set."""
     return sum(1 << axis for axis, placement in enumerate(spec) if placement == dim)
+
+
+def is_floating(dtype: str) -> bool:
+    """True for real floating dtypes, the only ones in which a tensor may be PARTIAL: integers and booleans are indices
+    and masks, and are never partial sums."""
+    return dtype.startswith(("float", "bfloat"))
 
 
 def render(spec: Spec, rank: int) -> str:

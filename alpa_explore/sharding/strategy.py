@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from alpa_explore.errors import OptionError
-from alpa_explore.sharding.spec import REPLICATE, Divides, Spec, blocks, divided_by, specs_where
+from alpa_explore.sharding.spec import REPLICATE, Divisibility, Spec, axes_products, divisibility, specs_of_divisibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +79,12 @@ def enumerate_strategies(
             found=f"{count:,} combinations of {len(splits)} splits on a mesh of {len(mesh_shape)} axes",
             remedy="Merge axes of the mesh: two axes of 8 and 4 devices can be one of 32.",
         )
-    counts = blocks(tuple(mesh_shape))
+    counts = axes_products(tuple(mesh_shape))
     choices = _choices(
         tuple(splits),
-        divided_by([s.size for s in splits], mesh_shape),
-        tuple(divided_by(shape, mesh_shape) for shape in input_shapes),
-        tuple(divided_by(shape, mesh_shape) for shape in output_shapes),
+        divisibility([s.size for s in splits], mesh_shape),
+        tuple(divisibility(shape, mesh_shape) for shape in input_shapes),
+        tuple(divisibility(shape, mesh_shape) for shape in output_shapes),
         len(mesh_shape),
     )
     strategies = tuple(Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], c.sync) for c in choices)
@@ -111,14 +111,14 @@ class _Choice(NamedTuple):
 @lru_cache(maxsize=4096)
 def _choices(
     splits: tuple[Split, ...],
-    sizes: tuple[Divides, ...],
-    inputs: tuple[tuple[Divides, ...], ...],
-    outputs: tuple[tuple[Divides, ...], ...],
+    sizes: tuple[Divisibility, ...],
+    inputs: tuple[tuple[Divisibility, ...], ...],
+    outputs: tuple[tuple[Divisibility, ...], ...],
     axes: int,
 ) -> tuple[_Choice, ...]:
     """The legal strategies of one operator, given which axes divide the sizes of its splits and the dims of its
     tensors."""
-    legal = [frozenset(specs_where(divided, axes, True)) for divided in (*inputs, *outputs)]
+    legal = [frozenset(specs_of_divisibility(divided, axes, True)) for divided in (*inputs, *outputs)]
     whole = Split("-", 1, (REPLICATE,) * len(inputs), (REPLICATE,) * len(outputs), divides=False)
     divides = dict(zip(map(id, splits), sizes, strict=True))
     choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}

@@ -57,37 +57,28 @@ def capture(
 
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
-    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
-        name = name or Path(model).stem
-        model = load_onnx(model)
-    if not isinstance(model, nn.Module):
-        raise CaptureError(
-            "The model is not a torch module",
-            found=type(model).__name__,
-            remedy="Pass a torch.nn.Module, or the path of an .onnx file.",
-        )
-    model = getattr(model, "_orig_mod", model)  # the module that torch.compile wraps
+    module, module_name = _module(model)
     chosen = find_optimizer(optimizer)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     dtype = _dtype(precision)
-    held = model_tensors(model, mode, dtype)
+    held = model_tensors(module, mode, dtype)
     if not any(tensor.trainable for tensor in held):
         raise CaptureError(
             "The model has no trainable parameter",
             found=f"{len(held)} parameters and buffers, none of which requires a gradient",
             remedy="Call model.requires_grad_(True), or capture a model that has parameters.",
         )
-    example = flatten_example(model, example_inputs, loss)
+    example = flatten_example(module, example_inputs, loss)
     place = TracePosition()
     with torch.enable_grad(), no_collection():
-        joint = _trace(model, held, example, loss, mode, dtype, place)
+        joint = _trace(module, held, example, loss, mode, dtype, place)
         stop_if_cancelled()
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
         phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
         graph = assemble(
-            name=name or type(model).__name__,
+            name=name or module_name,
             held=held,
             example=example,
             joint=joint,
@@ -98,10 +89,24 @@ def capture(
             optimizer=chosen,
             rematerialization=rematerialization,
             recipe=recipe,
-            attributes=attribute_tensors(model),
-            training=model.training,
+            attributes=attribute_tensors(module),
+            training=module.training,
         )
     return verify(graph)
+
+
+def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
+    """The module to trace and its default name; CaptureError for anything but a module or an ONNX file."""
+    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
+        return load_onnx(model), Path(model).stem
+    if not isinstance(model, nn.Module):
+        raise CaptureError(
+            "The model is not a torch module",
+            found=type(model).__name__,
+            remedy="Pass a torch.nn.Module, or the path of an .onnx file.",
+        )
+    module: nn.Module = getattr(model, "_orig_mod", model)  # the module that torch.compile wraps
+    return module, type(module).__name__
 
 
 def _dtype(precision: str | None) -> torch.dtype | None:

@@ -105,7 +105,7 @@ def detached(h):
         (Model(plain), (torch.randn(2, 4).numpy(),), lambda output: output.sum(), "NumPy"),
         (Model(plain), torch.randn(2, 4).to_sparse(), lambda output: output.sum(), "not dense"),
         (nn.LazyLinear(3), torch.randn(2, 4), lambda output: output.sum(), "no shape yet"),
-        (Model(plain), torch.zeros(2, 4, dtype=torch.int64), lambda output: output.sum(), "unlike dtypes"),
+        (Model(plain), torch.zeros(2, 4, dtype=torch.int64), lambda output: output.sum(), "different dtypes"),
         (Model(torch.sum), (torch.randn(2, 4), torch.randn(2, 4)), None, "cannot be traced"),
         ("gpt", torch.randn(2, 4), None, "not a torch module"),
     ],

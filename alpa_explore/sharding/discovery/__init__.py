@@ -10,6 +10,7 @@ Used only for operator kinds that `sharding.rules` does not list. In the order t
     recombination   tensors cut into shards, joined again, compared
     trials          the operator on random numbers at small sizes, whole and in shards
     validation      which candidates reproduce the whole outputs, alone and two at a time
+    tuning          limits of the search
     child           runs a function in a forked process, so that a crashing kernel does not end the planner
     discover        the public function: shapes, then values in a child process
 

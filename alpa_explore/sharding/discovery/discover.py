@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
+from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
 from alpa_explore.sharding.discovery.discoveries import DiscoveredSplits, record_discoveries, recorded_discovery
 from alpa_explore.sharding.discovery.operator_call import OperatorCall, UnsupportedOperatorError, short
@@ -32,9 +33,6 @@ from alpa_explore.sharding.strategy import Split
 from alpa_explore.tracing.aten import overload
 
 __all__ = ["DiscoveredSplits", "discover"]
-
-_LIMIT_SECONDS = 60.0
-"""Time limit of one child process, set by hand: testing an operator takes milliseconds."""
 
 
 def discover(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> DiscoveredSplits:
@@ -85,7 +83,7 @@ def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> DiscoveredSpli
 
 def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...] | str:
     answer: tuple[Split, ...] | str = run_in_child(
-        lambda report: validated_splits(call, proposed, report), limit_seconds=_LIMIT_SECONDS
+        lambda report: validated_splits(call, proposed, report), limit_seconds=tuning.LIMIT_SECONDS
     )
     return answer
 

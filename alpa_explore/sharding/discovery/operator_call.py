@@ -28,8 +28,3 @@ class UnsupportedOperatorError(Exception):
 def short(error: Exception) -> str:
     """The class and the first line of an error, at most 120 characters of it."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:120]}"
-
-
-def is_floating(dtype: str) -> bool:
-    """True for real floating dtypes, the only ones in which a tensor may be a pending sum."""
-    return dtype.startswith(("float", "bfloat"))

@@ -10,18 +10,15 @@ from dataclasses import dataclass
 import torch
 
 from alpa_explore.graph import Tensor
+from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.operator_call import (
     OperatorCall,
     Placements,
     UnsupportedOperatorError,
-    is_floating,
     short,
 )
-from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_floating
 from alpa_explore.tracing.aten import overload, run_operator
-
-_MOST_CANDIDATES = 600
-"""Of one extent: where the product of the choices is larger, only dims at equal positions are tried. Set by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +60,7 @@ def cuts(inputs: Sequence[Tensor]) -> Iterator[Placements]:
     """Every choice of one dim, or none, of each input, where the chosen dims have equal extents."""
     for size in sorted({s for t in inputs for s in t.shape if s > 1}):
         options = [[REPLICATE, *(d for d, s in enumerate(t.shape) if s == size)] for t in inputs]
-        if math.prod(map(len, options)) <= _MOST_CANDIDATES:
+        if math.prod(map(len, options)) <= tuning.MOST_CANDIDATES:
             every: Iterator[Placements] = iter(itertools.product(*options))
         else:  # only dims at the same position, counted from the front or from the back
             every = _aligned(inputs, size)

@@ -12,25 +12,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from alpa_explore.graph import Argument, Operator, Tensor
+from alpa_explore.sharding.discovery import tuning
 
-LARGEST_FIXED_ARGUMENT = 4
-"""Integer arguments up to this value are dims, strides, pads or modes; larger ones are sizes and are reduced too."""
 _UNBOUNDED = 2**31
 """An argument from this value on means 'to the end' (slice), and is kept."""
 
-_LARGEST_RATIO = 3
-"""A size that is exactly 2 or 3 times another stays so (fused gates; query, key and value in one tensor)."""
 
-SHRINKINGS = ((1, 6), (1, 8), (4, 6), (4, 8), (1, 4), (4, 4), (8, 8), (16, 8), (16, 12))
-"""(keep, unit): sizes up to `keep` stay as they are, larger ones become multiples of `unit`. Units 6 and 12 divide into
-2 and 3 shards, units 4 and 8 into 2 and 4: a split that holds under both does not depend on the number of shards."""
-
-
-def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: int) -> dict[int, int]:
+def reduced_sizes(operator: Operator, inputs: Collection[Tensor], keep: int, unit: int) -> dict[int, int]:
     """Size -> reduced size, for every extent of the inputs and every integer argument that is a size."""
     extents = {size for tensor in inputs for size in tensor.shape}
     values = {abs(n) for a in (*operator.arguments, *(v for _, v in operator.keywords)) for n in _integers(a)}
-    sizes = extents | {n for n in values if LARGEST_FIXED_ARGUMENT < n < _UNBOUNDED}
+    sizes = extents | {n for n in values if tuning.LARGEST_FIXED_ARGUMENT < n < _UNBOUNDED}
     reduced: dict[int, int] = {}
     last = keep
     for size in sorted(sizes):
@@ -45,7 +37,9 @@ def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: i
             if any(small % other == 0 for other in unrelated):
                 small += step
         # Keep a ratio of 2 or 3 to another size: gates, or query, key and value, stored side by side in one tensor.
-        ratio = next((size // s for s in reversed(smaller) if size % s == 0 and size // s <= _LARGEST_RATIO), None)
+        ratio = next(
+            (size // s for s in reversed(smaller) if size % s == 0 and size // s <= tuning.LARGEST_RATIO), None
+        )
         exact = ratio * reduced[size // ratio] if ratio else 0
         if exact > last and exact % step == 0:
             small = exact
@@ -53,17 +47,17 @@ def shrinking(operator: Operator, inputs: Collection[Tensor], keep: int, unit: i
     return reduced
 
 
-def shrunk_tensor(tensor: Tensor, small: Mapping[int, int]) -> Tensor:
+def reduced_tensor(tensor: Tensor, small: Mapping[int, int]) -> Tensor:
     """`tensor` with reduced extents."""
     return replace(tensor, shape=tuple(small.get(size, size) for size in tensor.shape))
 
 
-def shrunk_operator(operator: Operator, small: Mapping[int, int]) -> Operator:
+def reduced_operator(operator: Operator, small: Mapping[int, int]) -> Operator:
     """`operator` with reduced sizes among its arguments."""
     return replace(
         operator,
-        arguments=tuple(_shrunk(a, small) for a in operator.arguments),
-        keywords=tuple((name, _shrunk(a, small)) for name, a in operator.keywords),
+        arguments=tuple(_reduced(a, small) for a in operator.arguments),
+        keywords=tuple((name, _reduced(a, small)) for name, a in operator.keywords),
     )
 
 
@@ -73,10 +67,10 @@ def _integers(argument: Argument) -> tuple[int, ...]:
     return (argument,) if isinstance(argument, int) and not isinstance(argument, bool) else ()
 
 
-def _shrunk(argument: Argument, small: Mapping[int, int]) -> Argument:
+def _reduced(argument: Argument, small: Mapping[int, int]) -> Argument:
     if isinstance(argument, tuple):
-        return tuple(_shrunk(a, small) for a in argument)
-    if isinstance(argument, int) and not isinstance(argument, bool) and abs(argument) > LARGEST_FIXED_ARGUMENT:
+        return tuple(_reduced(a, small) for a in argument)
+    if isinstance(argument, int) and not isinstance(argument, bool) and abs(argument) > tuning.LARGEST_FIXED_ARGUMENT:
         size = small.get(abs(argument), abs(argument))
         return size if argument > 0 else -size
     return argument

@@ -9,22 +9,15 @@ from dataclasses import replace
 import torch
 
 from alpa_explore.graph import Argument, Operator, Symbol, Tensor
+from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.operator_call import OperatorCall, Placements, UnsupportedOperatorError, short
 from alpa_explore.sharding.discovery.random_inputs import STYLES, float_arguments, random_tensor
 from alpa_explore.sharding.discovery.recombination import close, is_constant, is_finite, joined, local_tensors, same
-from alpa_explore.sharding.discovery.small_sizes import SHRINKINGS, shrinking, shrunk_operator, shrunk_tensor
-from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.sharding.discovery.small_sizes import reduced_operator, reduced_sizes, reduced_tensor
+from alpa_explore.sharding.spec import PARTIAL, is_floating
 from alpa_explore.tracing.aten import run_operator
 
 Values = tuple[torch.Tensor, ...]
-
-_SHARD_COUNTS = (2, 3, 4)
-"""Numbers of shards that are tried."""
-_MOST_ELEMENTS = (1 << 16, 1 << 18, 1 << 20)
-"""Limits on the elements of all inputs of a reduced run; the next one is used when nothing runs within the one
-before."""
-_REAL_ELEMENTS = 1 << 15
-"""Up to this many input elements the operator is also run at its full size."""
 
 
 class _UnsuitedError(Exception):
@@ -89,7 +82,9 @@ class Trial:
         extents = [s[p] for s, p in zip(self.shapes, cuts, strict=True) if p >= 0]
         if not extents:
             return [3]  # a pending sum of three addends
-        return [n for n in _SHARD_COUNTS if all(e % n == 0 and (not self.indexed or e // n >= 2) for e in extents)]
+        return [
+            n for n in tuning.SHARD_COUNTS if all(e % n == 0 and (not self.indexed or e // n >= 2) for e in extents)
+        ]
 
     def holds(self, cuts: Sequence[tuple[Placements, Placements, int]]) -> bool | None:
         """True when sharding by each (input placements, output placements, count) in turn reproduces the whole outputs.
@@ -140,7 +135,7 @@ def make_trials(call: OperatorCall) -> list[Trial]:
     UnsupportedOperatorError, with the last reason, when it runs at fewer.
     """
     problems = ["its sizes cannot be reduced"]
-    for widest, most in itertools.product((True, False), _MOST_ELEMENTS):
+    for widest, most in itertools.product((True, False), tuning.MOST_ELEMENTS):
         trials = _trials_of(call, problems, widest=widest, most=most)
         if trials:
             return trials
@@ -155,8 +150,8 @@ def _trials_of(call: OperatorCall, problems: list[str], *, widest: bool, most: i
     trials: dict[object, Trial] = {}
 
     def attempt(small: dict[int, int], most: int) -> None:
-        tensors = [shrunk_tensor(t, small) for t in call.inputs]
-        reduced = shrunk_operator(operator, small)
+        tensors = [reduced_tensor(t, small) for t in call.inputs]
+        reduced = reduced_operator(operator, small)
         key = (tuple(t.shape for t in tensors), reduced.arguments, reduced.keywords)
         if key in trials or sum(t.elements for t in tensors) > most:
             return
@@ -171,11 +166,11 @@ def _trials_of(call: OperatorCall, problems: list[str], *, widest: bool, most: i
             return
         trials[key] = trial
 
-    attempt({}, _REAL_ELEMENTS)
+    attempt({}, tuning.FULL_SIZE_ELEMENTS)
     enough = len(trials) + 2
-    for keep, unit in SHRINKINGS:
+    for keep, unit in tuning.REDUCTIONS:
         if len(trials) < enough:
-            attempt(shrinking(operator, call.inputs, keep, unit), most)
+            attempt(reduced_sizes(operator, call.inputs, keep, unit), most)
     if enough == 2 and len(trials) == 1:
         problems.append("it runs at one set of reduced sizes only, which is not enough evidence")
         return []
@@ -208,4 +203,4 @@ def _with_widest(operator: Operator) -> Operator:
 def _widest(dtype: str) -> str:
     if dtype.startswith("complex"):
         return "complex128"
-    return "float64" if dtype.startswith(("float", "bfloat")) else dtype
+    return "float64" if is_floating(dtype) else dtype

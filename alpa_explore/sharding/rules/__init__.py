@@ -4,10 +4,15 @@
 `matrix`, then any family: convolution, creation, elementwise, indexing, losses, normalization, reductions, views. A
 family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
 
-A rule states a mathematical fact about an operator. How the operator then runs on a shard (which arguments change,
-where a sum is needed) is written in `sharding.local`. tests/sharding proves each rule: it runs the operator whole and
-sharded, recombines and compares. Families do not import each other; none imports `sharding.local`, `sharding.discovery`
-or torch.
+To add a rule: write a function of operator and tensors in the file of its family (or in a new file); enter it in the
+`RULES` of that file under the operator kind, and in `HEAVY` if its work must not be replicated; if it runs with changed
+arguments on a shard, say how in `sharding.local`; give it a case in tests/sharding, where every rule is proven by
+running the operator whole and sharded. Strategies and costs follow; cached solves need no care, because their keys hold
+a digest of these sources. Without a rule an operator is discovered; a rule is better where a shard needs other
+arguments than the whole, a sum in the middle, or an addend that counts once.
+
+A rule states a mathematical fact about an operator; how the operator then runs on a shard is written in
+`sharding.local`. Families do not import each other; none imports `sharding.local`, `sharding.discovery` or torch.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from alpa_explore.graph import Tensor
+from alpa_explore.sharding import spec
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
@@ -47,15 +48,21 @@ def elementwise(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Coll
     shape = outputs[0].shape
     rank = len(shape)
 
-    def cut(tensor: Tensor, dim: int) -> int:
-        own_dim = dim - (rank - len(tensor.shape))
-        return own_dim if own_dim >= 0 and tensor.shape[own_dim] == shape[dim] else REPLICATE
+    def cut(tensors: Sequence[Tensor], dim: int) -> tuple[int, ...]:
+        return tuple(broadcast_dim(t, dim, rank, shape[dim]) for t in tensors)
 
     return tuple(
-        Split(f"dim{dim}", shape[dim], tuple(cut(t, dim) for t in inputs), tuple(cut(t, dim) for t in outputs))
+        Split(f"dim{dim}", shape[dim], cut(inputs, dim), cut(outputs, dim))
         for dim in range(rank)
         if shape[dim] > 1 and dim not in uncut
     )
+
+
+def broadcast_dim(tensor: Tensor, dim: int, rank: int, size: int) -> int:
+    """The dim of `tensor` that is aligned with `dim`, of extent `size`, when it is broadcast to `rank` dims; REPLICATE
+    when the tensor lacks that dim or is broadcast along it."""
+    own_dim = dim - (rank - len(tensor.shape))
+    return own_dim if own_dim >= 0 and tensor.shape[own_dim] == size else REPLICATE
 
 
 def along(
@@ -78,9 +85,8 @@ def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Col
 
 
 def is_floating(tensor: Tensor) -> bool:
-    """Whether a tensor may be a pending sum: integers and booleans are indices and masks, and are never partial
-    sums."""
-    return tensor.dtype.startswith(("float", "bfloat"))
+    """Whether a tensor may be a pending sum (`spec.is_floating`)."""
+    return spec.is_floating(tensor.dtype)
 
 
 def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int, int]]:

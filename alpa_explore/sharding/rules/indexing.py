@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from alpa_explore.graph import Operator, Ref, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.sharding.rules.factors import Splits, along, broadcast_dim
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
@@ -103,8 +103,7 @@ class _Indexed:
 
     def index_dim(self, tensor: Tensor, place: int, size: int) -> int:
         """The dim of an index tensor that is dim `place` of the broadcast index tensors, or REPLICATE."""
-        own_dim = place - (self.width - len(tensor.shape))
-        return own_dim if own_dim >= 0 and tensor.shape[own_dim] == size else REPLICATE
+        return broadcast_dim(tensor, place, self.width, size)
 
 
 def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -132,8 +131,7 @@ def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
     rank = len(x.shape) - len(layout.places) + layout.width
 
     def value_dim(o: int, size: int) -> int:
-        own_dim = o - (rank - len(values.shape))
-        return own_dim if own_dim >= 0 and values.shape[own_dim] == size else REPLICATE
+        return broadcast_dim(values, o, rank, size)
 
     rows = [((d, *(REPLICATE,) * len(indices), value_dim(o, x.shape[d])), (d,), x.shape[d]) for d, o in layout.rest]
     for place in range(layout.width if operator.arguments[3:4] == (True,) else 0):

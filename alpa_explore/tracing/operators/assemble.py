@@ -57,12 +57,7 @@ def assemble(
     for key, value in drafts.constants.items():
         if key in read:
             builder.add_tensor(key, attributes.get(id(value), key.node), TensorKind.CONSTANT)
-    for draft in phases.forward:
-        builder.add_operator(draft, Phase.FORWARD)
-    for draft in phases.backward:
-        builder.add_operator(draft, Phase.BACKWARD, builder.index_of[phases.forward_of[draft.name].name])
-    for draft in phases.update:
-        builder.add_operator(draft, Phase.UPDATE)
+    builder.add_operators(phases)
     parameters = tuple(
         builder.add_update(held[i], drafts.key(joint.inputs[i]), gradient, optimizer)
         for i in trained
@@ -116,6 +111,15 @@ class _GraphBuilder:
         if key not in self.number:
             self.number[key] = self._append_tensor(name, self._drafts.tensors[key], kind, None)
         return self.number[key]
+
+    def add_operators(self, phases: Phases) -> None:
+        """Add the operators of all drafts, phase by phase."""
+        for draft in phases.forward:
+            self.add_operator(draft, Phase.FORWARD)
+        for draft in phases.backward:
+            self.add_operator(draft, Phase.BACKWARD, self.index_of[phases.forward_of[draft.name].name])
+        for draft in phases.update:
+            self.add_operator(draft, Phase.UPDATE)
 
     def add_operator(self, draft: Draft, phase: Phase, forward: int | None = None) -> None:
         """Add the operator of a draft; a backward operator gets module and source from its forward operator."""
