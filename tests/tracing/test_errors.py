@@ -1,4 +1,4 @@
-"""A model that cannot be captured: the operator, the module, the line, and what to try."""
+"""Errors of capture: they name the operator, the module, the line and a remedy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """1F1B: after a warm-up of forward passes each stage alternates one forward and one backward pass.
 
-It therefore holds the activations of few microbatches (Narayanan et al. 2019, PipeDream; 1F1B of Alpa §5).
+It therefore holds the activations of few microbatches. 1F1B is the schedule of PipeDream-Flush (Narayanan et al. 2021,
+arXiv 2006.09503), eager 1F1B that of Zhuang et al. 2023 (arXiv 2211.05322).
 
 Stage s of P warms up with w(s) − 1 forwards and then always has w(s) microbatches in flight:
 

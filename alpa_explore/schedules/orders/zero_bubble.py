@@ -1,5 +1,5 @@
-"""ZB-H1: 1F1B with the backward pass in two halves, one of which fills the bubble (Qi et al. 2024, arXiv 2401.10241,
-§2.3).
+"""ZB-H1 (Qi et al. 2024, arXiv 2401.10241, §2.3): 1F1B with the backward pass in two halves, one of which fills
+bubbles.
 
 The previous stage waits only for the gradient of its output (I); the gradients of the weights (W) can be computed at
 any later time. Stage s runs W of a microbatch s backward passes after its I, so later stages still have work at the end

@@ -20,13 +20,13 @@ from alpa_explore.tracing.operators.drafts import Draft, Drafts, TracedTensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phases:
-    """The drafts that are needed, in the order in which they run; `forward_of`: name of a backward draft -> its forward
-    draft."""
+    """The drafts that are needed, by phase, in the order in which they run."""
 
     forward: tuple[Draft, ...]
     backward: tuple[Draft, ...]
     update: tuple[Draft, ...]
     forward_of: dict[str, Draft]
+    """Name of a backward draft -> the forward draft that it belongs to."""
 
 
 def assign_phases(joint: JointGraph, drafts: Drafts, loss: TracedTensor, gradients: Sequence[TracedTensor]) -> Phases:

@@ -108,7 +108,7 @@ R, P = REPLICATE, PARTIAL
     ],
     ids=str,
 )
-def test_exactly_the_legal_splits_are_found(call, expected):
+def test_exactly_the_legal_splits_are_discovered(call, expected):
     result, *_ = discovered(call)
     assert {(s.inputs, s.outputs[0]) for s in result.splits} == expected
 
@@ -155,7 +155,7 @@ def test_an_operator_without_a_rule_is_discovered_and_proven(call):
     assert prove_splits(coverage.splits, operator, tensors, values) == set(call.factors)
 
 
-# --- operators that somebody else defines: some are fine, some are not to be trusted
+# --- operators of a library: some are valid, some misbehave
 
 
 def define(name, function, shape=torch.empty_like, mutates=()):
@@ -172,7 +172,7 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def window(x: torch.Tensor, width: int) -> torch.Tensor:
-    """Adds the element `width` before: of no effect where the dim is shorter than that."""
+    """Adds the element `width` positions before; no effect when the dim is shorter than that."""
     return x + torch.nn.functional.pad(x, (0, 0, width, 0))[: x.shape[0]]
 
 
@@ -200,7 +200,7 @@ def deadly(x: torch.Tensor) -> torch.Tensor:
 
 
 def deadly_in_halves(x: torch.Tensor) -> torch.Tensor:
-    """As kernels that do not check what fits: small rows kill."""
+    """Like a kernel without bounds checks: it crashes on short rows."""
     if x.shape[1] % 8 and x.shape[1] % 6:
         ctypes.string_at(0)
     return x * 2
@@ -291,14 +291,14 @@ def test_a_shape_that_depends_on_values_is_not_supported():
     assert "depends on values" in result.reason
 
 
-def test_equal_operators_are_run_once_and_others_are_told_apart():
+def test_equal_operators_are_run_once_and_different_ones_are_distinguished():
     clamps = [replace(OPERATOR, kind="aten.clamp.default", arguments=(Ref(0), low)) for low in (1, 1.0, True, 1)]
-    given = [tensor(0, (4, 8))], [tensor(1, (4, 8))]
-    assert discover(clamps[0], *given) is discover(clamps[3], *given)
-    assert discover(clamps[0], *given) is not discover(clamps[1], *given)
+    shapes = [tensor(0, (4, 8))], [tensor(1, (4, 8))]
+    assert discover(clamps[0], *shapes) is discover(clamps[3], *shapes)
+    assert discover(clamps[0], *shapes) is not discover(clamps[1], *shapes)
 
 
-def test_the_random_state_of_the_process_is_left_alone():
+def test_the_random_state_of_the_process_is_not_changed():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
