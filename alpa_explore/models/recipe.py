@@ -23,7 +23,7 @@ IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class RecipeModel:
     """The model of a recipe, its inputs and its loss."""
 
     model: torch.nn.Module
@@ -34,9 +34,9 @@ class Made:
     """Number of a microbatch -> its inputs, in the form of `example_inputs`; None where the recipe has no data."""
 
 
-def follow(
+def build_from_recipe(
     recipe: str | None, samples: int, *, device: str = "meta", seed: int = 0, allow_import: bool = False
-) -> Made:
+) -> RecipeModel:
     """The model of `recipe` with example inputs of `samples` samples (an import path's function decides on both).
 
     RecipeError when there is no recipe, it may not be followed, or it makes no model.
@@ -44,7 +44,7 @@ def follow(
     checked = check_recipe(recipe, allow_import=allow_import)
     if checked in names():
         model, inputs = build(checked, samples, device=device, seed=seed)
-        return Made(
+        return RecipeModel(
             model=model,
             example_inputs=inputs,
             microbatch=lambda number: build_inputs(checked, samples, seed + number + 1),
@@ -85,7 +85,7 @@ def build_inputs(name: str, samples: int, seed: int) -> tuple[torch.Tensor, ...]
     return make_inputs(entry(name).config, samples, "cpu", seed)
 
 
-def _imported(recipe: str, seed: int) -> Made:
+def _imported(recipe: str, seed: int) -> RecipeModel:
     import torch
 
     module, _, function = recipe.partition(":")
@@ -106,4 +106,4 @@ def _imported(recipe: str, seed: int) -> Made:
             remedy="Return (model, example inputs), optionally followed by a loss and a function number -> inputs.",
         )
     model, inputs, loss, microbatch = (*made, None, None)[:4]
-    return Made(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)
+    return RecipeModel(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)

@@ -10,7 +10,8 @@ from alpa_explore.graph import Argument, Operator
 
 STYLES = ("normal", "positive", "ties", "large", "positive", "special")
 """normal: standard normal numbers; positive: 0.1 … 0.9, and integers above 0; ties: few different values, among them
-the operator's own float arguments; large: normal numbers times 1000; special: infinities, NaN and larger integers."""
+the operator's own float arguments; large: normal numbers times 1000; special, used only while every output is constant:
+infinities, NaN and larger integers."""
 _TRUE = {"normal": 0.5, "positive": 0.97, "ties": 0.03, "large": 0.5, "special": 0.5}
 """Style -> share of true among booleans."""
 
