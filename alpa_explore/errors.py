@@ -1,4 +1,4 @@
-"""The errors a user can meet: each says what failed, what was found, and what to do."""
+"""The errors that a user can meet. Each states what failed, the value that caused it, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class AlpaExploreError(Exception):
-    """Base of every error that is meant for a user's eyes.
+    """Base of every error that is shown to users.
 
     `what` failed, `found` is the value that caused it, `remedy` is the next thing to try; none may be empty.
     `exit_code` is what the command line returns: 1 when no plan exists, 2 when the input is at fault.
@@ -21,7 +21,7 @@ class AlpaExploreError(Exception):
         super().__init__(f"{what}: {found}. {remedy}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own pickling drops keyword arguments; errors cross process borders on Dask.
+        # Exception's own pickling drops keyword arguments, and errors travel between Dask processes.
         return (_rebuild, (type(self), self.what, self.found, self.remedy))
 
 
@@ -34,11 +34,11 @@ class CaptureError(AlpaExploreError):
 
 
 class BatchError(CaptureError):
-    """A training graph that does not say what it would be at another batch size."""
+    """A training graph that cannot be rescaled to another batch size."""
 
 
 class ClusterError(AlpaExploreError):
-    """A cluster description that cannot be used."""
+    """A cluster or device description that is not valid."""
 
 
 class OptionError(AlpaExploreError):
@@ -50,7 +50,7 @@ class UnknownNameError(AlpaExploreError):
 
 
 class LayeringError(AlpaExploreError):
-    """Operators that cannot be clustered as asked (delta too tight, more layers than operators)."""
+    """Operators that cannot be clustered as requested (delta too tight, more layers than operators)."""
 
 
 class SolverError(AlpaExploreError):
@@ -66,21 +66,21 @@ class ProgramError(AlpaExploreError):
 
 
 class RunError(AlpaExploreError):
-    """A run of a plan that failed: a rank died or hangs, memory ran out, the loss is no number."""
+    """A run of a plan that failed: a rank died or hangs, memory ran out, the loss is NaN or infinite."""
 
     exit_code = 1
 
 
 class ExecutorError(AlpaExploreError):
-    """Workers, or the scheduler they belong to, that cannot be reached or died again and again."""
+    """Workers, or their scheduler, that cannot be reached or died repeatedly."""
 
 
 class PlanFileError(AlpaExploreError):
-    """A plan file that is damaged, too new, or not a plan."""
+    """A file that is not a plan, is damaged, or was written by a newer version."""
 
 
 class RecipeError(AlpaExploreError):
-    """A model that cannot be made again from the recipe that its plan keeps."""
+    """A model that cannot be rebuilt from the recipe in its plan."""
 
 
 class MissingPackageError(AlpaExploreError):
@@ -95,7 +95,7 @@ class InfeasiblePlanError(AlpaExploreError):
     def __init__(self, what: str, *, found: str, remedy: str, over_bytes: float | None = None) -> None:
         super().__init__(what, found=found, remedy=remedy)
         self.over_bytes = over_bytes
-        """By how much the nearest thing overflows a device; None where memory is not what is short."""
+        """By how many bytes the nearest plan exceeds a device's memory; None when memory is not the reason."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_rebuild_infeasible, (self.what, self.found, self.remedy, self.over_bytes))
@@ -106,14 +106,14 @@ def _rebuild_infeasible(what: str, found: str, remedy: str, over_bytes: float | 
 
 
 class CancelledError(AlpaExploreError):
-    """The user cancelled the work; what was already solved is kept in the cache."""
+    """The user cancelled the work; problems that were already solved stay in the cache."""
 
     exit_code = 1
 
 
-def nearest_names(name: str, known: Iterable[str], count: int = 3) -> str:
-    """The known names closest to `name`, as a phrase for a remedy; where none is close the first of them all."""
-    names = sorted(known)
+def nearest_names(name: str, available: Iterable[str], count: int = 3) -> str:
+    """A remedy that suggests the available names closest to `name`, or lists the first of them when none is close."""
+    names = sorted(available)
     close = difflib.get_close_matches(name.lower(), names, n=count, cutoff=0.3)
     if close:
         return "Did you mean " + " or ".join(repr(n) for n in close) + "?"

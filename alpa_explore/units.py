@@ -1,4 +1,4 @@
-"""Formatting of SI values for people. Inside the library everything is seconds, bytes, flops, bytes per second."""
+"""Formatting of SI values for display. Inside the library all values are seconds, bytes, FLOPs and bytes per second."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DTYPE_BYTES: dict[str, int] = {
     "complex64": 8,
     "complex128": 16,
 }
-"""Bytes of one element, by torch's name of the dtype."""
+"""torch's name of a dtype -> bytes of one element."""
 
 
 _SECONDS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
@@ -35,7 +35,7 @@ def seconds(value: float) -> str:
 
 
 def bytes_(value: float) -> str:
-    """2**30 -> '1 GiB' (binary units, as device memory is sold)."""
+    """2**30 -> '1 GiB' (binary units, as device memory is specified)."""
     for unit, scale in _BINARY:
         if abs(value) >= scale or unit == "B":
             return f"{value / scale:.4g} {unit}"
@@ -60,7 +60,7 @@ def flops_per_second(value: float) -> str:
 
 
 def bytes_per_second(value: float) -> str:
-    """3e9 -> '3 GB/s' (decimal, as links are sold)."""
+    """3e9 -> '3 GB/s' (decimal units, as links are specified)."""
     return _decimal(value, "B/s")
 
 

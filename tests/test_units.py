@@ -1,4 +1,4 @@
-"""Figures for people, and units for axes."""
+"""Formatted values, and units for axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,17 @@
-"""Clusters, submeshes and logical meshes."""
+"""Clusters: N nodes of M equal devices, their submeshes, and submeshes seen as logical meshes (Alpa §5.2).
+
+In the order to read them:
+
+    device       a device (peak rates, memory, efficiencies) and a link (latency, bandwidth)
+    presets/     devices with published or measured figures, one JSON file each
+    files        devices and clusters from a user's JSON or TOML file
+    topology     Cluster, and `Cluster.parse("2x8:a100")`
+    mesh         Submesh and LogicalMesh
+    candidates   the submeshes and logical meshes that the planner tries
+    placement    which devices of the cluster the submeshes of a plan get
+
+It imports `errors` only.
+"""
 
 from alpa_explore.cluster.candidates import SUBMESH_SPACES, logical_meshes, submeshes
 from alpa_explore.cluster.device import Device, Link

@@ -1,4 +1,4 @@
-"""One accelerator: its peak rates, its memory, and how much of the peak a kernel of a given size reaches."""
+"""One device: its peak rates, its memory, and the share of the peak that a kernel of a given size reaches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from alpa_explore.errors import ClusterError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A device as a roofline with two corrections: efficiency grows with size, and every kernel costs a launch."""
+    """A device as a roofline with two corrections: efficiency grows with kernel size, and every kernel has a launch
+    cost."""
 
     name: str
     peak_flops: Mapping[str, float] = field(hash=False)
@@ -29,14 +30,14 @@ class Device:
     """Fixed cost of one kernel."""
     source: str = ""
     matmul_curve: tuple[tuple[float, float], ...] = ()
-    """Measured: (FLOPs of a matrix product, share of the peak), FLOPs ascending. Where empty, `matmul_efficiency` and
-    `half_efficiency_flops` say how efficiency grows with size."""
+    """Measured points (FLOPs of a matrix product, share of the peak), FLOPs ascending. When empty, `matmul_efficiency`
+    and `half_efficiency_flops` describe how efficiency grows with size."""
 
     collective_overlap: float = 0.0
-    """Which share of what could hide of the collectives beside operators does hide behind their computing (async tensor
-    parallelism): 0 as in the paper, 1 all of it. See `intra_op.overlap`."""
+    """Share, 0 … 1, of the overlappable time of collectives that overlaps with the operator beside them (asynchronous
+    tensor parallelism); 0 as in the paper."""
     gradient_overlap: float = 0.0
-    """The same of sums of gradients behind the backward pass."""
+    """Share, 0 … 1, of the overlappable time of gradient all-reduces that overlaps with the backward pass."""
 
     def __post_init__(self) -> None:
         _check_numbers(
@@ -53,16 +54,16 @@ class Device:
         rates = self.peak_flops.values() if isinstance(self.peak_flops, Mapping) else (None,)
         if not all(isinstance(rate, Real) and rate > 0 for rate in rates) or "float32" not in self.peak_flops:
             raise ClusterError(
-                "peak_flops names dtypes with their FLOP/s",
+                "peak_flops must map dtypes to FLOP/s, float32 among them",
                 found=repr(self.peak_flops),
-                remedy='Give {"float32": 1.5e13, "float16": 1.25e14}, say.',
+                remedy='For example {"float32": 1.5e13, "float16": 1.25e14}.',
             )
         for name in ("collective_overlap", "gradient_overlap"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise ClusterError(
-                    "An overlap is a share between 0 and 1",
+                    "An overlap must be a share between 0 and 1",
                     found=f"{name}={getattr(self, name)}",
-                    remedy="Give 0 where nothing hides, as in the paper, or 1 where everything does that can.",
+                    remedy="Give 0 for no overlap, as in the paper, up to 1 for full overlap.",
                 )
 
     def peak(self, dtype: str) -> float:
@@ -84,13 +85,14 @@ class Link:
 
 
 def _check_numbers(part: Device | Link, *fields: str) -> None:
-    """ClusterError for what is no number of 0 or more; numpy's numbers become Python's, which files are made of."""
+    """ClusterError for a field that is not a number of 0 or more; numpy numbers become Python numbers, which JSON can
+    hold."""
     for name in fields:
-        given = getattr(part, name)
-        if isinstance(given, bool) or not isinstance(given, Real) or not float(given) >= 0:
+        value = getattr(part, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not float(value) >= 0:
             raise ClusterError(
-                f"{name} of a {type(part).__name__.lower()} is a number of 0 or more",
-                found=f"{name}={given!r}",
-                remedy="Give it in bytes, FLOPs, seconds, or bytes or FLOPs a second; efficiencies are shares.",
+                f"{name} of a {type(part).__name__.lower()} must be a number of 0 or more",
+                found=f"{name}={value!r}",
+                remedy="Give it in bytes, FLOPs, seconds, bytes or FLOPs per second; an efficiency is a share.",
             )
-        object.__setattr__(part, name, int(given) if isinstance(given, Integral) else float(given))
+        object.__setattr__(part, name, int(value) if isinstance(value, Integral) else float(value))

@@ -6,7 +6,7 @@ A cluster file:                                   A device file is what a preset
     devices_per_node = 4                              [device]
     device = "v100"          # a preset, or:          memory_bytes = 17179869184
     [device]                                          …
-    like = "v100"            # what is not said       [inside_node]
+    like = "v100"            # all other fields       [inside_node]
     name = "my-gpu"                                   bandwidth = 1.3e11
     memory_bytes = 34359738368                        latency_seconds = 5e-6
     [inside_node]            # left out: the          [between_nodes]
@@ -15,7 +15,7 @@ A cluster file:                                   A device file is what a preset
     [between_nodes]
     …
 
-Everything is SI: bytes, seconds, FLOP/s, bytes per second. Every fault is a ClusterError that names file and key.
+All values are in SI units: bytes, seconds, FLOP/s, bytes per second. Every ClusterError names the file and the key.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ _RANGES: Mapping[str, tuple[float, float, str]] = {
     "latency_seconds": (0, 1, "seconds: 5 µs is 5e-6"),
     "launch_seconds": (0, 1, "seconds: 5 µs is 5e-6"),
 }
-"""(least, most, unit with an example): what is outside was meant in another unit."""
+"""Field -> (least, most, unit with an example); a value outside was probably meant in another unit."""
 
 Parts = tuple[Device, Link, Link]
 """Device, link inside a node, link between nodes."""
 
 
 def is_file_name(text: str) -> bool:
-    """Whether `text` is meant as a file: its ending says so."""
+    """Whether `text` is a file name, by its ending."""
     return text.strip().lower().endswith(SUFFIXES)
 
 
@@ -82,15 +82,15 @@ def read_cluster(path: str) -> tuple[int, int, Parts]:
     body = _body(path)
     if "nodes" not in body and "devices_per_node" not in body:
         raise ClusterError(
-            "A cluster file says how many nodes there are",
-            found=f"{path} holds a device alone",
+            "A cluster file must give the number of nodes",
+            found=f"{path} describes a device only",
             remedy=f"Write it as NODESxDEVICES:{path}, or add nodes and devices_per_node.",
         )
     return _count(body, "nodes", path), _count(body, "devices_per_node", path), _parts(body, path, may_be_file=True)
 
 
 def checked_name(value: Any, what: str) -> str:
-    """The name of a device; ClusterError, which begins with `what`, where it cannot be one."""
+    """`value` if it is a valid name of a device; else ClusterError, which begins with `what`."""
     if not (isinstance(value, str) and _NAME.fullmatch(value)):
         raise ClusterError(what, found=repr(value), remedy="Give a short name of letters, digits, '.', '_' and '-'.")
     return value
@@ -108,7 +108,7 @@ def _body(path: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, not TOML
         raise _fault(path, "the text", str(error) or "nested too deep", "Correct that place in the file.") from error
     if not isinstance(body, dict):
-        raise _fault(path, "the text", type(body).__name__, "Give a JSON object, or TOML.")
+        raise _fault(path, "the text", type(body).__name__, "Give a JSON object or a TOML file.")
     for key in body:
         if key not in _KEYS:
             raise _fault(path, key, "an unknown key", nearest_names(key, _KEYS))
@@ -116,80 +116,85 @@ def _body(path: str) -> Mapping[str, Any]:
 
 
 def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
-    given = body.get("device")
+    device = body.get("device")
     base: Parts | None
-    if isinstance(given, str):
-        if not is_file_name(given):
-            base = load_preset(given)
+    if isinstance(device, str):
+        if not is_file_name(device):
+            base = load_preset(device)
         elif may_be_file:
-            base = read_device(str(Path(path.strip()).expanduser().parent / given))
+            base = read_device(str(Path(path.strip()).expanduser().parent / device))
         else:
-            raise _fault(path, "device", repr(given), "A device file holds the figures, or names a preset.")
+            raise _fault(
+                path,
+                "device",
+                repr(device),
+                "A device file holds the figures, or names a preset; it cannot name another file.",
+            )
         return base[0], *_links(body, path, base)
-    if not isinstance(given, dict):
-        raise _fault(path, "device", repr(given), f"Name a preset ({', '.join(preset_names())}) or give its figures.")
-    like = given.get("like")
-    if like is not None and not isinstance(like, str):
-        raise _fault(path, "device.like", repr(like), "Name a preset.")
-    base = load_preset(like) if like is not None else None
-    figures = {key: value for key, value in given.items() if key != "like"}
+    if not isinstance(device, dict):
+        raise _fault(path, "device", repr(device), f"Name a preset ({', '.join(preset_names())}) or give its figures.")
+    base_preset = device.get("like")
+    if base_preset is not None and not isinstance(base_preset, str):
+        raise _fault(path, "device.like", repr(base_preset), "Name a preset.")
+    base = load_preset(base_preset) if base_preset is not None else None
+    figures = {key: value for key, value in device.items() if key != "like"}
     figures.setdefault("name", body.get("name", base[0].name if base else Path(path).stem))
     figures.setdefault("source", body.get("source", str(path)))
     return _device(figures, path, base[0] if base else None), *_links(body, path, base)
 
 
 def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link, Link]:
-    found = []
+    links = []
     for place, key in ((1, "inside_node"), (2, "between_nodes")):
         given = body.get(key)
         if given is None and base is not None:
             link = base[place]
             assert isinstance(link, Link)
-            found.append(link)
+            links.append(link)
             continue
         if not isinstance(given, dict):
             raise _fault(path, key, repr(given), "Give its bandwidth and latency_seconds.")
-        _known(given, Link, path, key)
+        _check_keys(given, Link, path, key)
         figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in ("bandwidth", "latency_seconds")}
-        found.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
-    return found[0], found[1]
+        links.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
+    return links[0], links[1]
 
 
 def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
-    _known(given, Device, path, "device")
-    found: dict[str, Any] = {}
+    _check_keys(given, Device, path, "device")
+    values: dict[str, Any] = {}
     for field in fields(Device):
         name, key = field.name, f"device.{field.name}"
         if name not in given:
             if base is not None:
-                found[name] = getattr(base, name)
+                values[name] = getattr(base, name)
             elif field.default is MISSING:
-                raise _fault(path, key, "nothing", "Give it, or like = a preset whose figures it has.")
+                raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
         if name == "name":
-            found[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
+            values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
-            found[name] = _text(value, key, path)
+            values[name] = _text(value, key, path)
         elif name == "peak_flops":
-            found[name] = _peaks(value, path)
+            values[name] = _peaks(value, path)
         elif name == "matmul_curve":
-            found[name] = _curve(value, path)
+            values[name] = _curve(value, path)
         elif name == "memory_bytes":
-            found[name] = int(_number(value, key, path))
+            values[name] = int(_number(value, key, path))
         else:
-            found[name] = _number(value, key, path)
-            if name in _SHARES and found[name] > 1:
-                raise _fault(path, key, repr(value), "It is a share: 1 at most.")
-    # A curve is one of the device that it was measured on: other figures for products put it out of force.
+            values[name] = _number(value, key, path)
+            if name in _SHARES and values[name] > 1:
+                raise _fault(path, key, repr(value), "Give a share of 1 at most.")
+    # A measured curve holds only for the figures that it was measured with.
     if base is not None and "matmul_curve" not in given and {"peak_flops", "matmul_efficiency"} & set(given):
-        found["matmul_curve"] = ()
-    return Device(**found)
+        values["matmul_curve"] = ()
+    return Device(**values)
 
 
 def _peaks(value: Any, path: str) -> dict[str, float]:
     if not isinstance(value, dict) or "float32" not in value:
-        raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s by dtype, float32 among them.")
+        raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s for each dtype, float32 among them.")
     return {str(dtype): _number(rate, f"device.peak_flops.{dtype}", path) for dtype, rate in value.items()}
 
 
@@ -203,11 +208,11 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-def _known(given: Mapping[str, Any], kind: type[Device] | type[Link], path: str, key: str) -> None:
-    known = [field.name for field in fields(kind)]
+def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link], path: str, key: str) -> None:
+    names = [field.name for field in fields(kind)]
     for name in given:
-        if name not in known:
-            raise _fault(path, f"{key}.{name}", "an unknown key", nearest_names(name, known))
+        if name not in names:
+            raise _fault(path, f"{key}.{name}", "an unknown key", nearest_names(name, names))
 
 
 def _count(body: Mapping[str, Any], key: str, path: str) -> int:
@@ -225,12 +230,12 @@ def _number(value: Any, key: str, path: str) -> float:
         raise _fault(path, key, repr(value), f"Give a number {'of 0 or more' if zero else 'above 0'} (SI units).")
     least, most, unit = _RANGES.get(key.split(".")[1], (0, _MOST, ""))
     if not least <= value <= most:
-        raise _fault(path, key, repr(value), f"Give {unit}; {least:.3g} to {most:.3g} is taken.")
+        raise _fault(path, key, repr(value), f"Give {unit}; {least:.3g} to {most:.3g} is accepted.")
     return float(value)
 
 
 def _within(value: float) -> float:
-    """nan for what is no number of this world; also where an int is too long for a float."""
+    """`value` as a float; nan when its magnitude exceeds `_MOST`, which also covers ints too large for a float."""
     return float(value) if -_MOST <= value <= _MOST else math.nan
 
 

@@ -1,4 +1,4 @@
-"""Submeshes, and the logical meshes that a submesh can be seen as (paper, section 5.2)."""
+"""Submeshes, and the logical meshes that a submesh can be seen as (Alpa, §5.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alpa_explore.cluster.topology import Cluster
 
 @dataclass(frozen=True, slots=True, order=True)
 class Submesh:
-    """A piece of the cluster: (1, 2^k) inside a node or (n, M) whole nodes."""
+    """A part of the cluster: (1, 2^k) devices inside a node, or (n, M) for n whole nodes."""
 
     nodes: int
     devices_per_node: int
@@ -26,9 +26,10 @@ class Submesh:
 
 @dataclass(frozen=True, slots=True)
 class LogicalMesh:
-    """A submesh seen as an array of devices, row-major; each axis has the alpha and beta that a ring along it sees.
+    """A submesh seen as a row-major array of devices; each axis has the latency and bandwidth of a ring along it.
 
-    Axes of size 1 are kept in `shape` (what is shown: (1, 4)) and take no part in sharding: `axes` lists the others.
+    Axes of size 1 are kept in `shape`, for display as (1, 4), but nothing is sharded along them: `axes` lists the
+    others.
     """
 
     shape: tuple[int, ...]
@@ -60,11 +61,11 @@ class LogicalMesh:
 
 
 def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> LogicalMesh:
-    """`submesh` seen as `shape`.
+    """`submesh` seen as an array of the given shape.
 
-    A ring along axis a joins devices `stride` apart. It stays in the node when it spans at most M devices; otherwise it
-    crosses the network, which `min(stride, M)` rings of the same node share: the slowest link it crosses divided by
-    the groups that share it.
+    A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices. Otherwise
+    it crosses the network, whose bandwidth `min(stride, M)` rings of the same node share; its bandwidth is that of the
+    slowest link it crosses.
     """
     assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
     bandwidths, latencies = [], []

@@ -15,7 +15,7 @@ _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
 
 MOST_DEVICES = 2**14
-"""Of a cluster: there every submesh of whole nodes is a few tasks already, and planning takes hours."""
+"""Largest cluster: with more devices planning would take hours, because every submesh of whole nodes is planned for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +32,25 @@ class Cluster:
 
     def __post_init__(self) -> None:
         for name in ("nodes", "devices_per_node"):
-            given = getattr(self, name)
-            if isinstance(given, bool) or not isinstance(given, Integral):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
                 raise ClusterError(
-                    "A cluster has whole numbers of nodes and devices",
-                    found=f"{name}={given!r}",
+                    "The numbers of nodes and devices must be integers",
+                    found=f"{name}={value!r}",
                     remedy="Give 1 or more.",
                 )
-            object.__setattr__(self, name, int(given))
+            object.__setattr__(self, name, int(value))
         for name, kind in (("device", Device), ("inside_node", Link), ("between_nodes", Link)):
             if not isinstance(getattr(self, name), kind):
                 raise ClusterError(
-                    f"{name} of a cluster is a {kind.__name__}",
+                    f"{name} of a cluster must be a {kind.__name__}",
                     found=repr(getattr(self, name)),
-                    remedy="Cluster.parse('2x8:a100') makes it from a preset, dataclasses.replace changes it.",
+                    remedy="Make the cluster with Cluster.parse('2x8:a100') and change it with dataclasses.replace.",
                 )
         if self.nodes < 1:
-            raise ClusterError("A cluster needs a node", found=f"nodes={self.nodes}", remedy="Give 1 node or more.")
+            raise ClusterError(
+                "A cluster must have at least one node", found=f"nodes={self.nodes}", remedy="Give 1 node or more."
+            )
         m = self.devices_per_node
         if m < 1 or m & (m - 1):
             lower = 1 << max(m.bit_length() - 1, 0)
@@ -67,16 +69,17 @@ class Cluster:
 
     @classmethod
     def parse(cls, text: str, **changes: object) -> Cluster:
-        """'2x8:a100' -> 2 nodes of 8 A100 devices. `changes` replace fields (memory_bytes, … of the device too).
+        """'2x8:a100' -> 2 nodes of 8 A100 devices. `changes` replace fields of the cluster or its device (memory_bytes,
+        …).
 
         A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
-        Raises ClusterError where the text or a file has another form, UnknownNameError for an unknown device.
+        Raises ClusterError when the text or a file has another form, UnknownNameError for an unknown device.
         """
         if not isinstance(text, str):
             raise ClusterError(
-                "A cluster is a text, or what Cluster.parse makes of one",
+                "A cluster must be given as text",
                 found=repr(text),
-                remedy="Give '2x8:a100', say.",
+                remedy="For example '2x8:a100'.",
             )
         match = _FORM.match(text)
         if match is not None and is_file_name(match[3]):
@@ -99,16 +102,18 @@ class Cluster:
 
     def with_changes(self, **changes: object) -> Cluster:
         """The same cluster with some fields of it or of its device replaced."""
-        own = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
-        device = {k: v for k, v in changes.items() if k not in own}
-        known = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
-        for name in device:
-            if name not in known:
+        cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
+        device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
+        names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
+        for name in device_changes:
+            if name not in names:
                 raise ClusterError(
-                    "Neither a cluster nor its device has such a field", found=name, remedy=nearest_names(name, known)
+                    "Neither a cluster nor a device has a field of this name",
+                    found=name,
+                    remedy=nearest_names(name, names),
                 )
-        changed = replace(self, **own)  # type: ignore[arg-type]
-        return replace(changed, device=replace(changed.device, **device))  # type: ignore[arg-type]
+        changed = replace(self, **cluster_changes)  # type: ignore[arg-type]  # `changes` holds objects; __post_init__ checks them
+        return replace(changed, device=replace(changed.device, **device_changes))  # type: ignore[arg-type]  # as above
 
     @property
     def devices(self) -> int:

@@ -1,1 +1,14 @@
-"""What things take: collectives, resharding, compute, memory."""
+"""Predicted seconds and bytes of operators and reshardings on one logical mesh. The docstrings are the formulas.
+
+In the order to read them:
+
+    collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
+    compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
+    memory        the peak of live bytes
+    resharding    the cheapest sequence of collectives between any two specs of a tensor
+    model         CostModel: the strategies of an operator with their seconds, on one mesh
+
+The planner, the baselines and the explorer all take their figures from here. It imports `sharding`, `cluster`, `graph`
+and `units`; it must not import `intra_op` or anything above, nor torch (`sharding.splits` imports torch when an
+operator needs discovery).
+"""

@@ -1,7 +1,7 @@
 """Seconds of a collective along one mesh axis: ring algorithms in the alpha-beta model.
 
-`p` devices, `alpha` seconds a message, `beta` = 1 / bandwidth. Bytes are those of the *larger* side on one device:
-what an all-gather makes, what a reduce-scatter reads, what an all-reduce holds, what an all-to-all sends and keeps.
+`p` devices, `alpha` seconds per message, `beta` = 1 / bandwidth. Bytes are those of the *larger* tensor on one device:
+the output of an all-gather, the input of a reduce-scatter, the tensor of an all-reduce or all-to-all.
 Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective Communication Operations in MPICH" (2005), ring
 variants.
 """

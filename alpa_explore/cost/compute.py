@@ -1,4 +1,8 @@
-"""Seconds that one device computes: a roofline on the local shape, an efficiency that grows with size, a launch."""
+"""Seconds of one kernel on one device: a roofline on the local shape, with launch cost and size-dependent efficiency.
+
+Roofline: Williams, Waterman, Patterson, "Roofline: An Insightful Visual Performance Model", CACM 52(4), 2009. The
+figures of a device come from its data sheet or from measurements (`cluster.presets`, `alpa-explore calibrate`).
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,27 @@ from alpa_explore.cluster import Device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """What one device does of an operator."""
+    """The work of one device for one operator."""
 
     flops: float
     bytes_accessed: float
     dtype: str
     matrix: bool
-    """Whether it runs on matrix units."""
+    """Whether it is a matrix product, which runs on matrix units."""
 
     @property
     def is_view(self) -> bool:
-        """No bytes, no flops: it takes no time."""
+        """No bytes and no FLOPs: it takes no time."""
         return self.flops == 0 and self.bytes_accessed == 0
 
 
 def compute_seconds(device: Device, kernel: Kernel) -> float:
     """Time of one kernel; 0 for a view.
 
-    launch + max( (flops + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ): with `half_efficiency_flops`
-    = half, a matrix product of `half` flops reaches half of the efficiency of a large one. Operators without matrix
-    units run at the fp32 peak. A device with a measured curve takes the seconds of the curve instead of that formula.
+    launch + max( (FLOPs + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ), where `half` is
+    `half_efficiency_flops`: a matrix product of `half` FLOPs reaches half of the efficiency of a large one. Operators
+    that do not use matrix units run at the fp32 peak. For a device with a measured curve the first argument of the
+    maximum is read from the curve instead.
     """
     if kernel.is_view:
         return 0.0
@@ -39,8 +44,10 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
 
 
 def least_seconds(device: Device, kernel: Kernel) -> float:
-    """What no kernel takes less than that has as many FLOPs and bytes or more: on a measured curve a larger product may
-    be the faster one."""
+    """A lower bound on the seconds of every kernel with at least the FLOPs and bytes of `kernel`.
+
+    It equals `compute_seconds` unless the device has a measured curve, on which a larger product may be faster.
+    """
     if not (kernel.matrix and device.matmul_curve):
         return compute_seconds(device, kernel)
     peak = device.peak(kernel.dtype)
@@ -50,7 +57,7 @@ def least_seconds(device: Device, kernel: Kernel) -> float:
 
 
 def arithmetic_seconds(device: Device, kernel: Kernel) -> float:
-    """What its FLOPs take."""
+    """Seconds for the FLOPs of the kernel alone."""
     if not kernel.matrix:
         return kernel.flops / device.peak("float32")
     peak = device.peak(kernel.dtype)
@@ -60,15 +67,15 @@ def arithmetic_seconds(device: Device, kernel: Kernel) -> float:
 
 
 def memory_seconds(device: Device, kernel: Kernel) -> float:
-    """What its bytes take."""
+    """Seconds for the memory traffic of the kernel alone."""
     return kernel.bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
 
 
 def curve_seconds(curve: Sequence[tuple[float, float]], flops: float, peak: float) -> float:
     """Seconds of a matrix product on a measured curve of (FLOPs, share of the peak).
 
-    Straight lines between the points, in logarithms of FLOPs and seconds. Below the first point a product takes no less
-    than that one; above the last the share stays.
+    Linear interpolation between the points in log(FLOPs) and log(seconds). Below the first point the seconds are those
+    of the first point; above the last the share of the peak is that of the last.
     """
     above = bisect_right(curve, (flops, math.inf))
     if above == 0:

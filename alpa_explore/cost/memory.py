@@ -1,4 +1,4 @@
-"""Peak memory by liveness: how many bytes are alive at once when tensors live over intervals of time."""
+"""Peak memory by liveness: the most bytes alive at once, for tensors that each live over an interval of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 
 def peak_bytes(starts: Ints, ends: Ints, sizes: Floats) -> float:
-    """Largest sum of `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], both included."""
+    """Largest sum of the `sizes` alive at one step; tensor i is alive at steps starts[i] … ends[i], inclusive."""
     if len(sizes) == 0:
         return 0.0
     change = np.bincount(np.concatenate((starts, ends + 1)), np.concatenate((sizes, -sizes)))

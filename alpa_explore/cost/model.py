@@ -1,4 +1,4 @@
-"""Strategies of an operator with their seconds, on one logical mesh. Equal operators are priced once."""
+"""The cost model: strategies of operators and their seconds on one logical mesh. Equal operators are priced once."""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ from alpa_explore.units import DTYPE_BYTES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PricedOperator:
-    """The strategies of one operator; arrays have one row a strategy."""
+    """The strategies of one operator with their costs; arrays have one entry per strategy."""
 
     strategies: tuple[Strategy, ...]
     seconds: Floats
-    """Compute of one device, shape [strategies]."""
+    """Of one device: the kernel and the collectives inside the operator (c_v + d_v of Eq. 1). Shape [strategies]."""
     input_specs: tuple[Ints, ...]
-    """For each input: position of its spec in the tensor's ReshardTable, shape [strategies]."""
+    """For each input: index of its spec in the tensor's ReshardTable, shape [strategies]."""
     output_specs: tuple[Ints, ...]
+    """The same for each output."""
     output_bytes: tuple[Floats, ...]
     """For each output: bytes on one device, shape [strategies]."""
     how: str
-    """'rule', 'discovered' (by running the operator) or 'replicated'."""
+    """'rule', 'discovered' (by running the operator) or 'replicated', as `sharding.splits` reports it."""
     reason: str = ""
-    """Why it is replicated."""
+    """Why it is replicated; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """Prices operators and reshardings on one squeezed mesh of one device kind. Holds only caches of pure functions."""
+    """Prices operators and reshardings on one squeezed mesh of equal devices. Its private fields are memos of pure
+    functions."""
 
     device: Device
     mesh: LogicalMesh
     _operators: dict[object, PricedOperator] = field(default_factory=dict, repr=False, compare=False)
     _seen: dict[int, tuple[object, PricedOperator]] = field(default_factory=dict, repr=False, compare=False)
-    """By identity of the signature, which spares hashing it; holds it so that its identity stays its own."""
+    """By `id` of the signature, which avoids hashing it; the value keeps the signature alive, so that its id is not
+    reused."""
     _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
-    """Likewise, by the arrays of positions, which are of one tensor."""
+    """By the ids of two index arrays of one tensor; the value keeps them alive."""
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
-    """By the array of positions in `_specs`."""
+    """By the id of an index array in `_specs`."""
     _reshards: dict[tuple[tuple[int, ...], int], ReshardTable] = field(default_factory=dict, repr=False, compare=False)
 
     def reshard(self, tensor: Tensor) -> ReshardTable:
@@ -62,8 +65,11 @@ class CostModel:
         return self._reshards[key]
 
     def resharding(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
-        """Seconds from each of `sources` to each of `targets` (positions of specs, as `operator` or `specs` has them),
-        [sources, targets]."""
+        """Seconds from each of `sources` to each of `targets`, shape [sources, targets].
+
+        Both are arrays of spec indices that `operator` or `specs` returned: results are kept by the identity of the
+        arrays.
+        """
         key = id(sources), id(targets)
         if key not in self._pairs:
             seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
@@ -71,7 +77,7 @@ class CostModel:
         return self._pairs[key][0]
 
     def specs(self, tensor: Tensor, *, partial: bool) -> tuple[Ints, Floats]:
-        """Positions of the legal specs of a tensor, and the bytes of one device under each."""
+        """Indices of the legal specs of a tensor, and its bytes on one device under each."""
         table = self.reshard(tensor)
         key = id(table), partial
         if key not in self._specs:
@@ -89,7 +95,7 @@ class CostModel:
         return self._seen[id(signature)][1]
 
     def kernel(self, operator: Operator, tensors: Sequence[Tensor], strategy: Strategy) -> Kernel:
-        """What one device does of `operator` under one of its strategies."""
+        """The work of one device for `operator` under one of its strategies."""
         inputs, outputs = ([tensors[t] for t in side] for side in (operator.inputs, operator.outputs))
         local = sum(
             t.bytes * local_share(spec, self.mesh.shape)
@@ -98,7 +104,7 @@ class CostModel:
         return _kernel(operator, inputs, outputs, splits_for(operator, tensors).heavy, strategy.work_share, local)
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
-        """What adding a gradient to a sum takes under each of its legal specs."""
+        """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
         places, local = self.specs(tensor, partial=True)
         if id(places) not in self._adding:
             kernels = (Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist())
@@ -127,20 +133,20 @@ class CostModel:
             _read_only(t.bytes * self.reshard(t).shares[places])
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
-        # Many strategies are the same work for a device.
-        known: dict[tuple[float, float], float] = {}
+        # Many strategies give a device the same work.
+        kernel_seconds: dict[tuple[float, float], float] = {}
 
         def seconds(strategy: Strategy, local: float) -> float:
             work = strategy.work_share, local
-            if work not in known:
+            if work not in kernel_seconds:
                 kernel = _kernel(operator, inputs, outputs, coverage.heavy, *work)
-                known[work] = compute_seconds(self.device, kernel)
-            return self._sync_seconds(strategy) + known[work]
+                kernel_seconds[work] = compute_seconds(self.device, kernel)
+            return self._sync_seconds(strategy) + kernel_seconds[work]
 
         local = sum(sizes, np.zeros(len(strategies))).tolist()
         return PricedOperator(
             strategies=strategies,
-            seconds=_read_only(np.array([seconds(*one) for one in zip(strategies, local, strict=True)])),
+            seconds=_read_only(np.array([seconds(*pair) for pair in zip(strategies, local, strict=True)])),
             input_specs=tuple(read),
             output_specs=tuple(made),
             output_bytes=tuple(sizes[len(inputs) :]),
@@ -149,7 +155,7 @@ class CostModel:
         )
 
     def _sync_seconds(self, strategy: Strategy) -> float:
-        """Of the collectives inside an operator."""
+        """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""
         axes = zip(self.mesh.shape, self.mesh.bandwidth, self.mesh.latency_seconds, strict=True)
         return sum(
             collective_seconds(StepKind.ALL_REDUCE, sent, *axis)
@@ -166,7 +172,7 @@ def _kernel(
     work_share: float,
     local_bytes: float,
 ) -> Kernel:
-    """What a device does that has this share of the work and of all tensors so many bytes."""
+    """The work of a device that does `work_share` of the operator and holds `local_bytes` of its inputs and outputs."""
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
     return Kernel(
         flops=operator.flops * work_share,

@@ -1,4 +1,8 @@
-"""Cost of every resharding of a tensor: the cheapest sequence of collectives, a shortest path over its specs."""
+"""Resharding costs: between any two specs of a tensor the cheapest sequence of collectives.
+
+It is a shortest path in the graph whose nodes are the legal specs and whose edges are single collectives
+(`sharding.reshard`), by Floyd–Warshall. These are the matrices R of Alpa's Eq. 1 (arXiv 2201.12023, §4.2).
+"""
 
 from __future__ import annotations
 
@@ -24,28 +28,29 @@ class ReshardTable:
     specs: tuple[Spec, ...]
     index: dict[Spec, int]
     shares: Floats
-    """[spec]: of the tensor on one device."""
+    """[spec]: the share of the tensor that one device holds."""
     step_seconds: Floats
-    """[from, to] of a single step; inf where there is none."""
+    """[from, to]: of a single collective; inf where there is none."""
     seconds: Floats
-    """[from, to]."""
+    """[from, to]: of the cheapest sequence; `UNREACHABLE` where there is none."""
     rank: int
-    """Of the tensor."""
+    """Number of dims of the tensor."""
 
     def path(self, source: Spec, target: Spec) -> tuple[tuple[Step, float], ...]:
-        """The collectives of the cheapest way, each with its seconds."""
-        here, goal = self.index[source], self.index[target]
-        found = []
-        while here != goal:
-            after = int(self._first_step[here, goal])
-            assert after >= 0, f"no way from {source} to {target}"
-            found.append((self._steps[here, after], float(self.step_seconds[here, after])))
-            here = after
-        return tuple(found)
+        """The collectives of the cheapest sequence, each with its seconds."""
+        current, end = self.index[source], self.index[target]
+        steps = []
+        while current != end:
+            following = int(self._first_step[current, end])
+            assert following >= 0, f"no resharding from {source} to {target}"
+            steps.append((self._steps[current, following], float(self.step_seconds[current, following])))
+            current = following
+        return tuple(steps)
 
     @cached_property
     def completion(self) -> Floats:
-        """For each spec the cheapest way to one without a pending sum; 0 for those that have none. Shape [specs]."""
+        """For each spec the seconds to the nearest spec without a pending sum; 0 for specs without one. Shape
+        [specs]."""
         complete = [i for i, spec in enumerate(self.specs) if PARTIAL not in spec]
         return np.asarray(self.seconds[:, complete].min(axis=1))
 
@@ -55,13 +60,13 @@ class ReshardTable:
 
     @cached_property
     def _first_step(self) -> Ints:
-        """[from, to] -> position of the spec after the first step; -1 where nothing is to do or nothing leads there."""
+        """[from, to] -> index of the spec after the first step of the cheapest sequence; -1 where there is none."""
         seconds = self.step_seconds.copy()
         np.fill_diagonal(seconds, 0.0)
         first_step = np.where(np.isfinite(self.step_seconds), np.arange(len(seconds))[None, :], -1)
         for k in range(len(seconds)):
             through = seconds[:, k, None] + seconds[None, k, :]
-            # Strictly better only: free slices form ties, and a tie that replaced a first step could close a loop.
+            # Replace only if strictly better: slices are free, and replacing a step by an equal one could close a loop.
             better = through < seconds
             seconds = np.where(better, through, seconds)
             first_step = np.where(better, first_step[:, k, None], first_step)
@@ -87,10 +92,11 @@ def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -
     return ReshardTable(specs, {spec: i for i, spec in enumerate(specs)}, shares, steps, seconds, len(shape))
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=256)
 def _steps_as_arrays(specs: tuple[Spec, ...], rank: int) -> tuple[tuple[StepKind, ...], tuple[int, ...], Ints, Ints]:
-    """Of every single step its kind, its axis, the positions of its ends [2, steps], and that of the end which is
-    larger on a device."""
+    """Of every single step its kind, its axis, the indices of its two specs [2, steps], and the index of the spec under
+    which a device holds more bytes."""
     index = {spec: i for i, spec in enumerate(specs)}
     steps = steps_between(specs, rank)
     ends = np.array([(index[s.source], index[s.target]) for s in steps], dtype=np.int64).reshape(-1, 2).T

@@ -1,4 +1,18 @@
-"""The training graph as frozen values: tensors, operators, phases."""
+"""The training graph: one training step of one microbatch as frozen values.
+
+Everything after the tracer works on this graph and never on torch objects. In the order to read them:
+
+    tensor      a tensor: name, shape, dtype, kind (input, parameter, value, gradient, …), producer
+    operator    an operator: kind, phase (forward, backward, update), arguments, FLOPs, bytes
+    graph       TrainingGraph: all tensors and operators of the step, and its parameters
+    counts      FLOPs and bytes of an operator from shapes alone
+    signature   what strategies and costs of an operator depend on: its kind, arguments and shapes, without names
+    verify      the invariants of every graph
+    text        a graph as text, for golden files
+    document    a graph as plain lists, for plan files and the cache
+
+It imports `errors` and `units` only; never torch.
+"""
 
 from alpa_explore.graph.graph import Parameter, TrainingGraph
 from alpa_explore.graph.operator import Argument, Operator, Phase, Ref, Symbol, tensor_refs

@@ -1,9 +1,9 @@
 """FLOPs and bytes of one operator, from shapes alone.
 
-A matrix product counts multiply and add apart (2·m·k·n). Every other computing operator counts one FLOP for each
-element of its largest input or first output, whichever is more: elementwise operators count their output, reductions
-their input. Views and data movement count none. Bytes are what a kernel of this operator alone would read and write; a
-view moves nothing, a gather reads only the rows that it returns.
+A matrix product counts multiplications and additions separately (2·m·k·n). Every other computing operator counts one
+FLOP for each element of its largest input or first output, whichever is more: elementwise operators count their output,
+reductions their input. Views and data movement count none. Bytes are what a kernel of this operator alone would read
+and write; a view moves nothing, a gather reads only the rows that it returns.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def is_view(kind: str) -> bool:
 
 
 def is_matrix_product(kind: str) -> bool:
-    """True for the operators in which nearly all FLOPs of a model are: products and convolutions."""
+    """True for matrix products and convolutions, which account for nearly all FLOPs of a model."""
     return packet(kind) in _PRODUCTS
 
 
@@ -143,7 +143,7 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         forward = _convolution_flops(shapes[1], shapes[2], shapes[0], transposed=bool(arguments[7]))
         mask = arguments[10]
         assert isinstance(mask, tuple)
-        return forward * sum(bool(wanted) for wanted in mask[:2])
+        return forward * sum(bool(selected) for selected in mask[:2])
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
@@ -173,10 +173,10 @@ def _product_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 def _convolution_flops(
     image: tuple[int, ...], weight: tuple[int, ...], output: tuple[int, ...], *, transposed: bool
 ) -> int:
-    """2 · positions · weights met at each, for a weight of shape [out, in/groups, *kernel].
+    """2 · positions · weights per position, for a weight of shape [out, in/groups, *kernel].
 
-    Each output element meets in/groups · kernel weights; a transposed convolution (weight [in, out/groups, *kernel])
-    has the roles of image and output changed.
+    Each output element is a product with in/groups · kernel weights; a transposed convolution (weight [in, out/groups,
+    *kernel]) exchanges the roles of image and output.
     """
     return 2 * math.prod(image if transposed else output) * math.prod(weight[1:])
 

@@ -1,4 +1,4 @@
-"""A graph as plain lists, for files that no one has to trust: what `load_graph` makes is equal to what was dumped."""
+"""A graph as plain lists for files, without pickle: `load_graph(dump_graph(g)) == g`, and reading runs no code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REF, _SYMBOL, _TUPLE = "ref", "symbol", "tuple"
 
 
 def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
-    """JSON-able; tensors, operators and parameters as rows."""
+    """The graph as JSON data; tensors and operators are rows, parameters are objects."""
     whole = {f.name: getattr(graph, f.name) for f in fields(TrainingGraph)}
     return {
         **whole,
@@ -43,7 +43,7 @@ def dump_graph(graph: TrainingGraph) -> dict[str, Any]:
 
 
 def load_graph(stored: Mapping[str, Any]) -> TrainingGraph:
-    """What `dump_graph` made. ValueError, TypeError or KeyError for what it did not make."""
+    """The graph that `dump_graph` stored. ValueError, TypeError or KeyError for other data."""
     tensors = tuple(
         Tensor(index=i, name=name, shape=tuple(shape), dtype=dtype, kind=TensorKind(kind), producer=producer)
         for i, (name, shape, dtype, kind, producer) in enumerate(stored["tensors"])
@@ -90,7 +90,8 @@ def _dump(argument: Argument) -> Any:
 
 def _load(argument: Any) -> Argument:
     if not isinstance(argument, list):
-        return argument  # type: ignore[no-any-return]
+        scalar: Argument = argument
+        return scalar
     kind, *rest = argument
     if kind == _REF:
         return Ref(*rest)
@@ -98,4 +99,4 @@ def _load(argument: Any) -> Argument:
         return Symbol(*rest)
     if kind == _TUPLE:
         return tuple(map(_load, rest))
-    raise ValueError(f"no kind of argument: {kind!r}")
+    raise ValueError(f"unknown kind of argument: {kind!r}")

@@ -30,8 +30,8 @@ class Parameter:
 class TrainingGraph:
     """One training step of one microbatch.
 
-    `operators` is topological: forward operators first, then backward, then update. A value, never changed once made;
-    two graphs are equal when their `content_key` is.
+    `operators` is in topological order: forward operators first, then backward, then update. A graph is never changed
+    after it is made; two graphs are equal when their `content_key` is.
     """
 
     name: str
@@ -51,7 +51,7 @@ class TrainingGraph:
     rematerialization: bool
     """True: only layer inputs are held for the backward pass, which runs each layer's forward again."""
     recipe: str | None = None
-    """How to make the model again: a catalogue name or 'package.module:function'; None when made in a notebook."""
+    """How to rebuild the model: a catalogue name or 'package.module:function'; None for a model made in a notebook."""
     warnings: tuple[str, ...] = ()
 
     @cached_property
@@ -62,23 +62,23 @@ class TrainingGraph:
     @cached_property
     def readers(self) -> dict[int, tuple[int, ...]]:
         """Tensor index -> indices of the operators that read it, ascending, without repeats."""
-        found: dict[int, list[int]] = defaultdict(list)
+        readers: dict[int, list[int]] = defaultdict(list)
         for operator in self.operators:
             for tensor in dict.fromkeys(operator.inputs):
-                found[tensor].append(operator.index)
-        return {tensor: tuple(ops) for tensor, ops in found.items()}
+                readers[tensor].append(operator.index)
+        return {tensor: tuple(ops) for tensor, ops in readers.items()}
 
     @cached_property
     def signatures(self) -> tuple[object, ...]:
-        """Of each operator its signature (`graph.signature`): the same value, not only an equal one, for equal
-        operators."""
-        known: dict[object, object] = {}
-        every = (operator_signature(o, self.tensors) for o in self.operators)
-        return tuple(known.setdefault(signature, signature) for signature in every)
+        """The signature (`graph.signature`) of each operator; equal operators share one object, so it can be compared
+        by identity."""
+        unique: dict[object, object] = {}
+        signatures = (operator_signature(o, self.tensors) for o in self.operators)
+        return tuple(unique.setdefault(signature, signature) for signature in signatures)
 
     @cached_property
     def parameter_count(self) -> int:
-        """Number of trainable elements, tied ones counted once."""
+        """Number of trainable elements; a tied weight is counted once."""
         return sum(self.tensors[p.tensor].elements for p in self.parameters)
 
     @cached_property

@@ -52,14 +52,14 @@ class Operator:
     arguments: tuple[Argument, ...]
     keywords: tuple[tuple[str, Argument], ...] = ()
     flops: int = 0
-    """Multiply and add counted apart, on the whole operator; 0 for views and pure data movement."""
+    """Of the whole operator, multiplications and additions counted separately; 0 for views and pure data movement."""
     bytes_accessed: int = 0
-    """Bytes read and written by a kernel of this operator; 0 for views, which move nothing."""
+    """Bytes read and written by a kernel of this operator; 0 for views."""
     forward: int | None = None
     module: str = ""
     """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""
     source: str = ""
-    """'file.py:123' of the line in the model that called it, where known."""
+    """'file.py:123', the line of the model's code that called it; empty if unknown."""
 
 
 def tensor_refs(argument: Argument) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What an operator is, apart from its name: two operators of equal signature have equal strategies and prices."""
+"""The signature of an operator, without names: operators of equal signature have equal strategies and costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alpa_explore.graph.tensor import Tensor
 
 
 def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[int, Tensor]) -> tuple[object, ...]:
-    """All that strategies and their prices depend on: never names, never tensor numbers."""
+    """Everything that strategies and their costs depend on; no names and no tensor numbers."""
     places = {t: i for i, t in enumerate(dict.fromkeys(operator.inputs))}
     return (
         operator.kind,
@@ -24,8 +24,7 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
 
 
 def _strip(argument: object, places: dict[int, int]) -> object:
-    """`argument` with tensor numbers replaced by their place among the operator's own inputs."""
-
+    """`argument` with tensor numbers replaced by their position among the operator's own inputs."""
     if isinstance(argument, Ref):
         return ("tensor", places[argument.tensor])
     if isinstance(argument, tuple):

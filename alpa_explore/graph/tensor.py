@@ -1,4 +1,4 @@
-"""A tensor of the training graph: a name, a shape, a dtype, and who makes it."""
+"""A tensor of the training graph: a name, a shape, a dtype, and its producer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRECISIONS = ("float16", "bfloat16", "float32")
 
 
 class TensorKind(enum.Enum):
-    """What a tensor is to the training step."""
+    """The role of a tensor in the training step."""
 
     INPUT = "input"
     """An example input: one microbatch of data."""
@@ -22,13 +22,13 @@ class TensorKind(enum.Enum):
     BUFFER = "buffer"
     """State that is read but not trained (running statistics, masks, frozen weights)."""
     CONSTANT = "constant"
-    """A literal tensor found in the model's code."""
+    """A tensor written out in the model's code."""
     VALUE = "value"
-    """Anything an operator makes, forward or backward."""
+    """Any other result of an operator, forward or backward."""
     GRADIENT = "gradient"
     """The gradient of a parameter, before the update reads it."""
     UPDATED = "updated parameter"
-    """What the update writes back."""
+    """The new value of a parameter, written by the update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A training graph as text: one line an operator, stable from run to run, for golden files and for reading."""
+"""A training graph as text, one line an operator: identical from run to run, for golden files and for reading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from alpa_explore.graph.tensor import Tensor
 
 
 def to_text(graph: TrainingGraph, *, sources: bool = False) -> str:
-    """The whole graph as text; `sources` adds the model's line that called each operator (it changes with the file)."""
+    """The whole graph as text; `sources` adds the source line that called each operator (which changes with the
+    file)."""
     lines = [
         f"graph {graph.name}: {len(graph.operators)} operators, {graph.parameter_count} parameters, "
         f"{graph.samples} samples, {graph.tokens} tokens, {graph.precision}, {graph.optimizer}",

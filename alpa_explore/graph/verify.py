@@ -1,4 +1,4 @@
-"""What must hold of every training graph; the tracer and the plan reader call this before anything else does."""
+"""The invariants of every training graph; the tracer and the plan reader check them on each graph they make."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ _ORDER = {Phase.FORWARD: 0, Phase.BACKWARD: 1, Phase.UPDATE: 2}
 
 
 def verify(graph: TrainingGraph) -> TrainingGraph:
-    """Return `graph` if it is well formed; AssertionError (a fault of ours, not of the user) names what is not."""
-    made: set[int] = {t.index for t in graph.tensors if t.producer is None}
+    """Return `graph` if it is well formed; AssertionError (a bug of this library, never the user's fault) names the
+    invariant that does not hold."""
+    available: set[int] = {t.index for t in graph.tensors if t.producer is None}
     phase = 0
-    for place, tensor in enumerate(graph.tensors):
-        assert tensor.index == place, f"tensor {tensor.name} has index {tensor.index} at place {place}"
+    for position, tensor in enumerate(graph.tensors):
+        assert tensor.index == position, f"tensor {tensor.name} has index {tensor.index} at position {position}"
     for place, operator in enumerate(graph.operators):
         where = f"operator {place} ({operator.name})"
         assert operator.index == place, f"{where} has index {operator.index}"
@@ -22,22 +23,24 @@ def verify(graph: TrainingGraph) -> TrainingGraph:
         refs = tensor_refs(operator.arguments) + tensor_refs(tuple(v for _, v in operator.keywords))
         assert refs == operator.inputs, f"{where}: inputs {operator.inputs} are not those of its arguments {refs}"
         for read in operator.inputs:
-            assert read in made, f"{where} reads tensor {read} before it is made"
+            assert read in available, f"{where} reads tensor {read} before it is produced"
         for written in operator.outputs:
             assert graph.tensors[written].producer == place, f"{where}: tensor {written} names another producer"
-            made.add(written)
+            available.add(written)
         if operator.phase is Phase.BACKWARD:
             assert operator.forward is not None, f"{where}: a backward operator without its forward operator"
             assert graph.operators[operator.forward].phase is Phase.FORWARD, f"{where}: tied to a non-forward operator"
             for read in operator.inputs:
-                maker = graph.tensors[read].producer
-                behind = operator.forward if maker is None else graph.operators[maker].forward
-                # Wherever forward operators are cut into stages, a gradient then never goes back to a later stage.
-                assert behind is None or behind >= operator.forward, f"{where} reads a gradient from before its place"
+                producer = graph.tensors[read].producer
+                gradient_of = operator.forward if producer is None else graph.operators[producer].forward
+                # So that, wherever forward operators are cut into stages, no gradient flows to a later stage.
+                assert gradient_of is None or gradient_of >= operator.forward, (
+                    f"{where} reads a gradient from before its place"
+                )
         assert min(operator.flops, operator.bytes_accessed) >= 0, f"{where}: negative counts"
     for parameter in graph.parameters:
         update = graph.operators[parameter.update]
         assert update.phase is Phase.UPDATE, f"parameter {parameter.name}: update is a {update.phase.value} operator"
         assert update.inputs[:2] == (parameter.tensor, parameter.gradient), f"parameter {parameter.name}: update inputs"
-    assert graph.loss in made, "the loss is never made"
+    assert graph.loss in available, "no operator produces the loss"
     return graph

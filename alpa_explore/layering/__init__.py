@@ -1,4 +1,18 @@
-"""Operators -> layers: Eq. 6 of the specification, or boundaries set by hand."""
+"""Layering: the forward operators clustered into layers, by Eq. 6 of Alpa (arXiv 2201.12023, §5.2) or by hand.
+
+A layer is a run of forward operators; stages are runs of layers. In the order to read them:
+
+    crossing    the tensors that cross a cut between layers, and C(i, k) of Eq. 6
+    layers      Layer and Layering, the result
+    balance     the FLOP limit that delta sets, and the smallest delta that is feasible
+    limbs       exact sums of squared FLOPs, for the tie-break
+    dp          `cluster_operators`: the dynamic program of Eq. 6
+    reference   the same from its definition, slow; the tests compare `dp` with it
+    manual      boundaries given by positions, names or modules
+    repeated    the repeated blocks of a model, where layers naturally begin
+
+It imports `graph`, `errors` and `numerics`.
+"""
 
 from alpa_explore.layering.crossing import Crossing, crossing_bytes, crossings_of
 from alpa_explore.layering.dp import cluster_operators

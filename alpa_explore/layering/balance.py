@@ -1,4 +1,4 @@
-"""The FLOP balance of a layering: the limit that delta sets, and the smallest delta that can be kept."""
+"""The FLOP balance of a layering: the limit that delta sets, and the smallest delta that is feasible."""
 
 from __future__ import annotations
 
@@ -9,52 +9,54 @@ from alpa_explore.errors import LayeringError, OptionError
 from alpa_explore.numerics.arrays import Ints
 
 _DIGITS = 6
-"""Decimals of a delta in an error message; rounded up, so that the printed number works."""
+"""Decimals of a delta in an error message; rounded up, so that the printed delta is feasible."""
 
 
 def check_num_layers(num_layers: int, operators: int) -> None:
     """OptionError below one layer; LayeringError when there are more layers than operators."""
     if num_layers < 1:
         raise OptionError(
-            "The number of layers is out of range", found=f"{num_layers}", remedy="Ask for at least one layer."
+            "The number of layers is out of range", found=f"{num_layers}", remedy="Choose at least one layer."
         )
     if num_layers > operators:
         raise LayeringError(
             "There are more layers than operators",
             found=f"{num_layers} layers of {operators} forward operators",
-            remedy=f"Ask for at most {operators} layers.",
+            remedy=f"Choose at most {operators} layers.",
         )
 
 
 def flops_limit(total: int, num_layers: int, delta: float) -> int:
-    """Most FLOPs of a layer, floor((1 + delta) · total / L); exact, and as good as unrounded since FLOPs are whole.
+    """Most FLOPs of a layer, floor((1 + delta) · total / L); exact, because FLOPs are integers.
 
-    delta is taken as its decimal digits say (0.1 is a tenth), so that delta = 0 lets equal layers through.
-    OptionError when it is negative or not a finite number.
+    delta is taken as the decimal fraction that it is written as (0.1 is exactly a tenth).
+    OptionError when it is negative or not finite.
     """
     if not math.isfinite(delta) or delta < 0:
         raise OptionError(
-            "The FLOP tolerance delta is out of range", found=f"delta = {delta}", remedy="Give 0 or more, such as 0.5."
+            "The FLOP tolerance delta is out of range",
+            found=f"delta = {delta}",
+            remedy="Give 0 or more, for example 0.5.",
         )
     return math.floor((1 + Fraction(str(delta))) * total / num_layers)
 
 
 def too_tight(flops: Ints, num_layers: int, delta: float) -> LayeringError:
-    """The error for a delta that no clustering keeps; it names the smallest that works."""
+    """The error for an infeasible delta; it names the smallest feasible one."""
     units = int(smallest_delta(flops.tolist(), num_layers) * 10**_DIGITS)
     smallest = f"{units // 10**_DIGITS}.{units % 10**_DIGITS:0{_DIGITS}d}".rstrip("0").rstrip(".")
     return LayeringError(
-        f"No clustering into {num_layers} layers keeps the FLOP balance",
+        f"No clustering into {num_layers} layers satisfies the FLOP balance",
         found=f"delta = {delta}",
-        remedy=f"The smallest delta that works is {smallest}; or ask for another number of layers.",
+        remedy=f"The smallest delta that works is {smallest}; or choose another number of layers.",
     )
 
 
 def smallest_delta(flops: list[int], num_layers: int) -> Fraction:
-    """The least delta that some clustering into exactly `num_layers` layers keeps, rounded up to `_DIGITS` decimals.
+    """The least feasible delta for exactly `num_layers` layers, rounded up to `_DIGITS` decimals.
 
-    It is M · L / total − 1 with M the least possible largest layer. M of at most L layers is also that of exactly L:
-    splitting a layer makes none larger, and there are at least L operators.
+    It is M · L / total − 1, where M is the smallest possible FLOPs of the largest layer, found by bisection. M for at
+    most L layers is also M for exactly L: splitting a layer makes none larger, and there are at least L operators.
     """
     total = sum(flops)
     if total == 0:
@@ -71,7 +73,7 @@ def smallest_delta(flops: list[int], num_layers: int) -> Fraction:
 
 
 def _layers_needed(flops: list[int], limit: int) -> int:
-    """Fewest layers of at most `limit` FLOPs: each takes operators as long as they fit. No operator exceeds `limit`."""
+    """Fewest layers of at most `limit` FLOPs each, by greedy filling. No operator may exceed `limit`."""
     layers, used = 1, 0
     for value in flops:
         if used + value > limit:

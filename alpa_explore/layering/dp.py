@@ -1,16 +1,15 @@
-"""Operator clustering, Eq. 6 of the specification (section 5.2 of the paper), exact.
+"""Operator clustering, Eq. 6 of Alpa (arXiv 2201.12023, §5.2), exact.
 
     G(k, r) = min over i of max( G(i, r−1), C(i+1, k) ),   FLOP(i+1 … k) ≤ (1 + delta) · FLOP_total / L
 
-C(i, k) is the bytes of the distinct tensors that o_i … o_k make and forward operators outside read. The result has
-exactly L layers and is, in this order: of least G* = G(K, L); of all such clusterings the one with the least sum of
-squared layer FLOPs (the mean is fixed, so that is the least variance); of all those the one whose tuple of cuts is
-lexicographically smallest. The tie-break does not decompose inside Eq. 6 (a prefix with a larger G may end in a more
-even whole), so it is a second pass over the layers with C ≤ G*.
+C(i, k) is the bytes of the distinct tensors that o_i … o_k produce and forward operators outside read. The result has
+exactly L layers. It minimises, lexicographically: G* = G(K, L); the sum of squared layer FLOPs (the mean is fixed, so
+this is the variance, the paper's tie-break); the tuple of cuts. The tie-break does not decompose inside Eq. 6 (a prefix
+with a larger G may belong to a more even clustering), so it is a second pass over the layers with C ≤ G*.
 
-Both passes run from the last operator to the first, over suffixes: row i of C then follows from row i+1 by a few range
-additions (crossing.py), a row is all that is held of C, and taking the first of equal minima walks to the smallest
-cuts. Everything is whole numbers; delta is the fraction that its decimal digits say.
+Both passes run over suffixes, from the last operator to the first. Row i of C then follows from row i+1 by a few range
+additions (crossing.py), so only one row is kept in memory, and taking the first of equal minima gives the smallest
+cuts. All arithmetic is on integers; delta is the decimal fraction that it is written as.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.numerics.arrays import Ints
 
 _NEVER = np.iinfo(np.int64).max
-"""G of a suffix that has no clustering into so many layers."""
+"""G of a suffix that has no feasible clustering into that many layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clustering:
-    """What `solve` finds: where layers 1, 2, … begin, G*, and the FLOP limit that was kept."""
+    """The result of `solve`: the positions at which layers 1, 2, … begin, G*, and the FLOP limit."""
 
     cuts: tuple[int, ...]
     objective_bytes: int
@@ -44,17 +43,17 @@ class Clustering:
 def cluster_operators(graph: TrainingGraph, num_layers: int, delta: float = 0.5, received: bool = False) -> Layering:
     """Cluster the forward operators of `graph` into exactly `num_layers` layers by Eq. 6.
 
-    `received` counts what a layer receives instead of what it makes for others, as Alpa's code does.
-    OptionError: fewer than one layer, or a delta that is negative or not a number. LayeringError: more layers than
-    operators, or a delta so small that no clustering keeps it (the message names the smallest that works).
+    `received` counts the bytes that a layer receives instead of those it produces for others, as Alpa's code does.
+    OptionError: fewer than one layer, or a delta that is negative or not finite. LayeringError: more layers than
+    operators, or an infeasible delta (the message names the smallest feasible one).
     """
     flops = np.array([operator.flops for operator in graph.forward_operators], dtype=np.int64)
-    found = solve(flops, crossings_of(graph), num_layers, delta, received=received)
+    clustering = solve(flops, crossings_of(graph), num_layers, delta, received=received)
     return Layering(
-        layers=make_layers(graph, found.cuts),
+        layers=make_layers(graph, clustering.cuts),
         delta=float(delta),
-        objective_bytes=found.objective_bytes,
-        flops_limit=found.flops_limit,
+        objective_bytes=clustering.objective_bytes,
+        flops_limit=clustering.flops_limit,
         received=received,
     )
 
@@ -62,14 +61,14 @@ def cluster_operators(graph: TrainingGraph, num_layers: int, delta: float = 0.5,
 def solve(
     flops: Ints, crossings: Sequence[Crossing], num_layers: int, delta: float, *, received: bool = False
 ) -> Clustering:
-    """Eq. 6 on bare numbers: `flops` of the K operators and the tensors that can cross a cut. Errors as above."""
+    """Eq. 6 on plain numbers: `flops` of the K operators and the tensors that can cross a cut. Errors as above."""
     operators = len(flops)
     check_num_layers(num_layers, operators)
-    total = sum(flops.tolist())  # Python's integers: an int64 sum could wrap unseen
+    total = sum(flops.tolist())  # Python integers: an int64 sum could overflow silently
     if total >= limbs.LIMIT:
         raise LayeringError(
             "The forward FLOPs are too many to balance exactly",
-            found=f"{total} in one microbatch, the limit is 2^61",
+            found=f"{total} in one microbatch; the limit is 2^61",
             remedy="Use a smaller microbatch.",
         )
     limit = flops_limit(total, num_layers, delta)
@@ -84,7 +83,7 @@ def solve(
 
 
 def _windows(flops: Ints, limit: int) -> Ints:
-    """For each start i, the stop (exclusive) of the longest layer o_i … that keeps the FLOP limit."""
+    """For each start i, the stop (exclusive) of the longest layer o_i … within the FLOP limit."""
     before = np.concatenate(([0], np.cumsum(flops)))
     stops: Ints = np.searchsorted(before, before[:-1] + limit, side="right") - 1
     return stops
@@ -100,7 +99,7 @@ class _Rows:
             self._changes[i].append((first, stop, size))
 
     def __iter__(self) -> Iterator[tuple[int, Ints]]:
-        """(i, C(i, ·)) for i = K−1 … 0; the row is one array, changed in place between steps."""
+        """(i, C(i, ·)) for i = K−1 … 0; the row is one array, updated in place between steps."""
         row = np.zeros(self.operators, dtype=np.int64)
         for i in range(self.operators - 1, -1, -1):
             for first, stop, size in self._changes[i]:
@@ -109,7 +108,8 @@ class _Rows:
 
 
 def _least_objective(rows: _Rows, windows: Ints, num_layers: int) -> int | None:
-    """G*: Eq. 6 over suffixes; None when no clustering keeps the FLOP limit. best[r, i] = G of o_i … into r layers."""
+    """G* by Eq. 6 over suffixes; None when no clustering is within the FLOP limit. best[r, i]: G of o_i … in r
+    layers."""
     operators = rows.operators
     best = np.full((num_layers + 1, operators + 1), _NEVER, dtype=np.int64)
     best[0, operators] = 0
@@ -122,10 +122,11 @@ def _least_objective(rows: _Rows, windows: Ints, num_layers: int) -> int | None:
 
 
 def _most_even_cuts(rows: _Rows, windows: Ints, flops: Ints, num_layers: int, objective: int) -> tuple[int, ...]:
-    """The cuts of least Σ (layer FLOPs)² among clusterings with every C ≤ `objective`; of equal ones the smallest.
+    """The cuts with the least Σ (layer FLOPs)² among clusterings with every C ≤ `objective`; of equal ones the
+    smallest.
 
-    high, low [r, i] are the two limbs of the least sum of squares of o_i … into r layers, next_start[r, i] the start of
-    the second of those layers.
+    high, low [r, i] are the two limbs of the least sum of squares of o_i … in r layers; next_start[r, i] is the start
+    of the second of those layers (the backtracking pointer).
     """
     operators = rows.operators
     before = np.concatenate(([0], np.cumsum(flops)))

@@ -1,4 +1,4 @@
-"""Layers: runs of forward operators, of which stages are made. A backward operator goes with its forward operator."""
+"""Layers: runs of forward operators. A backward operator belongs to the layer of its forward operator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Layer:
     flops: int
     """Forward FLOPs of one microbatch."""
     cut_bytes: int
-    """C of Eq. 6: bytes of the distinct tensors made in it and read by forward operators outside it."""
+    """C of Eq. 6: bytes of the distinct tensors produced in it and read by forward operators outside it."""
 
     @property
     def operators(self) -> range:
@@ -30,17 +30,17 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layering:
-    """All layers, in order, which together hold every forward operator once."""
+    """All layers in order; each forward operator is in exactly one."""
 
     layers: tuple[Layer, ...]
     delta: float | None
     """Tolerance of the FLOP balance; None when the boundaries were set by hand."""
     objective_bytes: int
-    """G*: the largest cost of a layer, which the clustering made as small as it can be."""
+    """The largest C of a layer; for a clustering by Eq. 6 the minimum, G*."""
     flops_limit: int | None
     """Most forward FLOPs that a layer may have, floor((1 + delta) · total / L); None when set by hand."""
     received: bool = False
-    """Whether the cost of a layer was what it receives (as in Alpa's code) instead of its `cut_bytes`."""
+    """Whether C counted the bytes that a layer receives (as in Alpa's code) instead of its `cut_bytes`."""
 
     @property
     def layer_of_forward(self) -> tuple[int, ...]:

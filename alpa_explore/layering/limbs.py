@@ -1,7 +1,9 @@
-"""Exact arithmetic on squares of FLOPs: numbers below 2^124 as two int64 limbs, value = high · 2^62 + low.
+"""Multi-word arithmetic on squares of FLOPs: numbers below 2^124 as two int64 words, value = high · 2^62 + low.
 
-The FLOPs of a large model's layer reach 1e17. Their squares fit neither int64 nor float64, and the tie-break of Eq. 6
-compares sums of such squares, so near-ties have to be exact.
+A *limb* is one word of a multi-word number (the term of the GMP manual).
+
+The FLOPs of a large model's layer reach 1e17. Their squares fit neither int64 nor, exactly, float64, and the
+tie-break of Eq. 6 compares sums of such squares, which must be exact to order near-equal clusterings.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ LIMB = 62
 """Bits of the low limb: the sum of two low limbs still fits in int64."""
 BASE = 1 << LIMB
 INFINITY = BASE
-"""As a high limb: more than any sum of squares, and small enough that adding a square does not overflow."""
+"""As a high limb: larger than that of any sum of squares, and small enough that adding a square does not overflow."""
 LIMIT = 1 << 61
 """Numbers to be squared, and their sum, must be smaller than this; then a sum of squares has a high limb below 2^60."""
 _MASK = BASE - 1
@@ -38,7 +40,7 @@ def add(x: tuple[Ints, Ints], y: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
 
 
 def argmin(x: tuple[Ints, Ints]) -> Ints:
-    """Place of the smallest number along the last dim; of equal ones the first."""
+    """Index of the smallest number along the last dim; of equal ones the first."""
     high, low = x
     best = high.min(axis=-1, keepdims=True)
     candidate: Ints = np.where(high == best, low, BASE).argmin(axis=-1)

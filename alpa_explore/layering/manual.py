@@ -1,4 +1,4 @@
-"""Layers whose boundaries a person sets: positions, operator names, or paths of modules."""
+"""Layers with boundaries given by the user: positions, operator names, or module paths."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from alpa_explore.errors import LayeringError, nearest_names
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.layering.layers import Layering, make_layers
 
-_WHAT = "The layer boundaries cannot be used"
+_WHAT = "The layer boundaries are not valid"
 
 
 def manual_layers(graph: TrainingGraph, boundaries: Sequence[int | str]) -> Layering:
-    """The layering in which a layer begins at each of `boundaries`; what stands before the first is a layer too.
+    """The layering in which a layer begins at position 0 and at each of `boundaries`.
 
     A boundary is a position in `graph.forward_operators` (17 or "17"), the name of a forward operator, or the path of a
-    module ("transformer.h.6", or its end "h.6" where only one module ends so): its first operator begins the layer.
+    module ("transformer.h.6", or its end "h.6" if that is unambiguous), meaning its first operator.
     Position 0 may be given and changes nothing. LayeringError: an unknown or ambiguous boundary, a position outside
     the graph, boundaries that do not ascend.
     """
@@ -50,11 +50,11 @@ def _position(graph: TrainingGraph, boundary: int | str) -> int:
                 remedy="Give the whole path of the module.",
             )
         if not boundary.isdecimal():
-            known = {operator.name for operator in operators} | set(_paths(graph))
+            names = {operator.name for operator in operators} | set(_paths(graph))
             raise LayeringError(
                 _WHAT,
                 found=f"no forward operator and no module is called {boundary!r}",
-                remedy=nearest_names(boundary, known),
+                remedy=nearest_names(boundary, names),
             )
         boundary = int(boundary)
     count = len(graph.forward_operators)
@@ -69,16 +69,16 @@ def _position(graph: TrainingGraph, boundary: int | str) -> int:
 
 def _paths(graph: TrainingGraph) -> dict[str, int]:
     """Path of every module that has forward operators, its parents included -> position of its first operator."""
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for place, operator in enumerate(graph.forward_operators):
         parts = operator.module.split(".") if operator.module else []
         for length in range(1, len(parts) + 1):
-            found.setdefault(".".join(parts[:length]), place)
-    return found
+            positions.setdefault(".".join(parts[:length]), place)
+    return positions
 
 
 def _modules(graph: TrainingGraph, boundary: str) -> dict[str, int]:
-    """The modules that `boundary` may mean: the one of just that path, else those whose path ends in it."""
+    """The modules that `boundary` may mean: the one with exactly that path, else those whose path ends in it."""
     paths = _paths(graph)
     if boundary in paths:
         return {boundary: paths[boundary]}

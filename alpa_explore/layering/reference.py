@@ -1,7 +1,7 @@
-"""Operator clustering as the specification says it, without regard to time; the tests hold dp.py against this.
+"""Operator clustering from its definition, without regard to speed; the tests compare dp.py with this.
 
-A straight transcription of Eq. 6 over prefixes in Python's whole numbers, followed by the tie-break as a second
-recurrence over (sum of squares, cuts). It shares no code with dp.py but the words.
+A direct transcription of Eq. 6 of Alpa (§5.2) over prefixes, in Python integers, followed by the tie-break as a second
+recurrence over (sum of squares, cuts). It shares no code with dp.py.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def cost(crossings: Sequence[Crossing], i: int, k: int, *, received: bool = Fals
 def solve_reference(
     flops: Sequence[int], crossings: Sequence[Crossing], num_layers: int, delta: float, *, received: bool = False
 ) -> tuple[int, tuple[int, ...]] | None:
-    """(G*, cuts), or None when no clustering into exactly `num_layers` layers keeps the FLOP limit."""
+    """(G*, cuts), or None when no clustering into exactly `num_layers` layers is within the FLOP limit."""
     operators = len(flops)
     limit = (1 + Fraction(str(delta))) * sum(flops) / num_layers
     costs: dict[tuple[int, int], int] = {}
-    """C of the layers that keep the FLOP limit, by (start, stop) with the stop exclusive."""
+    """C of the layers within the FLOP limit, by (start, stop) with the stop exclusive."""
     squares: dict[tuple[int, int], int] = {}
     for start in range(operators):
         weight = 0
@@ -47,23 +47,23 @@ def solve_reference(
     g: dict[tuple[int, int], int] = {(0, 0): 0}
     for r in range(1, num_layers + 1):
         for k in range(r, operators + 1):
-            ways = [max(g[i, r - 1], costs[i, k]) for i in range(k) if (i, r - 1) in g and (i, k) in costs]
-            if ways:
-                g[k, r] = min(ways)
+            values = [max(g[i, r - 1], costs[i, k]) for i in range(k) if (i, r - 1) in g and (i, k) in costs]
+            if values:
+                g[k, r] = min(values)
     if (operators, num_layers) not in g:
         return None
     objective = g[operators, num_layers]
 
     # Of the layers with C ≤ G*: the least sum of squares, then the smallest cuts. For a given last cut both are
     # decided by the prefix, so the recurrence is exact.
-    even: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, ())}
+    most_even: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {(0, 0): (0, ())}
     for r in range(1, num_layers + 1):
         for k in range(r, operators + 1):
             ends = [
-                (even[i, r - 1][0] + squares[i, k], even[i, r - 1][1] + ((i,) if i else ()))
+                (most_even[i, r - 1][0] + squares[i, k], most_even[i, r - 1][1] + ((i,) if i else ()))
                 for i in range(k)
-                if (i, r - 1) in even and costs.get((i, k), objective + 1) <= objective
+                if (i, r - 1) in most_even and costs.get((i, k), objective + 1) <= objective
             ]
             if ends:
-                even[k, r] = min(ends)
-    return objective, even[operators, num_layers][1]
+                most_even[k, r] = min(ends)
+    return objective, most_even[operators, num_layers][1]

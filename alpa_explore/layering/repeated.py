@@ -1,4 +1,4 @@
-"""The repeated modules of a model: `h.0`, `h.1`, … of a transformer, where its layers naturally begin."""
+"""The repeated blocks of a model (`h.0`, `h.1`, … of a transformer), where its layers naturally begin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from alpa_explore.graph import TrainingGraph
 def repeated_modules(graph: TrainingGraph) -> tuple[str, ...]:
     """Paths of the largest numbered family of modules, in the order of the forward pass; empty where there is none.
 
-    A family is every `path.0`, `path.1`, …; of two equally large ones the outer counts.
+    A family is all of `path.0`, `path.1`, …; of two equally large families the outer one is taken.
     """
     families: dict[str, dict[str, None]] = {}
     for operator in graph.forward_operators:

@@ -1,6 +1,15 @@
-"""The paper's models in plain torch.nn, by name: GPT, GShard-MoE, Wide-ResNet, and tiny ones for tests.
+"""The models of the Alpa paper in plain torch.nn, by name: GPT, GShard-MoE, Wide-ResNet, and tiny ones for tests.
 
-Importing this package takes no torch; `build` does.
+Importing this package does not import torch; `build` does. In the order to read them:
+
+    configs       hyper-parameters of each architecture, with parameter counts in closed form
+    catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
+    transformer   the modules that GPT and the mixture of experts share
+    gpt, moe, wide_resnet, mlp   one architecture each
+    factory       config -> module and example inputs
+    recipe        a recipe from a plan file -> model, inputs, loss, data
+
+It imports `errors` only, and torch.
 """
 
 from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size, names

@@ -1,4 +1,4 @@
-"""The catalogue: a name -> what is known of the model, and (module, example inputs) on the meta device or for real."""
+"""The catalogue: name -> entry, and name -> (module, example inputs) on the meta device or with real values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ _CONFIGS: dict[str, type[ModelConfig]] = {
     "mlp": MLPConfig,
 }
 _MOST_SAMPLES = 10**9
+"""Largest global batch that is accepted; a sanity limit."""
 _ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """A model of the catalogue with the options under which the paper ran it."""
+    """A model of the catalogue with the options with which the paper ran it."""
 
     name: str
     family: str
@@ -46,35 +47,36 @@ class CatalogEntry:
     num_microbatches: int
     """B of the paper's runs."""
     gpus: int | None
-    """Devices on which the paper ran it; None for models that are not in the paper."""
+    """Number of devices in the paper's run; None for models that are not in the paper."""
     source: str
     note: str = ""
 
     @property
     def parameter_count(self) -> int:
-        """Trainable elements, the tied embedding counted once."""
+        """Trainable elements; the tied embedding is counted once."""
         return self.config.parameter_count
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for display."""
         return self.config.description
 
 
+# Memo of a pure function.
 @cache
 def _catalog() -> dict[str, CatalogEntry]:
-    found: dict[str, CatalogEntry] = {}
+    entries: dict[str, CatalogEntry] = {}
     for family in json.loads((files(__package__) / "catalog.json").read_text(encoding="utf-8"))["families"]:
         for row in family["entries"]:
-            shape: dict[str, Any] = {k: v for k, v in row.items() if k not in _ENTRY_FIELDS}
-            shape |= {k: v for k, v in family["defaults"].items() if k not in shape}
-            if "blocks" in shape:
-                shape["blocks"] = tuple(shape["blocks"])
+            hyper_parameters: dict[str, Any] = {k: v for k, v in row.items() if k not in _ENTRY_FIELDS}
+            hyper_parameters |= {k: v for k, v in family["defaults"].items() if k not in hyper_parameters}
+            if "blocks" in hyper_parameters:
+                hyper_parameters["blocks"] = tuple(hyper_parameters["blocks"])
             note = family.get("note", "")
-            found[row["name"]] = CatalogEntry(
+            entries[row["name"]] = CatalogEntry(
                 name=row["name"],
                 family=family["family"],
-                config=_CONFIGS[family["family"]](**shape),
+                config=_CONFIGS[family["family"]](**hyper_parameters),
                 global_batch=family["global_batch"],
                 precision=family["precision"],
                 rematerialization=True,
@@ -84,20 +86,20 @@ def _catalog() -> dict[str, CatalogEntry]:
                 source=family["source"],
                 note=note if row["name"] in note else "",
             )
-    return found
+    return entries
 
 
 def names() -> tuple[str, ...]:
-    """The names that `entry` and `build` know: the paper's rows by family and size, then the tiny ones."""
+    """The names that `entry` and `build` accept: the paper's models by family and size, then the tiny ones."""
     return tuple(_catalog())
 
 
 def entry(name: str) -> CatalogEntry:
-    """What is known of model `name` (case does not matter). UnknownNameError offers the nearest names."""
-    known = _catalog()
-    if name.lower() not in known:
-        raise UnknownNameError("Unknown model", found=repr(name), remedy=nearest_names(name, known))
-    return known[name.lower()]
+    """The entry of model `name` (in any case). UnknownNameError offers the nearest names."""
+    entries = _catalog()
+    if name.lower() not in entries:
+        raise UnknownNameError("Unknown model", found=repr(name), remedy=nearest_names(name, entries))
+    return entries[name.lower()]
 
 
 def microbatch_size(entry: CatalogEntry, num_microbatches: int, global_batch: int | None = None) -> int:
@@ -126,21 +128,23 @@ def divided_batch(batch: int, num_microbatches: int, model: str) -> int:
 
 
 def divisors_of(batch: int) -> tuple[int, ...]:
-    """The B that a global batch can be divided into, ascending."""
+    """All B that divide a global batch, ascending."""
     batch = _whole(batch)
     small = [d for d in range(1, math.isqrt(batch) + 1) if batch % d == 0]
     return tuple(sorted({*small, *(batch // d for d in small)}))
 
 
 def _whole(batch: int) -> int:
-    """A global batch, where it can be one; numpy's integers become Python's."""
+    """`batch` as a Python int; OptionError unless it is a valid global batch."""
     if isinstance(batch, bool) or not isinstance(batch, Integral):
-        raise OptionError("The global batch is a whole number of samples", found=repr(batch), remedy="Give 1 or more.")
+        raise OptionError(
+            "The global batch must be a whole number of samples", found=repr(batch), remedy="Give 1 or more."
+        )
     if not 1 <= batch <= _MOST_SAMPLES:
         raise OptionError(
             "The global batch is out of range",
             found=f"{batch}",
-            remedy=f"Give 1 or more, and {_MOST_SAMPLES:,} at most.",
+            remedy=f"Give a global batch of 1 or more, at most {_MOST_SAMPLES:,}.",
         )
     return int(batch)
 
@@ -154,11 +158,13 @@ def build(
     memory and `seed` is not used; elsewhere weights and inputs are drawn from `seed`, the global generator untouched.
     UnknownNameError for a name not in the catalogue; OptionError for a microbatch below 1.
     """
-    found = entry(name)
+    model = entry(name)
     if microbatch < 1:
         raise OptionError(
-            "A microbatch holds at least one sample", found=f"{microbatch}", remedy="Give a microbatch of 1 or more."
+            "A microbatch must hold at least one sample",
+            found=f"{microbatch}",
+            remedy="Give a microbatch of 1 or more.",
         )
     from alpa_explore.models.factory import make_inputs, make_module
 
-    return make_module(found.config, device, seed), make_inputs(found.config, microbatch, device, seed)
+    return make_module(model.config, device, seed), make_inputs(model.config, microbatch, device, seed)

@@ -1,13 +1,13 @@
 """Hyper-parameters of each model family and the closed formula of its parameter count; no torch here.
 
-The conventions are the ones under which the names of the paper's model tables come out right (tests/models holds the
+With these conventions the parameter counts match the model names of the paper's tables (tests/models holds the
 figures). They were read from Alpa's public sources (github alpa-projects/alpa: alpa/model/moe.py,
 alpa/model/wide_resnet.py, benchmark/alpa/suite_*.py):
 
 * GPT: the MLP is 4 × hidden wide; token embedding and LM head are one weight; learned positions.
 * MoE: experts replace the MLP of layers 0, 2, 4, …; the MLP *and* every expert are 8 × hidden wide (4 × would give half
-  of each name); an expert is two matrices without bias; tokens are gated in groups of 2048, and an expert takes at most
-  2 · group / experts tokens of each.
+  of the count in each name); an expert is two matrices without bias; tokens are gated in groups of 2048, and an expert
+  takes at most 2 · group / experts tokens of each.
 * Wide-ResNet: stage i has f = base_channels · 2^i; a block is 1×1 to f, 3×3 to f · width_factor, 1×1 to 4 · f. So
   width_factor widens only the inner convolution.
 """
@@ -32,11 +32,11 @@ class GPTConfig:
 
     @property
     def periods(self) -> int:
-        """Equal parts of the model, one behind the other: its blocks."""
+        """Number of equal parts in sequence that the model consists of: its blocks."""
         return self.layers
 
     def with_periods(self, periods: int) -> GPTConfig:
-        """A model of so many of these blocks."""
+        """The config of a model with that many blocks."""
         return replace(self, layers=periods)
 
     @property
@@ -46,7 +46,7 @@ class GPTConfig:
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for display."""
         return (
             f"GPT: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, "
             f"sequence {self.sequence}, vocabulary {self.vocabulary}"
@@ -71,11 +71,11 @@ class MoEConfig:
 
     @property
     def periods(self) -> int:
-        """Equal parts of the model, one behind the other: a block with experts and one without."""
+        """Number of equal parts in sequence: pairs of a block with experts and one without."""
         return self.layers // 2
 
     def with_periods(self, periods: int) -> MoEConfig:
-        """A model of so many of these pairs, and of the block behind them where there is one."""
+        """The config of a model with that many pairs, followed by the unpaired last block if there is one."""
         return replace(self, layers=2 * periods + self.layers % 2)
 
     @property
@@ -88,7 +88,7 @@ class MoEConfig:
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for display."""
         return (
             f"GShard-MoE: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, {self.experts} experts in "
             f"every second layer, sequence {self.sequence}, vocabulary {self.vocabulary}"
@@ -125,7 +125,7 @@ class WideResNetConfig:
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for display."""
         return (
             f"Wide-ResNet-{self.layers}: {self.base_channels} base channels, width factor {self.width_factor}, "
             f"{self.image}×{self.image} images, {self.classes} classes"
@@ -150,7 +150,7 @@ class MLPConfig:
 
     @property
     def description(self) -> str:
-        """One line for people."""
+        """One line for display."""
         return f"MLP: {self.layers} linear layers, hidden {self.hidden}, {self.classes} classes"
 
 

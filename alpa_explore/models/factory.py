@@ -1,4 +1,4 @@
-"""A config -> the module and its example inputs, on the meta device or for real."""
+"""Config -> module and example inputs, on the meta device or with real values."""
 
 from __future__ import annotations
 

@@ -6,14 +6,7 @@ import torch
 from torch import nn
 
 from alpa_explore.models.configs import GPTConfig
-from alpa_explore.models.transformer import (
-    CausalSelfAttention,
-    FeedForward,
-    TiedEmbedding,
-    causal_mask,
-    init_weights,
-    mask_for,
-)
+from alpa_explore.models.transformer import CausalSelfAttention, Decoder, FeedForward, mask_for
 
 
 class GPTBlock(nn.Module):
@@ -33,19 +26,11 @@ class GPTBlock(nn.Module):
         return y
 
 
-class GPT(nn.Module):
+class GPT(Decoder):
     """The model with its loss: `forward(tokens, targets)` is the mean cross-entropy."""
 
-    mask: torch.Tensor
-
     def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        self.embedding = TiedEmbedding(config.vocabulary, config.sequence, config.hidden)
-        self.h = nn.ModuleList(GPTBlock(config) for _ in range(config.layers))
-        self.final_norm = nn.LayerNorm(config.hidden)
-        # One buffer for all layers: made inside them it would be a tensor that crosses every cut.
-        self.register_buffer("mask", causal_mask(config.sequence), persistent=False)
-        self.apply(init_weights)
+        super().__init__(config, (GPTBlock(config) for _ in range(config.layers)))
 
     def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""

@@ -1,4 +1,4 @@
-"""A plain classifier of linear layers: the smallest model that has weights worth sharding."""
+"""A classifier of linear layers: the smallest model with weights that can usefully be sharded."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 as batched matrix products.
 
 Shape suffixes: G groups, S tokens of a group, E experts, C slots of an expert in a group, M model (hidden),
-F inner width of an expert. A token that finds both its experts full passes by on the residual alone.
+F inner width of an expert. A token both of whose experts are full is carried by the residual connection alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from alpa_explore.models.configs import MoEConfig
 from alpa_explore.models.transformer import (
     INITIAL_STD,
     CausalSelfAttention,
+    Decoder,
     FeedForward,
-    TiedEmbedding,
-    causal_mask,
-    init_weights,
     mask_for,
 )
 
@@ -33,8 +31,8 @@ def _one_hot(index: torch.Tensor, size: int) -> torch.Tensor:
 def top2_gating(gates_GSE: torch.Tensor, capacity: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Softmaxed gates in float32 -> (weights GSEC with which a token combines its experts' slots, auxiliary loss).
 
-    A token goes to its two best experts; slots are given in the order of the tokens, first choices before second
-    ones, and whoever comes after the last slot is dropped (GShard, algorithm 1). The two weights that remain are scaled
+    A token is sent to its two best experts. Slots are assigned in token order, first choices before second ones; tokens
+    that come after the last slot are dropped (GShard, algorithm 1). The two weights that remain are scaled
     to a sum of 1. The auxiliary loss is E · Σ_e (share of first choices) · (mean gate): 1 when the load is even.
     """
     experts = gates_GSE.shape[2]
@@ -43,7 +41,7 @@ def top2_gating(gates_GSE: torch.Tensor, capacity: int) -> tuple[torch.Tensor, t
     second_GSE = _one_hot(others_GSE.argmax(dim=2), experts)
     auxiliary = experts * (first_GSE.mean(dim=1) * gates_GSE.mean(dim=1)).sum(dim=1).mean()
 
-    # A slot is the number of tokens that asked for the same expert before; counts stay exact in float32.
+    # The slot of a token is the number of earlier tokens with the same expert; such counts are exact in float32.
     slot_1_GSE = first_GSE.cumsum(dim=1) - first_GSE
     slot_2_GSE = second_GSE.cumsum(dim=1) - second_GSE + first_GSE.sum(dim=1, keepdim=True)
     kept_1_GSE = first_GSE * (slot_1_GSE < capacity)
@@ -100,7 +98,7 @@ class ExpertLayer(nn.Module):
 
 
 class MoEBlock(nn.Module):
-    """A pre-layer-norm block; `experts` takes the place of `mlp` in every second one."""
+    """A pre-layer-norm block; `experts` replaces `mlp` in every second block."""
 
     def __init__(self, config: MoEConfig, *, with_experts: bool) -> None:
         super().__init__()
@@ -111,7 +109,7 @@ class MoEBlock(nn.Module):
         self.mlp = None if with_experts else FeedForward(config.hidden, config.mlp_ratio)
 
     def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """(B, S, M) -> ((B, S, M), auxiliary loss of its experts, or None where there are none)."""
+        """(B, S, M) -> ((B, S, M), auxiliary loss of its experts; None without experts)."""
         x_BSM = x_BSM + self.attention(self.attention_norm(x_BSM), mask_SS)
         normed_BSM = self.mlp_norm(x_BSM)
         if self.experts is not None:
@@ -121,19 +119,12 @@ class MoEBlock(nn.Module):
         return x_BSM + self.mlp(normed_BSM), None
 
 
-class MoETransformer(nn.Module):
+class MoETransformer(Decoder):
     """The model with its loss: `forward(tokens, targets)` is cross-entropy plus the weighted auxiliary losses."""
 
-    mask: torch.Tensor
-
     def __init__(self, config: MoEConfig) -> None:
-        super().__init__()
+        super().__init__(config, (MoEBlock(config, with_experts=i % 2 == 0) for i in range(config.layers)))
         self.auxiliary_weight = config.auxiliary_weight
-        self.embedding = TiedEmbedding(config.vocabulary, config.sequence, config.hidden)
-        self.h = nn.ModuleList(MoEBlock(config, with_experts=i % 2 == 0) for i in range(config.layers))
-        self.final_norm = nn.LayerNorm(config.hidden)
-        self.register_buffer("mask", causal_mask(config.sequence), persistent=False)
-        self.apply(init_weights)
 
     def forward(self, tokens_BS: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
         """(B, S) token numbers and the tokens that follow them -> scalar loss in float32."""

@@ -1,8 +1,8 @@
-"""A recipe, as a plan file keeps it, followed: a catalogue name, or the import path of a function that makes a model.
+"""Rebuilding a model from the recipe in a plan file: a catalogue name, or the import path of a function.
 
-`package.module:function` runs code of that package, so it is followed only where the user has allowed it: a plan file
-may come from a stranger. The function takes no arguments and returns (model, example inputs of one microbatch), and
-behind them, where it has them, a loss as `capture` takes it and a function number -> inputs of that microbatch.
+`package.module:function` runs code of that package, so it is followed only if the user has allowed it: a plan file may
+come from a stranger. The function takes no arguments and returns (model, example inputs of one microbatch), optionally
+followed by a loss (as `capture` takes it) and a function from the number of a microbatch to its inputs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What a recipe makes."""
+class RecipeModel:
+    """The model of a recipe, its inputs and its loss."""
 
     model: torch.nn.Module
     example_inputs: Any
@@ -34,17 +34,17 @@ class Made:
     """Number of a microbatch -> its inputs, in the form of `example_inputs`; None where the recipe has no data."""
 
 
-def follow(
+def build_from_recipe(
     recipe: str | None, samples: int, *, device: str = "meta", seed: int = 0, allow_import: bool = False
-) -> Made:
+) -> RecipeModel:
     """The model of `recipe` with example inputs of `samples` samples (an import path's function decides on both).
 
-    RecipeError where there is no recipe, where it may not be followed, or where it leads to no model.
+    RecipeError when there is no recipe, it may not be followed, or it makes no model.
     """
     checked = check_recipe(recipe, allow_import=allow_import)
     if checked in names():
         model, inputs = build(checked, samples, device=device, seed=seed)
-        return Made(
+        return RecipeModel(
             model=model,
             example_inputs=inputs,
             microbatch=lambda number: build_inputs(checked, samples, seed + number + 1),
@@ -53,26 +53,26 @@ def follow(
 
 
 def check_recipe(recipe: str | None, *, allow_import: bool) -> str:
-    """The recipe, where it may be followed; RecipeError. Nothing is imported or made."""
+    """The recipe, if it may be followed; else RecipeError. Nothing is imported or built."""
     if recipe is None:
         raise RecipeError(
-            "The model cannot be made again",
-            found="a plan without a recipe: its model was made in a notebook",
+            "The model cannot be rebuilt",
+            found="a plan without a recipe (its model was made in a notebook)",
             remedy="Give the model and its captured graph, or capture it with recipe='package.module:function'.",
         )
     if recipe in names():
         return recipe
     if not IMPORT_PATH.fullmatch(recipe):
         raise RecipeError(
-            "The model cannot be made again",
-            found=f"recipe {recipe!r:.80} is no model of the catalogue",
-            remedy="`alpa-explore models` lists them; an import path is written package.module:function.",
+            "The model cannot be rebuilt",
+            found=f"recipe {recipe!r:.80} is not a model of the catalogue",
+            remedy="Give a name that `alpa-explore models` lists, or an import path such as package.module:function.",
         )
     if not allow_import:
         raise RecipeError(
-            "The recipe of the plan runs code, which you have not allowed",
+            "The recipe of the plan runs code, which is not allowed by default",
             found=f"recipe {recipe!r:.80}",
-            remedy="Look at that function; where you trust it, give --allow-import (in Python allow_import=True).",
+            remedy="Read that function; if you trust it, give --allow-import (in Python allow_import=True).",
         )
     return recipe
 
@@ -85,7 +85,7 @@ def build_inputs(name: str, samples: int, seed: int) -> tuple[torch.Tensor, ...]
     return make_inputs(entry(name).config, samples, "cpu", seed)
 
 
-def _imported(recipe: str, seed: int) -> Made:
+def _imported(recipe: str, seed: int) -> RecipeModel:
     import torch
 
     module, _, function = recipe.partition(":")
@@ -97,13 +97,13 @@ def _imported(recipe: str, seed: int) -> Made:
         raise RecipeError(
             "The recipe of the plan failed",
             found=f"{recipe}: {type(error).__name__}: {error}",
-            remedy="Run the function by hand; its package must be importable from here.",
+            remedy="Call the function yourself to see the error; its package must be importable.",
         ) from error
     if not isinstance(made, tuple) or not 2 <= len(made) <= 4 or not isinstance(made[0], torch.nn.Module):
         raise RecipeError(
-            "The recipe of the plan makes no model",
+            "The recipe of the plan does not make a model",
             found=f"{recipe} returns {type(made).__name__}",
-            remedy="Return (model, example inputs), and behind them a loss and a function number -> inputs.",
+            remedy="Return (model, example inputs), optionally followed by a loss and a function number -> inputs.",
         )
     model, inputs, loss, microbatch = (*made, None, None)[:4]
-    return Made(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)
+    return RecipeModel(model=model, example_inputs=inputs, loss=loss, microbatch=microbatch)

@@ -1,4 +1,4 @@
-"""What GPT and the mixture of experts share: embedding with tied head, causal attention, MLP.
+"""The modules that GPT and the mixture of experts share: tied embedding, causal attention, MLP, and the decoder frame.
 
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, D head dim, V vocabulary.
 """
@@ -6,10 +6,13 @@ Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, D head dim,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+from alpa_explore.models.configs import GPTConfig, MoEConfig
 
 INITIAL_STD = 0.02
 """Standard deviation of initial weights, as in GPT-2."""
@@ -36,7 +39,7 @@ class TiedEmbedding(nn.Module):
     def forward(self, tokens_BS: torch.Tensor) -> torch.Tensor:
         """(B, S) token numbers -> (B, S, M)."""
         length = tokens_BS.shape[1]
-        # A slice of the whole would be one operator more in every graph of a full-length model.
+        # Slicing at full length would add an operator to every captured graph.
         positions = self.positions if length == self.sequence else self.positions[:length]
         embedded: torch.Tensor = self.tokens(tokens_BS) + positions
         return embedded
@@ -48,7 +51,7 @@ class TiedEmbedding(nn.Module):
 
 
 class CausalSelfAttention(nn.Module):
-    """Multi-head attention by two plain matrix products and a softmax (the paper is older than fused attention)."""
+    """Multi-head attention by two plain matrix products and a softmax (fused attention came after the paper)."""
 
     def __init__(self, hidden: int, heads: int) -> None:
         super().__init__()
@@ -58,7 +61,7 @@ class CausalSelfAttention(nn.Module):
         self.projection = nn.Linear(hidden, hidden)
 
     def forward(self, x_BSM: torch.Tensor, mask_SS: torch.Tensor) -> torch.Tensor:
-        """(B, S, M) -> (B, S, M); `mask_SS` is added to the scores: 0, or −inf where a token may not look."""
+        """(B, S, M) -> (B, S, M); `mask_SS` is added to the scores: 0, or −inf where a token must not attend."""
         batch, length, hidden = x_BSM.shape
         head = hidden // self.heads
         # Heads come before q, k, v in the fused weight, so that a shard of its rows holds whole heads.
@@ -85,11 +88,28 @@ class FeedForward(nn.Module):
         return y
 
 
+class Decoder(nn.Module):
+    """Embedding, blocks, final layer norm and the causal mask; a subclass defines how its blocks are called."""
+
+    mask: torch.Tensor
+
+    def __init__(self, config: GPTConfig | MoEConfig, blocks: Iterable[nn.Module]) -> None:
+        """`blocks` is consumed after the embedding is made: the order in which weights are drawn decides their
+        values."""
+        super().__init__()
+        self.embedding = TiedEmbedding(config.vocabulary, config.sequence, config.hidden)
+        self.h = nn.ModuleList(blocks)
+        self.final_norm = nn.LayerNorm(config.hidden)
+        # One buffer for all layers: made inside them it would be a tensor that crosses every cut.
+        self.register_buffer("mask", causal_mask(config.sequence), persistent=False)
+        self.apply(init_weights)
+
+
 def causal_mask(length: int) -> torch.Tensor:
-    """(S, S) of 0 on and below the diagonal and −inf above; every row keeps an entry, so no softmax meets only −inf."""
+    """(S, S) of 0 on and below the diagonal and −inf above; every row has a 0, so no softmax is over −inf only."""
     return torch.full((length, length), float("-inf")).triu(1)
 
 
 def mask_for(mask_SS: torch.Tensor, length: int) -> torch.Tensor:
-    """The mask of a sequence of `length`; no operator when that is the whole mask."""
+    """The mask for a sequence of `length`; at full length the mask itself, which adds no operator."""
     return mask_SS if mask_SS.shape[0] == length else mask_SS[:length, :length]

@@ -1,7 +1,7 @@
 """Wide-ResNet (arXiv 1605.07146) as the paper trains it: a bottleneck ResNet whose inner convolutions are wider.
 
-Images are NCHW. Batch norms use the statistics of the batch and keep no running averages: those serve evaluation only,
-and no decision of a plan depends on them.
+Images are NCHW. Batch norms use batch statistics and keep no running averages, which serve evaluation only: no
+decision of a plan depends on them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem, build_stage_problem
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.catalog import entry, names
-from alpa_explore.models.recipe import follow
+from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
 from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
 from alpa_explore.plans.stage_details import StageDetails, stage_candidate
@@ -68,7 +68,7 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
         return replace(graph, name=model.name)
     from alpa_explore.tracing.capture import capture  # torch
 
-    made = follow(model.recipe, model.samples, allow_import=allow_import)
+    made = build_from_recipe(model.recipe, model.samples, allow_import=allow_import)
     return capture(
         made.model,
         made.example_inputs,

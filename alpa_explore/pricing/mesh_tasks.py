@@ -40,7 +40,7 @@ from alpa_explore.pricing.frontier import (
 )
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.pricing.stage_tasks import cost_model, slicer
-from alpa_explore.sharding.discovery.discoveries import Discoveries, remember
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record_discoveries
 
 MOST_CORNERS = 3
 MEMORY_PRICES = (3e-1, 3.0, 1e4)
@@ -60,7 +60,7 @@ class MeshTask:
     mesh: LogicalMesh
     device: Device
     inverse_b: float
-    discoveries: Discoveries = ()
+    discoveries: DiscoveryRecords = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +73,12 @@ class FitTask:
     mesh: LogicalMesh
     device: Device
     inverse_b: float
-    discoveries: Discoveries = ()
+    discoveries: DiscoveryRecords = ()
 
 
 def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]:
     """The frontiers of the ranges that can be composed (runs on a Dask worker)."""
-    remember(task.discoveries)
+    record_discoveries(task.discoveries)
     composer = Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
     sweep = _Sweep(composer, task)
     sweep.explore()
@@ -87,7 +87,7 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
 
 def fit_range(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
     """The fastest choices that fit, with bounds (runs on a Dask worker)."""
-    remember(task.discoveries)
+    record_discoveries(task.discoveries)
     composer = Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))
     fits = fit(
         composer, task.range, counts=task.counts, limit=task.device.memory_bytes, inverse_b=task.inverse_b, gap=FIT_GAP

@@ -17,7 +17,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
 from alpa_explore.pricing.frontier import Frontier, Point, envelope, fastest, fitting, memory_frontier
 from alpa_explore.pricing.stage_costs import Provenance
-from alpa_explore.sharding.discovery.discoveries import Discoveries, remember
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record_discoveries
 
 
 class Search(enum.Enum):
@@ -53,13 +53,13 @@ class StageTask:
     search: Search
     bound_seconds: float = 0.0
     """No choice is faster, however much it holds."""
-    discoveries: Discoveries = ()
+    discoveries: DiscoveryRecords = ()
     """Of the operators of the graph that no rule knows: the worker divides them as this process does."""
 
 
 def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
     """Build and solve one distinct problem (runs on a Dask worker)."""
-    remember(task.discoveries)
+    record_discoveries(task.discoveries)
     stage = slicer(layered)(task.first, task.last)
     problem = build_stage_problem(stage, cost_model(task.device, task.mesh.squeezed()))
 

@@ -10,7 +10,7 @@ import torch
 
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
-from alpa_explore.models.recipe import follow
+from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.plan import ModelSummary
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.tracing.evaluate import initial_weights, input_values
@@ -70,9 +70,9 @@ class Varied:
 def training(
     graph: TrainingGraph, summary: ModelSummary, source: OwnModel | None, *, seed: int, allow_import: bool
 ) -> tuple[Values, Microbatches]:
-    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `recipe.follow`."""
+    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `build_from_recipe`."""
     if source is None:
-        recipe = follow(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
+        recipe = build_from_recipe(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
         source = OwnModel(
             model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
         )

@@ -1,1 +1,15 @@
-"""The order of tasks in a pipeline, and what it comes to: schedules as tables, a simulator, timelines."""
+"""Pipeline schedules: the order of tasks on each submesh, and the timeline that results from their durations.
+
+In the order to read them:
+
+    task          a schedule as a table of tasks (action, stage, microbatch); what a task waits for
+    orders/       one schedule a file: GPipe, 1F1B and eager 1F1B, interleaved 1F1B, zero bubble
+    simulator/    checks a schedule, runs it on given durations, and reads times, memory and traces from the result
+    catalog       the schedules by name
+    closed_form   the formula of the iteration time of each schedule, and when it is exact
+    csv_file      schedules in the CSV format of torch.distributed.pipelining
+
+To add a schedule: a function in `orders/` that returns `schedule_of(name, orders, B)`; its name in `catalog`; its
+formula in `closed_form` where there is one. The tests run every name of the catalogue against a second simulator and
+its formula. This package imports `errors` and `numerics`; durations come from its callers.
+"""

@@ -21,21 +21,22 @@ _ONE_STAGE: dict[str, Callable[[int, int], Schedule]] = {
 }
 
 SCHEDULES = (*_ONE_STAGE, INTERLEAVED)
-"""All names; the first is what a plan is run with."""
+"""All names; the first is the default of a plan."""
 
 
 def build_schedule(
     name: str, num_submeshes: int, num_microbatches: int, *, stages_per_submesh: int | None = None
 ) -> Schedule:
-    """The schedule `name`. `stages_per_submesh` (default 2) is for the interleaved one only.
+    """The schedule `name`. `stages_per_submesh` (default 2) applies to the interleaved schedule only.
 
-    UnknownNameError, ScheduleError where the interleaved one does not exist, OptionError for what does not go together.
+    Raises UnknownNameError; ScheduleError when an interleaved schedule of this size does not exist; OptionError for
+    sizes below 1, and for several stages per submesh with another schedule.
     """
     if name not in SCHEDULES:
-        raise UnknownNameError("No such schedule", found=repr(name), remedy=nearest_names(name, SCHEDULES))
+        raise UnknownNameError("Unknown schedule", found=repr(name), remedy=nearest_names(name, SCHEDULES))
     if num_submeshes < 1 or num_microbatches < 1:
         raise OptionError(
-            "A pipeline needs a submesh and a microbatch",
+            "A pipeline needs at least one submesh and one microbatch",
             found=f"{num_submeshes} submeshes, B = {num_microbatches}",
             remedy="Give 1 or more of each.",
         )

@@ -1,8 +1,10 @@
-"""What a formula says of a schedule, to lie beside the simulation. t = f + b of one stage, u = its update.
+"""The iteration time of each schedule in closed form, for comparison with the simulation.
 
-gpipe             Σ(f + send) + (B−1)·max(f, send) + Σ(b + send) + (B−1)·max(b, send) + u: two flow shops, one behind
-                  the other, links being machines too. Exact when no stage's update outlasts the end.
-1f1b, eager-1f1b  Σt + (B−1)·max t + u, as the planner has it. Exact when stages are equal and sends take no time.
+f, b, t = f + b: forward, backward and both of one stage and microbatch; u: update; B microbatches, P submeshes.
+
+gpipe             Σ(f + send) + (B−1)·max(f, send) + Σ(b + send) + (B−1)·max(b, send) + u: two flow shops in sequence
+                  whose machines are stages and links. Exact when all updates take equally long.
+1f1b, eager-1f1b  Σt + (B−1)·max t + u, Eq. 2 of Alpa. Exact when stages are equal and sends take no time.
 interleaved-1f1b  B·t + (P−1)·t / v + u with t the sum over the v stages of a submesh. Exact as above.
 zb-h1             B·t + (P−1)·(f + i − w) + u with i + w = b. Exact when also f = i = w and B ≥ P.
 """
@@ -25,11 +27,11 @@ class ClosedForm:
     exact: bool
     """Whether the formula is exact for these times."""
     bubble_fraction: float
-    """1 − busy time of the mean submesh / seconds."""
+    """1 − mean busy seconds of a submesh / seconds."""
 
 
 def closed_form(schedule: Schedule, times: Sequence[StageTimes]) -> ClosedForm | None:
-    """The formula for a schedule by its name; None for one without (a table of your own)."""
+    """The formula for the schedule of this name, evaluated; None when it has none (a schedule from a file)."""
     if schedule.name not in _FORMULAS:
         return None
     b, submeshes = schedule.num_microbatches, schedule.num_submeshes
@@ -41,28 +43,29 @@ def closed_form(schedule: Schedule, times: Sequence[StageTimes]) -> ClosedForm |
     return ClosedForm(seconds=total, formula=formula, exact=exact and _equal_updates(times), bubble_fraction=bubble)
 
 
-_Found = tuple[float, str, bool]
+_Formula = tuple[float, str, bool]
+"""(seconds without the update, the formula as text, whether it is exact)."""
 
 
-def _gpipe(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Found:
+def _gpipe(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Formula:
     forward = [t.forward_seconds for t in times] + [t.send_forward_seconds for t in times[:-1]]
     backward = [t.backward_seconds for t in times] + [t.send_backward_seconds for t in times[1:]]
     seconds = sum(forward) + sum(backward) + (b - 1) * (max(forward) + max(backward))
     return seconds, "Σf + (B−1)·max f + Σb + (B−1)·max b, sends counted", True
 
 
-def _one_f_one_b(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Found:
+def _one_f_one_b(times: Sequence[StageTimes], b: int, _submeshes: int) -> _Formula:
     latency = [t.microbatch_seconds for t in times]
     return sum(latency) + (b - 1) * max(latency), "Σt + (B−1)·max t", _equal(times)
 
 
-def _interleaved(times: Sequence[StageTimes], b: int, submeshes: int) -> _Found:
+def _interleaved(times: Sequence[StageTimes], b: int, submeshes: int) -> _Formula:
     latency = [sum(t.microbatch_seconds for t in times[p::submeshes]) for p in range(submeshes)]
     turns = len(times) // submeshes
     return b * max(latency) + (submeshes - 1) * max(latency) / turns, "B·t + (P−1)·t / v", _equal(times)
 
 
-def _zero_bubble(times: Sequence[StageTimes], b: int, submeshes: int) -> _Found:
+def _zero_bubble(times: Sequence[StageTimes], b: int, submeshes: int) -> _Formula:
     slow = max(times, key=lambda t: t.microbatch_seconds)
     thirds = (slow.forward_seconds, slow.backward_input_seconds, slow.backward_weight_seconds)
     seconds = b * slow.microbatch_seconds + (submeshes - 1) * (thirds[0] + thirds[1] - thirds[2])
@@ -78,10 +81,11 @@ _FORMULAS = {
     "zb-h1": _zero_bubble,
 }
 _CLOSE = 1e-9
+"""Relative difference up to which times count as equal."""
 
 
 def _equal(times: Sequence[StageTimes]) -> bool:
-    """Equal stages, and sends that take no time."""
+    """Whether all stages are equal and sends take no time."""
     for part in ("forward_seconds", "backward_input_seconds", "backward_weight_seconds"):
         seconds = [getattr(t, part) for t in times]
         if max(seconds) - min(seconds) > _CLOSE * max(seconds):

@@ -1,8 +1,8 @@
-"""Schedules as CSV files in the form of torch.distributed.pipelining: a row for each submesh, a cell for each task.
+"""Schedules as CSV files in the format of torch.distributed.pipelining: a row per submesh, a cell per task.
 
-A cell is `<stage><F|B|I|W><microbatch>`; an empty one is idle time, which a simulator finds for itself. Communication
-that torch's lowered files also list (SEND_F, RECV_B, UNSHARD, REDUCE_GRAD, …) is left out: here it follows from the
-tasks. A cell `(0F1;1B0)OVERLAP_F_B` holds two tasks.
+A cell is `<stage><F|B|I|W><microbatch>`. Empty cells are idle time and are skipped: the simulator computes idle time.
+Communication that torch's lowered files also list (SEND_F, RECV_B, UNSHARD, REDUCE_GRAD, …) is skipped: it follows from
+the tasks. A cell `(0F1;1B0)OVERLAP_F_B` holds two tasks.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _COMMUNICATION = re.compile(r"\d+(UNSHARD|RESHARD|REDUCE_GRAD|SEND_F|RECV_F|SEND
 _OVERLAP = re.compile(r"\((.*)\)OVERLAP_F_B")
 _ACTIONS = {letter: action for action, letter in LETTERS.items() if action is not Action.UPDATE}
 _MOST_BYTES = 64 * 2**20
+"""Largest file that is read; a sanity limit."""
 
 
 def write_csv(schedule: Schedule) -> str:
@@ -33,7 +34,8 @@ def write_csv(schedule: Schedule) -> str:
 
 
 def parse_csv(text: str, name: str = "csv") -> Schedule:
-    """The schedule of a file's text, checked. ScheduleError where a cell is none of the above or it cannot run."""
+    """The schedule in a file's text, checked. ScheduleError for a cell of another form and for a schedule that cannot
+    run."""
     orders: list[list[Task]] = []
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         order: list[Task] = []
@@ -43,16 +45,18 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
             orders.append(order)
     if not orders:
         raise ScheduleError(
-            "The schedule file holds no task", found=f"{len(text)} characters", remedy="A row is like 0F0,0F1,0B0,0B1."
+            "The schedule file contains no task",
+            found=f"{len(text)} characters",
+            remedy="Write a row for each submesh, such as 0F0,0F1,0B0,0B1.",
         )
     microbatches = 1 + max(task.microbatch for order in orders for task in order)
     tasks = sum(map(len, orders))
     stages = 1 + max(task.stage for order in orders for task in order)
-    if stages * microbatches > tasks:  # before tables of that size are made
+    if stages * microbatches > tasks:  # before arrays of that size are made
         raise ScheduleError(
-            "The schedule file leaves tasks out",
+            "The schedule file does not list all tasks",
             found=f"{tasks} tasks for {stages} stages and {microbatches} microbatches",
-            remedy="Number both from 0, without gaps; every stage needs F and B of every microbatch.",
+            remedy="Number both from 0 without gaps, and list F and B of every microbatch for every stage.",
         )
     schedule = schedule_of(name, orders, microbatches)
     check(schedule)
@@ -60,13 +64,15 @@ def parse_csv(text: str, name: str = "csv") -> Schedule:
 
 
 def read_csv(path: str | Path) -> Schedule:
-    """The schedule of a file. ScheduleError as `parse_csv`, and where the file cannot be read."""
+    """The schedule in a file. ScheduleError as for `parse_csv`, and when the file cannot be read."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read(_MOST_BYTES + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ScheduleError(
-            "The schedule file cannot be read", found=str(error), remedy="Give a CSV file of torch's form."
+            "The schedule file cannot be read",
+            found=str(error),
+            remedy="Give a CSV file in the format of torch.distributed.pipelining.",
         ) from error
     if len(text) > _MOST_BYTES:
         raise ScheduleError(
@@ -80,11 +86,11 @@ def _tasks(cell: str, row: int, column: int) -> list[Task]:
         return []
     if both := _OVERLAP.fullmatch(cell):
         return [task for part in both[1].split(";") for task in _tasks(part.strip(), row, column)]
-    found = _CELL.fullmatch(cell)
-    if found is None:
+    match = _CELL.fullmatch(cell)
+    if match is None:
         raise ScheduleError(
             "A cell of the schedule file is not a task",
             found=f"{cell[:40]!r} in row {row}, column {column}",
-            remedy="Cells are <stage><F, B, I or W><microbatch>, like 2F0.",
+            remedy="Write <stage><F, B, I or W><microbatch>, such as 2F0.",
         )
-    return [Task(_ACTIONS[found[2]], int(found[1]), int(found[3]))]
+    return [Task(_ACTIONS[match[2]], int(match[1]), int(match[3]))]

@@ -1,11 +1,11 @@
-"""A schedule: for every submesh of the pipeline the order in which it runs its tasks. Times are no part of it.
+"""A schedule: for every submesh of the pipeline the order in which it runs its tasks, without times.
 
 A task is (action, stage, microbatch). Stages are numbered in the order in which data flows; a submesh runs one stage,
-or several where stages are interleaved. What a task waits for follows from the numbers:
+or several where stages are interleaved. The dependencies between tasks follow from these numbers:
 
     F(s, m) after F(s−1, m);   B(s, m), I(s, m) after F(s, m) and B or I(s+1, m);   W(s, m) after I(s, m)
 
-Tasks are kept as arrays, all submeshes behind one another: a pipeline of 64 stages and 1,024 microbatches has 200,000.
+Tasks are kept in arrays, concatenated over submeshes: 64 stages with 1,024 microbatches have up to 200,000 tasks.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ class Action(enum.IntEnum):
 
     FORWARD = 0
     BACKWARD = 1
-    """Gradients of the inputs and of the weights in one go."""
+    """Gradients of the inputs and of the weights together."""
     BACKWARD_INPUT = 2
-    """Only what the stage before waits for."""
+    """The gradient of the input alone, for which the previous stage waits."""
     BACKWARD_WEIGHT = 3
-    """The rest; it can wait."""
+    """The gradients of the weights; nothing but the update waits for them."""
     UPDATE = 4
-    """Gradient sync and optimizer step, once an iteration. In no schedule: the simulator adds it at the end."""
+    """Gradient synchronisation and optimizer step, once per iteration. Not listed in schedules: the simulator appends
+    it."""
     SEND_GRADIENTS = 5
     """The part of the update that other stages of the same rank wait for, before any of their updates; see
     `programs.lowering`. In no schedule and not simulated: its predicted time is part of the update's."""
@@ -48,7 +49,7 @@ LETTERS = {
     Action.SEND_GRADIENTS: "S",
     Action.RECEIVE_WEIGHTS: "R",
 }
-"""As in torch's schedule files."""
+"""As in the schedule files of torch.distributed.pipelining."""
 
 
 ONCE_AN_ITERATION = (Action.SEND_GRADIENTS, Action.UPDATE, Action.RECEIVE_WEIGHTS)
@@ -68,13 +69,13 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
-    """Orders of tasks. Task i of submesh p is at `starts[p] + i` of the arrays."""
+    """The orders of all submeshes. Task i of submesh p is at index `starts[p] + i` of the arrays."""
 
     name: str
     num_stages: int
     num_microbatches: int
     starts: Ints
-    """[submeshes + 1]."""
+    """Index of the first task of each submesh, and the total; shape [submeshes + 1]."""
     actions: Ints
     stages: Ints
     microbatches: Ints
@@ -82,17 +83,17 @@ class Schedule:
 
     @property
     def num_submeshes(self) -> int:
-        """Rows of the table."""
+        """Number of submeshes."""
         return len(self.starts) - 1
 
     def order(self, submesh: int) -> tuple[Task, ...]:
-        """The tasks of one submesh in their order."""
+        """The tasks of one submesh, in order."""
         run = slice(self.starts[submesh], self.starts[submesh + 1])
         columns = (self.actions[run].tolist(), self.stages[run].tolist(), self.microbatches[run].tolist())
         return tuple(Task(Action(a), s, m) for a, s, m in zip(*columns, strict=True))
 
     def task(self, index: int) -> Task:
-        """The task at a place of the arrays."""
+        """The task at an index of the arrays."""
         return Task(Action(int(self.actions[index])), int(self.stages[index]), int(self.microbatches[index]))
 
     def __eq__(self, other: object) -> bool:
@@ -107,18 +108,22 @@ class Schedule:
 
 
 def order_of(stage: int, *, warm_up: int, rounds: Sequence[tuple[Action, Ints]], num_microbatches: int) -> Ints:
-    """The order of one stage, [tasks, (action, stage, microbatch)]: `warm_up` forwards, then round after round one task
-    of each of `rounds`, (action, microbatch of every round); microbatches that there are not are left out."""
+    """The order of one stage, shape [tasks, (action, stage, microbatch)].
+
+    It starts with `warm_up` forward passes. Each of `rounds` is (action, microbatch in every round): round after round,
+    one task of each follows. Tasks whose microbatch is not in 0 … B − 1 are left out.
+    """
     numbers = np.stack([microbatches for _, microbatches in rounds], axis=1)
     actions = np.broadcast_to(np.array([action for action, _ in rounds]), numbers.shape)
-    there = (numbers >= 0) & (numbers < num_microbatches)
+    exists = (numbers >= 0) & (numbers < num_microbatches)
     first = np.arange(warm_up)
-    action = np.concatenate([np.full(warm_up, Action.FORWARD), actions[there]])
-    return np.stack([action, np.full(len(action), stage), np.concatenate([first, numbers[there]])], axis=1)
+    action = np.concatenate([np.full(warm_up, Action.FORWARD), actions[exists]])
+    return np.stack([action, np.full(len(action), stage), np.concatenate([first, numbers[exists]])], axis=1)
 
 
 def schedule_of(name: str, orders: Sequence[Sequence[tuple[int, int, int]] | Ints], num_microbatches: int) -> Schedule:
-    """The schedule with these orders of (action, stage, microbatch), one a submesh. `check` says whether it can run."""
+    """The schedule with these orders of (action, stage, microbatch), one per submesh; `check` tests whether it can
+    run."""
     flat = np.concatenate([np.array(order, dtype=np.int64).reshape(-1, 3) for order in orders])
     starts = np.cumsum([0, *map(len, orders)], dtype=np.int64)
     num_stages = int(flat[:, 1].max(initial=-1)) + 1

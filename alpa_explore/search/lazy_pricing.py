@@ -36,7 +36,7 @@ from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
-from alpa_explore.sharding.splits import discoveries
+from alpa_explore.sharding.splits import discover_all
 
 _INCOMPLETE = (
     "Only {} stages are priced, those that the best plan with B = {} needs: another B may have a better plan than is "
@@ -104,7 +104,7 @@ class LazyPricing:
             known=known,
             num_microbatches=query.num_microbatches,
         )
-        self._discoveries = discoveries(layered.graph)
+        self._discoveries = discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
         self._memory_prices = known.worths(query.num_microbatches)
         """Seconds for a byte on each mesh, estimated, where memory is short."""

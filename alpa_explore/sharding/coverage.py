@@ -15,37 +15,37 @@ _ORDER = ("replicated", "discovered", "rule")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindCoverage:
-    """All operators of one kind that are covered alike."""
+    """The operators of one kind that are covered in the same way."""
 
     kind: str
     """'aten.mm.default', …"""
     how: str
-    """'rule'; 'discovered' by running the operator; 'replicated': every device does all of it."""
+    """'rule'; 'discovered' by running the operator; 'replicated': every device computes all of it."""
     count: int
-    """Operators of the graph."""
+    """Number of these operators in the graph."""
     flops: int
-    """Of all of them, for one microbatch."""
+    """FLOPs of all of them, for one microbatch."""
     flops_share: float
-    """Of the FLOPs of the whole graph, 0 … 1."""
+    """Their share of the FLOPs of the whole graph, 0 … 1."""
     factors: tuple[str, ...]
-    """The loop dims by which they can be divided; 'sum' is a pending sum that passes through."""
+    """Names of their factors (the loop dims that can be divided); 'sum' is a pending sum that passes through."""
     reason: str
-    """Why they are replicated, empty otherwise."""
+    """Why they are replicated; empty otherwise."""
 
 
 def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
-    """One record for each kind of operator of `graph` (two where shapes decide); what needs attention comes first."""
-    known: dict[tuple[object, ...], Coverage] = {}
+    """A record for each operator kind of `graph` (several where coverage depends on shapes), replicated kinds first."""
+    coverage_by_signature: dict[tuple[object, ...], Coverage] = {}
     factors: dict[tuple[str, str, str], dict[str, None]] = {}
     counts: dict[tuple[str, str, str], int] = {}
     flops: dict[tuple[str, str, str], int] = {}
     for operator in graph.operators:
         signature = operator_signature(operator, graph.tensors)
-        if signature not in known:
-            known[signature] = splits_for(operator, graph.tensors)
-        found = known[signature]
-        key = (operator.kind, found.how, found.reason)
-        factors.setdefault(key, {}).update(dict.fromkeys(s.factor for s in found.splits))
+        if signature not in coverage_by_signature:
+            coverage_by_signature[signature] = splits_for(operator, graph.tensors)
+        operator_coverage = coverage_by_signature[signature]
+        key = (operator.kind, operator_coverage.how, operator_coverage.reason)
+        factors.setdefault(key, {}).update(dict.fromkeys(s.factor for s in operator_coverage.splits))
         counts[key] = counts.get(key, 0) + 1
         flops[key] = flops.get(key, 0) + operator.flops
     total = sum(flops.values()) or 1
@@ -65,7 +65,8 @@ def coverage(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
 
 
 def replicated_warnings(graph: TrainingGraph) -> tuple[str, ...]:
-    """A sentence for each kind of operator of `graph` that is replicated because nobody knows how to divide it."""
+    """A sentence for each operator kind of `graph` that is replicated because it has neither a rule nor discovered
+    splits."""
     if all(operator.kind in RULES for operator in graph.operators):
         return ()
     return tuple(

@@ -1,7 +1,7 @@
-"""Resharding: the single collectives that lead from one spec to another.
+"""Resharding steps: the single collectives that change one placement of a spec.
 
-This module says which steps exist; `cost.resharding` prices them and finds the cheapest sequence. Only the innermost
-axis of a sharded dim can be gathered, sliced or moved: the blocks of the others would not stay contiguous.
+This module enumerates the steps; `cost.resharding` prices them and finds the cheapest sequence. Of several axes that
+shard one dim only the innermost can be gathered, sliced or moved: otherwise blocks would not stay contiguous.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class StepKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a resharding along one mesh axis."""
+    """One collective, or slice, along one mesh axis."""
 
     kind: StepKind
     axis: int
@@ -40,10 +40,10 @@ def steps_between(specs: tuple[Spec, ...], rank: int) -> tuple[Step, ...]:
 
 
 def steps_from(spec: Spec, rank: int, legal: Collection[Spec]) -> Iterator[Step]:
-    """Every single step that starts at `spec` and ends at another of the `legal` specs of the tensor."""
+    """Every single step from `spec` to one of the `legal` specs of the tensor."""
     for axis, placement in enumerate(spec):
         for target, kind in _moves(placement, rank):
-            # Appending or removing an axis is local to a block only if no inner axis shards the same dim.
+            # Adding or removing an axis acts inside each block only if no inner axis shards the same dim.
             inner = spec[axis + 1 :]
             if (placement >= 0 and placement in inner) or (target >= 0 and target in inner):
                 continue

@@ -1,4 +1,4 @@
-"""Sharding specs: one placement for each mesh axis (design.md, section 3; the notation is the Alpa paper's).
+"""Sharding specs: one placement for each mesh axis, in the notation of the Alpa paper (arXiv 2201.12023, §4.1).
 
 A spec is a tuple of ints, one for each axis of a squeezed logical mesh: a tensor dim (≥ 0) that the axis shards,
 `REPLICATE`, or `PARTIAL` (every device holds an addend; their sum is the tensor). Axes that shard the same dim do so in
@@ -17,12 +17,12 @@ REPLICATE = -1
 PARTIAL = -2
 
 Spec: TypeAlias = tuple[int, ...]
-Divides: TypeAlias = tuple[bool, ...]
-"""For every set of mesh axes, given by its bits, whether together they divide an extent."""
+Divisibility: TypeAlias = tuple[bool, ...]
+"""Indexed by a bit set of mesh axes: whether the product of their sizes divides an extent."""
 
 
 def shards(spec: Spec, mesh_shape: Sequence[int], rank: int) -> tuple[int, ...]:
-    """How many pieces each of the `rank` tensor dims is cut into."""
+    """The number of shards of each of the `rank` tensor dims."""
     pieces = [1] * rank
     for placement, size in zip(spec, mesh_shape, strict=True):
         if placement >= 0:
@@ -38,51 +38,62 @@ def is_legal(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> boo
 
 
 def local_shape(spec: Spec, shape: Sequence[int], mesh_shape: Sequence[int]) -> tuple[int, ...]:
-    """Shape of one device's piece; `spec` must be legal."""
+    """Shape of the shard of one device; `spec` must be legal."""
     return tuple(size // n for size, n in zip(shape, shards(spec, mesh_shape, len(shape)), strict=True))
 
 
 def local_share(spec: Spec, mesh_shape: Sequence[int]) -> float:
-    """Share of the tensor's elements that one device holds (Partial and Replicate hold all of them)."""
+    """Share of the elements that one device holds; PARTIAL and REPLICATE hold all of them."""
     return 1.0 / math.prod(size for placement, size in zip(spec, mesh_shape, strict=True) if placement >= 0)
 
 
 def legal_specs(shape: Sequence[int], mesh_shape: Sequence[int], *, partial: bool) -> tuple[Spec, ...]:
     """All legal specs of a tensor, replicated first; with `partial` also those with pending sums."""
-    return specs_where(divided_by(shape, mesh_shape), len(mesh_shape), partial)
+    return specs_of_divisibility(divisibility(shape, mesh_shape), len(mesh_shape), partial)
 
 
-def divided_by(extents: Iterable[int], mesh_shape: Sequence[int]) -> tuple[Divides, ...]:
-    """Of each extent what divides it: all that makes specs and strategies legal, and the same on most meshes."""
-    counts = blocks(tuple(mesh_shape))
+def divisibility(extents: Iterable[int], mesh_shape: Sequence[int]) -> tuple[Divisibility, ...]:
+    """For each extent which sets of mesh axes divide it.
+
+    The legality of specs and strategies depends on nothing else, so meshes of different sizes share cached results.
+    """
+    counts = axes_products(tuple(mesh_shape))
     return tuple(tuple(extent % n == 0 for n in counts) for extent in extents)
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=256)
-def blocks(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """How many pieces each set of axes, given by its bits, makes."""
+def axes_products(mesh_shape: tuple[int, ...]) -> tuple[int, ...]:
+    """For each bit set of mesh axes the product of their sizes."""
     axes = range(len(mesh_shape))
     return tuple(math.prod(mesh_shape[a] for a in axes if bits >> a & 1) for bits in range(1 << len(mesh_shape)))
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=1024)
-def specs_where(divided: tuple[Divides, ...], axes: int, partial: bool) -> tuple[Spec, ...]:
-    """`legal_specs` of a tensor of whose dims this is known."""
+def specs_of_divisibility(divided: tuple[Divisibility, ...], axes: int, partial: bool) -> tuple[Spec, ...]:
+    """`legal_specs` of a tensor, given which axes divide each of its dims."""
     placements = [REPLICATE, *range(len(divided)), *([PARTIAL] if partial else [])]
 
     def legal(spec: Spec) -> bool:
-        return all(divides[cutting(spec, dim)] for dim, divides in enumerate(divided))
+        return all(divides[sharding_axes(spec, dim)] for dim, divides in enumerate(divided))
 
     return tuple(spec for spec in itertools.product(placements, repeat=axes) if legal(spec))
 
 
-def cutting(spec: Spec, dim: int) -> int:
-    """The axes that shard a dim, as bits."""
+def sharding_axes(spec: Spec, dim: int) -> int:
+    """The axes that shard a dim, as a bit set."""
     return sum(1 << axis for axis, placement in enumerate(spec) if placement == dim)
 
 
+def is_floating(dtype: str) -> bool:
+    """True for real floating dtypes, the only ones in which a tensor may be PARTIAL: integers and booleans are indices
+    and masks, and are never partial sums."""
+    return dtype.startswith(("float", "bfloat"))
+
+
 def render(spec: Spec, rank: int) -> str:
-    """(1, -1) of a rank-2 tensor -> 'RS0'; a pending sum over axis 1 is added as '+P1'; a scalar is '·'."""
+    """(1, -1) of a rank-2 tensor -> 'RS0'; a pending sum over axis 1 appends '+P1'; a scalar is '·'."""
     dims = []
     for dim in range(rank):
         axes = "".join(str(axis) for axis, placement in enumerate(spec) if placement == dim)

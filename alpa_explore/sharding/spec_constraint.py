@@ -4,11 +4,11 @@
     pin S0R       every strategy whose output is not S0R is forbidden
     forbid S0R    every strategy whose output is S0R is forbidden
 
-The spec is written as the plan writes it: its axes are those of the stage's logical mesh that have more than one
-device, so S0R divides over 16 devices on a mesh of 16 and over 2 on a mesh of 2 × 8. A constraint holds on every mesh:
-where no strategy of the operator satisfies it (S0R on one device, RS1 on a single axis), the stage cannot have that
-mesh, and the planner looks for another. The same division may have two names (S01R on 2 × 8 is S0R on 16): to exclude
-it, forbid both.
+The spec is written as the plan writes it. Its axes are the axes of the stage's logical mesh that have more than one
+device, so S0R shards over 16 devices on a mesh of 16 and over 2 on a mesh of 2 × 8. A constraint holds on every mesh:
+a stage cannot use a mesh on which no strategy of the operator satisfies it (S0R on one device, RS1 on a single axis),
+and the planner chooses another. One sharding may have two names (S01R on 2 × 8 is S0R on 16): to exclude it, forbid
+both.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class ConstraintKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class SpecConstraint:
-    """One spec constraint; see the module's text."""
+    """One spec constraint; see the module docstring."""
 
     operator: str
-    """Its name in the graph; or that of a parameter, where no operator has it."""
+    """Name of an operator of the graph; else of a parameter."""
     kind: ConstraintKind
     spec: str
 
@@ -50,21 +50,23 @@ class SpecConstraint:
         return f"{self.operator} {'is' if self.kind is ConstraintKind.PIN else 'is not'} {self.spec}"
 
     def allows(self, spec: str) -> bool:
-        """Whether an output of this spec satisfies the constraints."""
+        """Whether an output of this spec satisfies the constraint."""
         return (spec == self.spec) is (self.kind is ConstraintKind.PIN)
 
 
 def constraints_of(
     pin: Mapping[str, str] | None = None, forbid: Mapping[str, str | Sequence[str]] | None = None
 ) -> tuple[SpecConstraint, ...]:
-    """The spec constraints, sorted, from the names of operators. OptionError for text that is no spec, and for an
-    operator that is pinned to a forbidden spec."""
+    """The spec constraints, sorted, from names of operators or parameters and their specs.
+
+    OptionError for text that is not a spec, and for an operator that is pinned to a forbidden spec.
+    """
     for word, given in (("pin", pin), ("forbid", forbid)):
         if not _readable(given, several=word == "forbid"):
             raise OptionError(
                 f"{word} names operators or parameters with {'specs' if word == 'forbid' else 'a spec'}",
                 found=repr(given),
-                remedy=f'Give {word}={{"addmm_3": "S0R"}}, say.',
+                remedy=f'For example {word}={{"addmm_3": "S0R"}}.',
             )
     pinned = {SpecConstraint(operator=name, kind=ConstraintKind.PIN, spec=spec) for name, spec in (pin or {}).items()}
     several = {name: [one] if isinstance(one, str) else one for name, one in (forbid or {}).items()}
@@ -83,15 +85,19 @@ def _readable(given: object, *, several: bool) -> bool:
         return False
     specs = [
         spec
-        for one in given.values()
-        for spec in (one if several and isinstance(one, Collection) and not isinstance(one, str) else (one,))
+        for given_specs in given.values()
+        for spec in (
+            given_specs
+            if several and isinstance(given_specs, Collection) and not isinstance(given_specs, str)
+            else (given_specs,)
+        )
     ]
     return all(isinstance(text, str) for text in (*given, *specs))
 
 
 def parse_constraints(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecConstraint, ...]:
-    """Spec constraints from typed text, NAME=SPEC each. OptionError for unreadable text, and as `constraints_of`."""
-    found = set()
+    """Spec constraints from texts of the form NAME=SPEC. OptionError for another form, and as `constraints_of`."""
+    constraints = set()
     for kind, texts in ((ConstraintKind.PIN, pin), (ConstraintKind.FORBID, forbid)):
         for text in texts:
             name, equals, spec = text.rpartition("=")
@@ -101,37 +107,37 @@ def parse_constraints(pin: Iterable[str], forbid: Iterable[str]) -> tuple[SpecCo
                     found=repr(text),
                     remedy="For example addmm_3=S0R; `alpa-explore show PLAN --stage 0` lists names and specs.",
                 )
-            found.add(SpecConstraint(operator=name, kind=kind, spec=spec))
-    return _checked(found)
+            constraints.add(SpecConstraint(operator=name, kind=kind, spec=spec))
+    return _checked(constraints)
 
 
 def _checked(spec_constraints: Iterable[SpecConstraint]) -> tuple[SpecConstraint, ...]:
-    found = tuple(sorted(spec_constraints))
-    if fault := fault_of(found):
+    ordered = tuple(sorted(spec_constraints))
+    if fault := fault_of(ordered):
         raise OptionError(
-            "These spec constraints cannot be",
+            "The spec constraints are not valid",
             found=fault,
             remedy="Pin an operator to one spec, written as in the Sharding figure: S0R, RS1, RS01, RR+P0.",
         )
-    return found
+    return ordered
 
 
 def read_constraints(body: Iterable[Mapping[str, str]]) -> tuple[SpecConstraint, ...]:
     """Spec constraints from a plan file that satisfies the schema."""
     return tuple(
         sorted(
-            SpecConstraint(operator=one["operator"], kind=ConstraintKind(one["kind"]), spec=one["spec"]) for one in body
+            SpecConstraint(operator=row["operator"], kind=ConstraintKind(row["kind"]), spec=row["spec"]) for row in body
         )
     )
 
 
 def fault_of(spec_constraints: Iterable[SpecConstraint]) -> str | None:
-    """What is wrong with spec constraints whatever the model; None where nothing is."""
+    """What is wrong with the spec constraints, whatever the model; None when nothing is."""
     pinned: dict[str, str] = {}
     spec_constraints = tuple(spec_constraints)
     for constraint in spec_constraints:
         if not _SPEC.fullmatch(constraint.spec):
-            return f"{constraint.spec!r} of {constraint.operator} is no spec"
+            return f"{constraint.spec!r} of {constraint.operator} is not a sharding spec"
         if (
             constraint.kind is ConstraintKind.PIN
             and pinned.setdefault(constraint.operator, constraint.spec) != constraint.spec
@@ -144,7 +150,7 @@ def fault_of(spec_constraints: Iterable[SpecConstraint]) -> str | None:
 
 
 def constrained(spec_constraints: Iterable[SpecConstraint], new: SpecConstraint) -> tuple[SpecConstraint, ...]:
-    """Spec constraints with a new one, which takes the place of those that it contradicts."""
+    """Spec constraints with a new one added, and those that contradict it removed."""
 
     def stays(old: SpecConstraint) -> bool:
         both_pinned = old.kind is new.kind is ConstraintKind.PIN
@@ -154,7 +160,7 @@ def constrained(spec_constraints: Iterable[SpecConstraint], new: SpecConstraint)
 
 
 def mappings(spec_constraints: Iterable[SpecConstraint]) -> dict[str, Any]:
-    """The `pin` and `forbid` that `constraints_of` takes; neither where it would be empty."""
+    """The constraints as the `pin` and `forbid` arguments of `constraints_of`; an empty one is left out."""
     pin: dict[str, str] = {}
     forbid: dict[str, list[str]] = {}
     for constraint in spec_constraints:
@@ -173,40 +179,42 @@ def satisfied(spec_constraints: Sequence[SpecConstraint], specs: Iterable[Spec],
 def check_constraints(
     spec_constraints: Iterable[SpecConstraint], graph: TrainingGraph, meshes: Iterable[tuple[int, ...]]
 ) -> None:
-    """OptionError for an operator or parameter that is not in the graph; InfeasiblePlanError for spec constraints that
-    none of the (squeezed) meshes can satisfy: at another microbatch size one may."""
-    of: dict[str, list[SpecConstraint]] = {}
+    """OptionError for an operator or parameter that is not in the graph; InfeasiblePlanError when the constraints on
+    one cannot be satisfied on any of the (squeezed) meshes; at another microbatch size they may be."""
+    constraints_of_target: dict[str, list[SpecConstraint]] = {}
     for constraint in spec_constraints:
-        of.setdefault(constraint.operator, []).append(constraint)
-    known: dict[str, Operator | Parameter] = {p.name: p for p in graph.parameters}
-    known |= {o.name: o for o in graph.operators if o.outputs}
+        constraints_of_target.setdefault(constraint.operator, []).append(constraint)
+    targets: dict[str, Operator | Parameter] = {p.name: p for p in graph.parameters}
+    targets |= {o.name: o for o in graph.operators if o.outputs}
     shapes = sorted(set(meshes), key=lambda shape: (len(shape), shape))
-    for name, own in of.items():
-        if name not in known:
+    for name, constraints in constraints_of_target.items():
+        if name not in targets:
             raise OptionError(
                 "The model has no operator or parameter of this name to pin or forbid",
                 found=repr(name),
-                remedy=nearest_names(name, known),
+                remedy=nearest_names(name, targets),
             )
-        # By the number of axes: a large cluster has many meshes of each.
+        # By number of axes: a large cluster has many meshes with equally many.
         specs: dict[int, dict[str, None]] = {}
         for shape in shapes:
-            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(known[name], graph, shape)))
-        if not any(all(constraint.allows(spec) for constraint in own) for there in specs.values() for spec in there):
-            there = "; ".join(f"{', '.join(found)} on {_AXES.get(n, f'{n} axes')}" for n, found in specs.items())
+            specs.setdefault(len(shape), {}).update(dict.fromkeys(_specs(targets[name], graph, shape)))
+        if not any(
+            all(constraint.allows(spec) for constraint in constraints) for names in specs.values() for spec in names
+        ):
+            possible = "; ".join(f"{', '.join(names)} on {_AXES.get(n, f'{n} axes')}" for n, names in specs.items())
             raise InfeasiblePlanError(
-                f"No logical mesh of the cluster satisfies the spec constraints on {_AN[type(known[name])]}",
-                found="; ".join(map(str, own)),
-                remedy=f"Pin or forbid other specs: it can be {there}.",
+                f"No logical mesh of the cluster satisfies the spec constraints on {_AN[type(targets[name])]}",
+                found="; ".join(map(str, constraints)),
+                remedy=f"Pin or forbid other specs: it can be {possible}.",
             )
 
 
 def _specs(operator: Operator | Parameter, graph: TrainingGraph, mesh_shape: tuple[int, ...]) -> list[str]:
-    """What the first output of an operator, or a stored parameter, can be on a mesh."""
+    """The specs that the first output of an operator, or a stored parameter, can have on a mesh."""
     if isinstance(operator, Parameter):
         shape = graph.tensors[operator.tensor].shape
         return [render(spec, len(shape)) for spec in legal_specs(shape, mesh_shape, partial=False)]
     read, made = ([graph.tensors[t].shape for t in side] for side in (operator.inputs, operator.outputs))
-    how = splits_for(operator, graph.tensors)
-    strategies = enumerate_strategies(how.splits, read, made, mesh_shape, replicable=not how.heavy)
+    coverage = splits_for(operator, graph.tensors)
+    strategies = enumerate_strategies(coverage.splits, read, made, mesh_shape, replicable=not coverage.heavy)
     return list(dict.fromkeys(render(s.outputs[0], len(made[0])) for s in strategies))

@@ -1,4 +1,4 @@
-"""How an operator can be divided: by its rule, else by what discovery shows, else not at all."""
+"""The splits of an operator: from its rule, else from discovery, else none."""
 
 from __future__ import annotations
 
@@ -8,50 +8,55 @@ from dataclasses import dataclass
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.graph.signature import operator_signature
-from alpa_explore.sharding.discovery.discoveries import Discoveries, known
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, recorded_discovery
 from alpa_explore.sharding.rules import HEAVY, RULES
 from alpa_explore.sharding.strategy import Split
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How an operator is covered."""
+    """The splits of an operator and where they come from."""
 
     splits: tuple[Split, ...]
     heavy: bool
+    """Whether its work must not be replicated along a mesh axis that could divide it."""
     how: str
-    """'rule'; 'discovered' when no rule knows the kind, but running it showed how it divides; else 'replicated'."""
+    """'rule'; 'discovered' when the kind has no rule and running the operator established splits; else 'replicated'."""
     reason: str = ""
-    """Why it is replicated."""
+    """Why it is replicated; empty otherwise."""
 
 
 def splits_for(operator: Operator, tensors: Sequence[Tensor]) -> Coverage:
-    """The splits of `operator`; `tensors` are those of its graph. The only door: a rule first, then discovery."""
+    """The splits of `operator`, from its rule or else from discovery; `tensors` are those of its graph.
+
+    All code that needs splits calls this function.
+    """
     inputs = tuple(tensors[t] for t in operator.inputs)
     outputs = tuple(tensors[t] for t in operator.outputs)
     rule = RULES.get(operator.kind)
     if rule is not None:
         return Coverage(rule(operator, inputs, outputs), operator.kind in HEAVY, "rule")
-    found = known(operator_signature(operator, tensors))
-    if found is None:
-        # Imported here because it takes torch, which a graph with rules for all its operators does not need.
+    discovered = recorded_discovery(operator_signature(operator, tensors))
+    if discovered is None:
+        # Imported here because it imports torch, which a graph with rules for all its operators does not need.
         from alpa_explore.sharding.discovery.discover import discover
 
-        found = discover(operator, inputs, outputs)
-    if not found.splits:
-        return Coverage((), False, "replicated", found.reason)
-    return Coverage(found.splits, is_matrix_product(operator.kind), "discovered")
+        discovered = discover(operator, inputs, outputs)
+    if not discovered.splits:
+        return Coverage((), False, "replicated", discovered.reason)
+    return Coverage(discovered.splits, is_matrix_product(operator.kind), "discovered")
 
 
-def discoveries(graph: TrainingGraph) -> Discoveries:
-    """The discoveries of all operators of `graph` that no rule knows; those that are missing are made now."""
-    unruled = {operator_signature(o, graph.tensors): o for o in graph.operators if o.kind not in RULES}
-    if not unruled:
+def discover_all(graph: TrainingGraph) -> DiscoveryRecords:
+    """The discovery records of all operators of `graph` without a rule; operators without a record are discovered
+    now."""
+    without_rule = {operator_signature(o, graph.tensors): o for o in graph.operators if o.kind not in RULES}
+    if not without_rule:
         return ()
-    # Imported here because it takes torch, which a graph with rules for all its operators does not need.
+    # Imported here because it imports torch, which a graph with rules for all its operators does not need.
     from alpa_explore.sharding.discovery.discover import discover
 
     return tuple(
         (signature, discover(o, [graph.tensors[t] for t in o.inputs], [graph.tensors[t] for t in o.outputs]))
-        for signature, o in unruled.items()
+        for signature, o in without_rule.items()
     )

@@ -1,7 +1,7 @@
 """Strategies of an operator (the paper's "parallel algorithms"), enumerated from its splits.
 
-A rule gives the *splits* of an operator: the ways in which one mesh axis can divide its work. A strategy assigns to
-each mesh axis one split, or none (the operator is then replicated along that axis).
+The *splits* of an operator are the ways in which one mesh axis can divide its work. A strategy assigns one split to
+each mesh axis, or none (the operator is then replicated along that axis).
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from alpa_explore.errors import OptionError
-from alpa_explore.sharding.spec import REPLICATE, Divides, Spec, blocks, divided_by, specs_where
+from alpa_explore.sharding.spec import REPLICATE, Divisibility, Spec, axes_products, divisibility, specs_of_divisibility
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
     """One way to divide an operator along one mesh axis.
 
-    `inputs` and `outputs` give a placement for each tensor of `Operator.inputs` / `.outputs`: the dim that is cut,
+    `inputs` and `outputs` give a placement for each tensor of `Operator.inputs` / `.outputs`: the sharded dim,
     REPLICATE, or PARTIAL. A summed factor makes the outputs PARTIAL; a pending sum that passes through a linear
     operator has PARTIAL on both sides.
     """
 
     factor: str
-    """Name of the loop dim, for people: 'M', 'K', 'batch', 'heads'; 'sum' for a pending sum that passes through."""
+    """Name of the loop dim, for display: 'M', 'K', 'batch', 'heads'; 'sum' for a pending sum that passes through."""
     size: int
-    """Extent of the loop dim; the axes assigned to it must divide it."""
+    """Extent of the loop dim; the sizes of the mesh axes assigned to it must divide it."""
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     sync_bytes: int = 0
@@ -47,7 +47,7 @@ class Strategy:
     outputs: tuple[Spec, ...]
     work_share: float
     sync_bytes: tuple[int, ...]
-    """For each mesh axis what is all-reduced along it inside the operator: c_vi of Eq. 1."""
+    """For each mesh axis the bytes all-reduced along it inside the operator; their time is part of c_v of Eq. 1."""
 
     @property
     def name(self) -> str:
@@ -56,7 +56,8 @@ class Strategy:
 
 
 MOST_COMBINATIONS = 100_000
-"""Of splits over the axes of a mesh, for one operator: more take seconds an operator, and their edges gigabytes."""
+"""Limit on the assignments of splits to mesh axes, for one operator. More would take seconds to enumerate, and the cost
+matrices between such operators gigabytes."""
 
 
 def enumerate_strategies(
@@ -67,10 +68,10 @@ def enumerate_strategies(
     *,
     replicable: bool,
 ) -> tuple[Strategy, ...]:
-    """All strategies on a mesh of any rank: the product of the splits over the axes, illegal ones left out.
+    """All legal strategies on a mesh of any rank, from the product of the splits over its axes.
 
-    An operator that is not `replicable` (a heavy one) is left undivided along an axis only where nothing else is legal.
-    Never empty: the fully replicated strategy is the last resort. OptionError when there would be too many.
+    An operator that is not `replicable` (a heavy one) is replicated along an axis only where nothing else is legal.
+    Never empty: the fully replicated strategy is always legal. OptionError when there would be too many.
     """
     if (count := (len(splits) + 1) ** len(mesh_shape)) > MOST_COMBINATIONS:
         raise OptionError(
@@ -78,12 +79,12 @@ def enumerate_strategies(
             found=f"{count:,} combinations of {len(splits)} splits on a mesh of {len(mesh_shape)} axes",
             remedy="Merge axes of the mesh: two axes of 8 and 4 devices can be one of 32.",
         )
-    counts = blocks(tuple(mesh_shape))
+    counts = axes_products(tuple(mesh_shape))
     choices = _choices(
         tuple(splits),
-        divided_by([s.size for s in splits], mesh_shape),
-        tuple(divided_by(shape, mesh_shape) for shape in input_shapes),
-        tuple(divided_by(shape, mesh_shape) for shape in output_shapes),
+        divisibility([s.size for s in splits], mesh_shape),
+        tuple(divisibility(shape, mesh_shape) for shape in input_shapes),
+        tuple(divisibility(shape, mesh_shape) for shape in output_shapes),
         len(mesh_shape),
     )
     strategies = tuple(Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], c.sync) for c in choices)
@@ -96,54 +97,55 @@ def enumerate_strategies(
 
 
 class _Choice(NamedTuple):
-    """A strategy without what the sizes of the axes decide."""
+    """A strategy without its work share, which depends on the sizes of the mesh axes."""
 
     factors: tuple[str, ...]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     sync: tuple[int, ...]
     working: int
-    """The axes that divide the work, as bits."""
+    """The axes that divide the work, as a bit set."""
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=4096)
 def _choices(
     splits: tuple[Split, ...],
-    sizes: tuple[Divides, ...],
-    inputs: tuple[tuple[Divides, ...], ...],
-    outputs: tuple[tuple[Divides, ...], ...],
+    sizes: tuple[Divisibility, ...],
+    inputs: tuple[tuple[Divisibility, ...], ...],
+    outputs: tuple[tuple[Divisibility, ...], ...],
     axes: int,
 ) -> tuple[_Choice, ...]:
-    """The legal strategies of one operator on all meshes whose axes divide the same extents, given by what divides the
-    sizes of the splits and the dims of every tensor."""
-    legal = [frozenset(specs_where(divided, axes, True)) for divided in (*inputs, *outputs)]
+    """The legal strategies of one operator, given which axes divide the sizes of its splits and the dims of its
+    tensors."""
+    legal = [frozenset(specs_of_divisibility(divided, axes, True)) for divided in (*inputs, *outputs)]
     whole = Split("-", 1, (REPLICATE,) * len(inputs), (REPLICATE,) * len(outputs), divides=False)
     divides = dict(zip(map(id, splits), sizes, strict=True))
-    found: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}
-    for choice in itertools.product((whole, *splits), repeat=axes):
-        if any(s.divides and not divides[id(s)][_axes_of(choice, s)] for s in choice):
+    choices: dict[tuple[tuple[Spec, ...], tuple[Spec, ...]], _Choice] = {}
+    for assignment in itertools.product((whole, *splits), repeat=axes):
+        if any(s.divides and not divides[id(s)][_axes_of(assignment, s)] for s in assignment):
             continue
-        ins = tuple(tuple(s.inputs[i] for s in choice) for i in range(len(inputs)))
-        outs = tuple(tuple(s.outputs[o] for s in choice) for o in range(len(outputs)))
-        if (ins, outs) in found or _collides(choice):
+        ins = tuple(tuple(s.inputs[i] for s in assignment) for i in range(len(inputs)))
+        outs = tuple(tuple(s.outputs[o] for s in assignment) for o in range(len(outputs)))
+        if (ins, outs) in choices or _collides(assignment):
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
-            working = sum(1 << axis for axis, s in enumerate(choice) if s.divides)
-            factors, sync = tuple(s.factor for s in choice), tuple(s.sync_bytes for s in choice)
-            found[ins, outs] = _Choice(factors, ins, outs, sync, working)
-    return tuple(found.values())
+            working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
+            factors, sync = tuple(s.factor for s in assignment), tuple(s.sync_bytes for s in assignment)
+            choices[ins, outs] = _Choice(factors, ins, outs, sync, working)
+    return tuple(choices.values())
 
 
-def _axes_of(choice: Sequence[Split], split: Split) -> int:
-    """The axes that a split is assigned to, as bits."""
-    return sum(1 << axis for axis, other in enumerate(choice) if other is split)
+def _axes_of(assignment: Sequence[Split], split: Split) -> int:
+    """The axes that a split is assigned to, as a bit set."""
+    return sum(1 << axis for axis, other in enumerate(assignment) if other is split)
 
 
-def _collides(choice: Sequence[Split]) -> bool:
-    """True when two different factors would cut the same dim of one tensor: their blocks do not nest."""
-    for tensor in range(len(choice[0].inputs) + len(choice[0].outputs) if choice else 0):
+def _collides(assignment: Sequence[Split]) -> bool:
+    """True when two different factors would shard the same dim of one tensor: their blocks do not nest."""
+    for tensor in range(len(assignment[0].inputs) + len(assignment[0].outputs) if assignment else 0):
         owner: dict[int, str] = {}
-        for split in choice:
+        for split in assignment:
             placement = (*split.inputs, *split.outputs)[tensor]
             if placement >= 0 and owner.setdefault(placement, split.factor) != split.factor:
                 return True

@@ -1,1 +1,21 @@
-"""The outside world to a TrainingGraph: models through AOTAutograd's joint graph on fake tensors."""
+"""Tracing: a PyTorch model and example inputs -> the TrainingGraph of one training step.
+
+Models are traced through AOTAutograd's joint graph on fake tensors, so a model of any size takes no memory. In the
+order to read them:
+
+    inputs/        what is traced: example inputs, fake parameters, losses, ONNX files
+    joint_graph/   the joint graph of forward and backward, with source locations; errors while tracing
+    operators/     the nodes of the joint graph -> operators with phases -> TrainingGraph
+    capture        `capture`: the steps above in order
+    resizing/      a graph at another batch size (`rescale`), or with more blocks (`unroll`), without another capture
+    batches        one model at every batch size
+    catalogue      captured graphs of catalogue models, kept on disk
+    aten           ATen calls as Operators and back; running an Operator on real tensors
+    evaluate       running a whole graph on real tensors
+    targets        mean losses over targets that are counted over all microbatches
+    optimizers, cancelling   the optimizers that a plan can have; cancelling a capture
+
+`capture` traces any module whole, in time proportional to its blocks. A catalogue model that repeats a block (`periods`
+of its config) is captured with 2 and with 4 periods and unrolled; if the two captures do not determine the rest, the
+whole model is captured. The only packages below are `models`, `graph`, `numerics`, `store`, `units` and `errors`.
+"""

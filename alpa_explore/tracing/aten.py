@@ -1,7 +1,7 @@
 """ATen calls as frozen Operators and back: constants become Symbols, and an Operator can be run on real tensors.
 
-`run_operator` is the one definition of what an Operator computes; the proofs of sharding rules and the interpreter use
-it.
+`run_operator` is the single definition of what an Operator computes; the proofs of sharding rules and the interpreter
+use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
 
 _PREFIX = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "memory_format"}
-# Every operator runs where its tensors are: these say nothing that a plan depends on.
+# An operator runs on the device of its tensors, and no plan depends on these keywords.
 DROPPED_KEYWORDS = frozenset({"device", "layout", "pin_memory", "non_blocking"})
 
 
@@ -46,7 +46,7 @@ def from_symbol(symbol: Symbol) -> object:
 
 
 def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
-    """An argument as torch takes it: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
+    """An argument in the form that torch takes: Refs looked up in `tensors`, Symbols resolved, tuples as lists."""
     if isinstance(argument, Ref):
         return tensors[argument.tensor]
     if isinstance(argument, Symbol):
@@ -56,6 +56,7 @@ def to_torch(argument: Argument, tensors: Mapping[int, torch.Tensor]) -> Any:
     return argument
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=1024)
 def overload(kind: str) -> Any:
     """The torch operator of a kind: 'aten.mm.default' -> torch.ops.aten.mm.default. AttributeError if there is none."""
@@ -63,11 +64,12 @@ def overload(kind: str) -> Any:
     return getattr(getattr(getattr(torch.ops, namespace), name), overload_name)
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=1024)
 def draws(kind: str) -> bool:
     """Whether an operator draws random numbers."""
-    known = kind != LITERAL and not kind.startswith("optimizer.")
-    return known and torch.Tag.nondeterministic_seeded in overload(kind).tags
+    is_aten = kind != LITERAL and not kind.startswith("optimizer.")
+    return is_aten and torch.Tag.nondeterministic_seeded in overload(kind).tags
 
 
 def run_operator(
@@ -87,7 +89,7 @@ def run_operator(
         made = torch.tensor(arguments[0], dtype=keywords["dtype"], device=device).reshape(arguments[1])
         return (made,)
     if operator.kind == "aten.view.default":
-        # The captured view was legal for the strides of the whole tensor; a shard's or a copy's may differ.
+        # The captured view was legal for the strides of the whole tensor; those of a shard or a copy may differ.
         return (arguments[0].reshape(arguments[1]),)
     if not operator.inputs and _takes_device(operator.kind):
         keywords["device"] = torch.device(device)
@@ -95,7 +97,7 @@ def run_operator(
 
 
 def flatten_outputs(result: object) -> tuple[torch.Tensor, ...]:
-    """What an ATen call returned, as one flat tuple of tensors; outputs that were not asked for (None) are left out."""
+    """The result of an ATen call as a flat tuple of tensors; outputs that a mask disabled (None) are left out."""
     if isinstance(result, torch.Tensor):
         return (result,)
     if isinstance(result, Sequence):
@@ -112,9 +114,9 @@ def operator_flops(
     values: Sequence[Any],
     outputs: Sequence[torch.Tensor],
 ) -> int:
-    """FLOPs of the whole operator: graph.counts knows products and plain operators, torch's own table fused attention.
+    """FLOPs of the whole operator, from `graph.counts`; those of fused attention from torch's flop registry.
 
-    `values` are the arguments as torch takes them, and `outputs` what it returned, on fake or meta tensors.
+    `values` are the arguments in torch's form and `outputs` the results, on fake or meta tensors.
     """
     if not counts.is_matrix_product(kind) and kind != LITERAL:
         formula = flop_registry.get(overload(kind).overloadpacket)
@@ -123,6 +125,7 @@ def operator_flops(
     return counts.flops(kind, read, made, arguments)
 
 
+# Memo of a pure function.
 @lru_cache(maxsize=1024)
 def _takes_device(kind: str) -> bool:
     return any(a.name == "device" for a in overload(kind)._schema.arguments)

@@ -1,7 +1,8 @@
-"""A capture can be cancelled while it runs: who asks for graphs on a thread says by which event.
+"""Cancelling a running capture, by an event that is set for the current thread in a context variable.
 
-Not a parameter, because between the one who cancels and the trace stand functions of the user (`Batches` and the
-explorer call what they were given to capture a model).
+It is not a parameter of `capture`, because between the code that cancels and the trace there are functions of the user
+(`Batches` and the explorer call a user's function to capture a model). At most one more operator is traced, forwards or
+backwards, after the event is set.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from contextvars import ContextVar
 
 from alpa_explore.errors import CancelledError
 
+# Not module state: a context variable has a value only inside `cancelled_by`, per thread.
 _cancel: ContextVar[threading.Event | None] = ContextVar("cancel", default=None)
 
 
 @contextmanager
 def cancelled_by(cancel: threading.Event | None) -> Iterator[None]:
     """Captures in the block, on this thread, end with CancelledError soon after `cancel` is set."""
-    before = _cancel.set(cancel)
+    token = _cancel.set(cancel)
     try:
         yield
     finally:
-        _cancel.reset(before)
+        _cancel.reset(token)
 
 
 def stop_if_cancelled() -> None:
@@ -31,5 +33,7 @@ def stop_if_cancelled() -> None:
     cancel = _cancel.get()
     if cancel is not None and cancel.is_set():
         raise CancelledError(
-            "The capture was cancelled", found="the model was being traced", remedy="Start again: it begins anew."
+            "The capture was cancelled",
+            found="the model was being traced",
+            remedy="Start it again; it begins from the start.",
         )

@@ -1,12 +1,12 @@
 """Capture: a PyTorch model and one microbatch of example inputs -> the TrainingGraph of one training step.
 
-Everything happens on fake tensors, so a model of any size takes no memory. The steps, each a module of this folder:
-fake parameters (fake_model), model and loss as one traced function (example, losses, locate, joint_graph), nodes to
-drafts of operators (drafts), phases (phases), and the numbered tensors and operators with the parameter update after
-them (assemble, optimizers).
+All tensors are fake, so a model of any size takes no memory. The steps: fake parameters (`inputs.fake_model`); model
+and loss traced as one function (`inputs`, `joint_graph`); nodes to drafts of operators, phases, numbered tensors and
+operators with the parameter updates after them (`operators`).
 
-A model is captured as it is: in training mode dropout is there, in eval mode it is not. What the forward pass writes
-into buffers (running statistics of batch norm) is not part of the graph: no loss, gradient or plan depends on it.
+A model is captured in its current mode: in training mode with dropout, in eval mode without. What the forward pass
+writes into buffers (running statistics of batch norm) is not part of the graph: no loss, gradient or plan depends on
+it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from alpa_explore.graph import PRECISIONS, TrainingGraph, verify
 from alpa_explore.numerics.collection import no_collection
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.inputs.example import Example, flatten_example
-from alpa_explore.tracing.inputs.fake_model import Held, attribute_tensors, fake_like, held_tensors, installed
+from alpa_explore.tracing.inputs.fake_model import ModelTensor, attribute_tensors, fake_like, installed, model_tensors
 from alpa_explore.tracing.inputs.losses import Loss, scalar_loss
 from alpa_explore.tracing.inputs.onnx_file import load_onnx
-from alpa_explore.tracing.joint.diagnose import diagnose
-from alpa_explore.tracing.joint.joint_graph import JointGraph, trace
-from alpa_explore.tracing.joint.locate import AnnotateCalls, Place, follow_modules
+from alpa_explore.tracing.joint_graph.diagnose import diagnose
+from alpa_explore.tracing.joint_graph.locate import AnnotateCalls, TracePosition, follow_modules
+from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
-from alpa_explore.tracing.operators.drafts import draft
+from alpa_explore.tracing.operators.drafting import draft
 from alpa_explore.tracing.operators.phases import assign_phases
 from alpa_explore.tracing.optimizers import find_optimizer
 
@@ -51,41 +51,34 @@ def capture(
 
     `example_inputs` are one microbatch: a tuple of positional inputs or a dict of keyword inputs (real, meta or fake
     tensors; values are not read). Without `loss` the model must return its loss; with one, the last inputs are its
-    targets (losses.py has the rules). `optimizer` is 'adam', 'adamw', 'sgd' or 'sgd_momentum'. `precision` is the dtype
-    that floating weights, buffers and inputs are taken to have; None leaves them as they are. `recipe` says how the
-    model can be made again and is only kept. The model is left as it was; it may also be the path of an ONNX file.
+    targets (`inputs.losses`). `optimizer` is 'adam', 'adamw', 'sgd' or 'sgd_momentum'. `precision` is the dtype that
+    floating weights, buffers and inputs are converted to; None keeps theirs. `recipe` describes how to rebuild the
+    model and is only stored. The model is not changed; it may also be the path of an ONNX file.
 
     Raises CaptureError, with operator, module and line, if the model cannot be traced.
     """
-    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
-        name = name or Path(model).stem
-        model = load_onnx(model)
-    if not isinstance(model, nn.Module):
-        raise CaptureError(
-            "Not a model", found=type(model).__name__, remedy="Pass a torch.nn.Module, or an .onnx file."
-        )
-    model = getattr(model, "_orig_mod", model)  # what torch.compile wraps
+    module, module_name = _module(model)
     chosen = find_optimizer(optimizer)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     dtype = _dtype(precision)
-    held = held_tensors(model, mode, dtype)
-    if not any(one.trainable for one in held):
+    held = model_tensors(module, mode, dtype)
+    if not any(tensor.trainable for tensor in held):
         raise CaptureError(
-            "The model has nothing to train",
+            "The model has no trainable parameter",
             found=f"{len(held)} parameters and buffers, none of which requires a gradient",
             remedy="Call model.requires_grad_(True), or capture a model that has parameters.",
         )
-    example = flatten_example(model, example_inputs, loss)
-    place = Place()
+    example = flatten_example(module, example_inputs, loss)
+    place = TracePosition()
     with torch.enable_grad(), no_collection():
-        joint = _trace(model, held, example, loss, mode, dtype, place)
+        joint = _trace(module, held, example, loss, mode, dtype, place)
         stop_if_cancelled()
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
         phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
         graph = assemble(
-            name=name or type(model).__name__,
+            name=name or module_name,
             held=held,
             example=example,
             joint=joint,
@@ -96,10 +89,24 @@ def capture(
             optimizer=chosen,
             rematerialization=rematerialization,
             recipe=recipe,
-            attributes=attribute_tensors(model),
-            training=model.training,
+            attributes=attribute_tensors(module),
+            training=module.training,
         )
     return verify(graph)
+
+
+def _module(model: nn.Module | str | os.PathLike[str]) -> tuple[nn.Module, str]:
+    """The module to trace and its default name; CaptureError for anything but a module or an ONNX file."""
+    if isinstance(model, str | os.PathLike) and Path(model).suffix == ".onnx":
+        return load_onnx(model), Path(model).stem
+    if not isinstance(model, nn.Module):
+        raise CaptureError(
+            "The model is not a torch module",
+            found=type(model).__name__,
+            remedy="Pass a torch.nn.Module, or the path of an .onnx file.",
+        )
+    module: nn.Module = getattr(model, "_orig_mod", model)  # the module that torch.compile wraps
+    return module, type(module).__name__
 
 
 def _dtype(precision: str | None) -> torch.dtype | None:
@@ -113,12 +120,12 @@ def _dtype(precision: str | None) -> torch.dtype | None:
 
 def _trace(
     model: nn.Module,
-    held: tuple[Held, ...],
+    held: tuple[ModelTensor, ...],
     example: Example,
     loss: Loss,
     mode: FakeTensorMode,
     dtype: torch.dtype | None,
-    place: Place,
+    place: TracePosition,
 ) -> JointGraph:
     inputs = [fake_like(tensor, mode, dtype) for tensor in example.tensors]
 
@@ -133,7 +140,7 @@ def _trace(
         return result
 
     try:
-        return trace(run, [*(one.fake for one in held), *inputs])
+        return trace(run, [*(tensor.fake for tensor in held), *inputs])
     except (CaptureError, CancelledError):
         raise
     except Exception as error:  # whatever the model's code may raise

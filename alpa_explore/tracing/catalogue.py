@@ -1,4 +1,4 @@
-"""Graphs of catalogue models, captured once and kept: the second time torch need not even be imported."""
+"""Graphs of catalogue models, captured once and kept in a store: a second time torch is not even imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from alpa_explore.tracing.batches import Batches
 
 _DECIDING = ("errors.py", "graph", "models", "numerics", "tracing", "units.py")
-"""The packages that decide what a capture of a catalogue model returns."""
+"""The parts of this package on which the capture of a catalogue model depends; their digest is in the key."""
 
 
 def catalogue_graph(
@@ -30,18 +30,19 @@ def catalogue_graph(
     optimizer: str = "adam",
     store: Store | None = None,
 ) -> TrainingGraph:
-    """The graph of a microbatch of `samples`, in the model's own precision and rematerialisation unless told."""
-    asked = (
+    """The graph of a microbatch of `samples`; by default in the precision and rematerialisation of the model's
+    entry."""
+    request = (
         known.name,
         samples,
         known.precision if precision is None else precision,
         known.rematerialization if rematerialization is None else rematerialization,
         optimizer,
     )
-    key = f"graph-{sha256(repr((asked, code_version(_DECIDING, ('torch',)))).encode()).hexdigest()}"
+    key = f"graph-{sha256(repr((request, code_version(_DECIDING, ('torch',)))).encode()).hexdigest()}"
     if store is not None and (stored := store.get(key)) is not None:
         return load_graph(stored)
-    with no_collection():  # the import of torch alone makes half a million objects, which stay
+    with no_collection():  # importing torch alone creates half a million permanent objects
         from alpa_explore.models.factory import make_inputs, make_module
         from alpa_explore.tracing.capture import capture
 
@@ -51,8 +52,8 @@ def catalogue_graph(
                 make_inputs(config, samples, "meta", 0),
                 name=known.name,
                 recipe=known.name,
-                precision=asked[2],
-                rematerialization=asked[3],
+                precision=request[2],
+                rematerialization=request[3],
                 optimizer=optimizer,
             )
 
@@ -77,8 +78,8 @@ def catalogue_batches(
 
 
 def unrolled(config: ModelConfig, captured: Callable[[ModelConfig], TrainingGraph]) -> TrainingGraph | None:
-    """The graph of a model from captures of fewer blocks; None where it does not follow from them, or it is as quick to
-    capture the whole."""
+    """The graph of a model from captures with fewer blocks; None when they do not determine it, or when capturing the
+    whole model is as fast."""
     from alpa_explore.tracing.resizing.unroll import FEW, MORE, unroll
 
     if not isinstance(config, GPTConfig | MoEConfig) or config.periods <= FEW + MORE:

@@ -1,4 +1,4 @@
-"""Running a captured graph on real tensors, operator by operator: the plainest executor, the judge of all others."""
+"""Running a captured graph on real tensors, operator by operator: the reference for all other executors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def input_values(graph: TrainingGraph, tensors: Sequence[torch.Tensor]) -> dict[
     """The tensors of one microbatch, in the order of `example.microbatch_tensors`, by tensor index."""
     if len(tensors) != len(graph.inputs):
         raise CaptureError(
-            "A microbatch has other inputs than the captured one",
+            "A microbatch has a different number of inputs than the captured one",
             found=f"{len(tensors)} tensors instead of {len(graph.inputs)}",
             remedy="Give microbatches in the form of the example inputs of the capture.",
         )
@@ -45,9 +45,9 @@ def input_values(graph: TrainingGraph, tensors: Sequence[torch.Tensor]) -> dict[
         tensor = graph.tensors[index]
         if tuple(value.shape) != tensor.shape:
             raise CaptureError(
-                "A microbatch has another shape than the captured one",
+                "A microbatch has a different shape than the captured one",
                 found=f"{tensor.name} of {list(value.shape)} instead of {list(tensor.shape)}",
-                remedy="Every microbatch must be as large as the example inputs of the capture.",
+                remedy="Make every microbatch as large as the example inputs of the capture.",
             )
         values[index] = value.detach().to(getattr(torch, tensor.dtype))
     return values
@@ -76,13 +76,15 @@ def initial_weights(graph: TrainingGraph, model: nn.Module) -> dict[int, torch.T
 
 @torch.no_grad()
 def evaluate(graph: TrainingGraph, values: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
-    """Every tensor of the graph but the updated parameters: forward, backward and the sums of gradients, in order. A
-    mean loss divides by the count that `targets.with_counts` has put among the values, where it has."""
-    known = dict(values)
-    device = next(iter(known.values())).device
+    """Every tensor of the graph except the updated parameters: forward, backward and gradient sums.
+
+    A mean loss divides by the mean count of targets if `targets.with_counts` put it among the values.
+    """
+    results = dict(values)
+    device = next(iter(results.values())).device
     for operator in graph.operators:
         if operator.kind in LOSSES and operator.outputs[1] in values:
-            known.update(zip(operator.outputs, run_counted(operator, known), strict=True))
+            results.update(zip(operator.outputs, run_counted(operator, results), strict=True))
         elif not operator.kind.startswith("optimizer."):
-            known.update(zip(operator.outputs, run_operator(operator, known, device), strict=True))
-    return known
+            results.update(zip(operator.outputs, run_operator(operator, results, device), strict=True))
+    return results

@@ -1,7 +1,7 @@
-"""The optimizers that a plan knows: what each keeps for a parameter, and what one step of it costs.
+"""The optimizers that a plan can have: the state of each per parameter element, and the cost of one step.
 
-A step is one operator a parameter (`optimizer.adam` …). Weights of 16 bits keep an fp32 master copy, as mixed-precision
-training does, so their state is 4 bytes larger for each element.
+A step is one operator per parameter (`optimizer.adam` …). Weights of 16 bits keep an fp32 master copy, as
+mixed-precision training does, so their state is 4 bytes larger for each element.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from alpa_explore.errors import OptionError, nearest_names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
-    """One optimizer: `moments` fp32 tensors a parameter, `flops_per_element` of one step."""
+    """One optimizer: the number of moments per parameter, and the FLOPs of a step per element."""
 
     name: str
     moments: int
@@ -25,7 +25,8 @@ class Optimizer:
         return f"optimizer.{self.name}"
 
     def state_bytes_per_element(self, weight_bytes: int) -> int:
-        """Bytes kept for each element of a parameter whose elements take `weight_bytes`, weight and gradient apart."""
+        """Bytes of optimizer state per element of a parameter whose elements take `weight_bytes`; weight and gradient
+        are not included."""
         if weight_bytes < 4:
             return 4 * self.moments + 4
         return weight_bytes * self.moments

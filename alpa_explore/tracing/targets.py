@@ -1,14 +1,14 @@
-"""Targets that count, over all microbatches of an iteration.
+"""Mean losses whose targets are counted over all microbatches of an iteration.
 
 A mean loss over targets, some of which are ignored or weigh less, is Σ_m S_m / Σ_m C_m for an iteration: S_m is the sum
-of the losses of microbatch m, C_m the number (or weight) of its targets. The mean of S_m / C_m is something else, but
-with C̄ = Σ_m C_m / B
+of the losses of microbatch m, C_m the number (or weight) of its targets. The mean of S_m / C_m is a different value,
+but with C̄ = Σ_m C_m / B
 
     1/B · Σ_m S_m / C̄  =  Σ_m S_m / Σ_m C_m
 
-so every microbatch divides by C̄, and gradients are right with it, beside any other term of the loss. C̄ is known before
-the iteration where targets come from the inputs alone. A mean that the model divides by itself stays one of each
-microbatch, and so does one over targets that its weights make.
+so every microbatch divides by C̄ instead of C_m; gradients are then exact, also beside other terms of the loss. C̄ is
+available before the iteration when targets depend on the inputs alone. A mean that the model computes with its own
+division, and one over targets that depend on weights, remains a mean within each microbatch.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ Values = Mapping[int, torch.Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedLoss:
-    """A mean loss whose targets are known before the iteration."""
+    """A mean loss whose targets can be computed before the iteration."""
 
     operator: Operator
     before: tuple[Operator, ...]
-    """What makes targets and their weights from the inputs, in order."""
+    """The operators that compute targets and their weights from the inputs, in order."""
 
     @property
     def total(self) -> int:
-        """The tensor C."""
+        """Index of the tensor C."""
         return self.operator.outputs[1]
 
     def count(self, inputs: Values) -> torch.Tensor:
-        """C of one microbatch."""
-        known = dict(inputs)
+        """C of one microbatch, given its input tensors by index."""
+        values = dict(inputs)
         for operator in self.before:
-            known.update(zip(operator.outputs, run_operator(operator, known), strict=True))
-        targets, ignored = known[self.operator.inputs[1]], self.operator.arguments[4]
-        there = targets.ne(cast(int, ignored))
-        counted = there.double()
+            values.update(zip(operator.outputs, run_operator(operator, values), strict=True))
+        targets, ignored = values[self.operator.inputs[1]], self.operator.arguments[4]
+        is_counted = targets.ne(cast(int, ignored))
+        weights = is_counted.double()
         if len(self.operator.inputs) > 2:
-            counted *= known[self.operator.inputs[2]].double()[targets * there]
-        return counted.sum()
+            weights *= values[self.operator.inputs[2]].double()[targets * is_counted]
+        return weights.sum()
 
 
 def counted_losses(graph: TrainingGraph) -> dict[int, CountedLoss]:
-    """By the place of the operator."""
+    """The counted losses of `graph`, by index of their operator."""
     return {
         o.index: CountedLoss(operator=o, before=before)
         for o in graph.forward_operators
@@ -64,20 +64,20 @@ def counted_losses(graph: TrainingGraph) -> dict[int, CountedLoss]:
 
 
 def _from_inputs(graph: TrainingGraph, tensors: tuple[int, ...]) -> tuple[Operator, ...] | None:
-    """The operators that make `tensors` from inputs and constants of the code; None where weights
-    or random numbers have a part in it."""
-    found: dict[int, Operator] = {}
+    """The operators that compute `tensors` from example inputs and literals; None when weights or random numbers are
+    involved."""
+    operators: dict[int, Operator] = {}
     waiting = list(tensors)
     while waiting:
         tensor = graph.tensors[waiting.pop()]
-        if tensor.producer is not None and tensor.producer not in found:
-            found[tensor.producer] = made = graph.operators[tensor.producer]
-            waiting += made.inputs
-            if draws(made.kind):
+        if tensor.producer is not None and tensor.producer not in operators:
+            operators[tensor.producer] = producer = graph.operators[tensor.producer]
+            waiting += producer.inputs
+            if draws(producer.kind):
                 return None
         elif tensor.producer is None and tensor.kind is not TensorKind.INPUT:
             return None
-    return tuple(found[index] for index in sorted(found))
+    return tuple(operators[index] for index in sorted(operators))
 
 
 def mean_count(graph: TrainingGraph, loss: CountedLoss, load: Callable[[int], Values], count: int) -> torch.Tensor:
@@ -87,16 +87,16 @@ def mean_count(graph: TrainingGraph, loss: CountedLoss, load: Callable[[int], Va
 
 
 def with_counts(graph: TrainingGraph, microbatches: list[Values]) -> list[Values]:
-    """The microbatches of an iteration with the C̄ of all losses among their values: `evaluate` then divides by it."""
-    known = {
+    """The microbatches of an iteration, with the C̄ of all counted losses among their values for `evaluate`."""
+    counts = {
         loss.total: mean_count(graph, loss, microbatches.__getitem__, len(microbatches))
         for loss in counted_losses(graph).values()
     }
-    return [{**one, **known} for one in microbatches]
+    return [{**microbatch, **counts} for microbatch in microbatches]
 
 
-def run_counted(operator: Operator, known: Values) -> tuple[torch.Tensor, ...]:
-    """A mean loss by the C̄ that is among the known values."""
-    added = (*operator.arguments[:3], _SUM, operator.arguments[4])
-    total = known[operator.outputs[1]]
-    return run_operator(replace(operator, arguments=added), known)[0] / total, total
+def run_counted(operator: Operator, values: Values) -> tuple[torch.Tensor, ...]:
+    """A mean loss divided by the C̄ that is among `values`."""
+    arguments = (*operator.arguments[:3], _SUM, operator.arguments[4])
+    total = values[operator.outputs[1]]
+    return run_operator(replace(operator, arguments=arguments), values)[0] / total, total

@@ -336,7 +336,7 @@ class TestCoverage:
         assert cli.main(["coverage", "mlp-tiny"]) == 0
         out = capsys.readouterr().out
         assert re.search(r"aten.relu.default +discovered .* dim0, dim1\n", out)
-        assert re.search(r"optimizer.adam +replicated .* torch knows no operator of this name\n", out)
+        assert re.search(r"optimizer.adam +replicated .* torch has no operator of this name\n", out)
 
 
 class TestLab:

@@ -79,4 +79,4 @@ def test_a_table_that_deadlocks_names_the_tasks(plan_file, capsys, tmp_path) -> 
     bad = Path(tmp_path / "bad.csv")
     bad.write_text("0B0,0F0\n")
     assert cli.main(["simulate", plan_file, "--schedule", str(bad)]) == 2
-    assert "submesh 0 waits with 0B0 for 0F0" in capsys.readouterr().err
+    assert "submesh 0 waits at 0B0 for 0F0" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Clusters, submeshes, logical meshes and where submeshes lie."""
+"""Clusters, submeshes, logical meshes and placement."""
 
 import random
 
@@ -29,7 +29,7 @@ def test_an_unknown_device_offers_the_nearest_names():
 
 
 @pytest.mark.parametrize("text", ["4:v100", "1x4", "1x4:", "ax4:v100", "", "1x-4:v100"])
-def test_a_cluster_in_another_form_is_explained(text):
+def test_a_cluster_text_of_another_form_is_an_error_with_an_example(text):
     with pytest.raises(ClusterError, match="2x8:a100"):
         Cluster.parse(text)
 
@@ -40,18 +40,18 @@ def test_devices_per_node_must_be_a_power_of_two(count, advice):
         Cluster.parse(f"1x{count}:v100")
 
 
-def test_a_cluster_too_large_to_plan_for_is_refused_at_once():
+def test_a_cluster_too_large_to_plan_for_is_an_error():
     assert Cluster.parse("2048x8:v100").devices == 2**14
     with pytest.raises(ClusterError, match="799,992 devices"):
         Cluster.parse("99999x8:v100")
 
 
-def test_zero_nodes_are_refused():
+def test_zero_nodes_are_an_error():
     with pytest.raises(ClusterError, match="1 node or more"):
         Cluster.parse("0x4:v100")
 
 
-def test_changes_reach_cluster_and_device():
+def test_changes_apply_to_cluster_and_device():
     cluster = Cluster.parse("1x4:v100", nodes=2, memory_bytes=5)
     assert cluster.nodes == 2
     assert cluster.device.memory_bytes == 5
@@ -68,7 +68,7 @@ def test_submeshes_are_powers_of_two_in_a_node_and_whole_nodes():
     assert submeshes(Cluster.parse("1x1:v100")) == (Submesh(1, 1),)
 
 
-def test_logical_meshes_inside_a_node_list_mirror_images_once():
+def test_logical_meshes_inside_a_node_omit_transposed_ones():
     cluster = Cluster.parse("1x8:v100")
     assert [m.shape for m in logical_meshes(cluster, Submesh(1, 8))] == [(1, 8), (2, 4)]
     assert [m.shape for m in logical_meshes(cluster, Submesh(1, 1))] == [(1, 1)]
@@ -85,7 +85,7 @@ def test_a_ring_across_nodes_shares_the_network_with_the_other_rings_of_its_node
     assert logical_mesh(cluster, Submesh(2, 8), (4, 4)).bandwidth == (network / 4, nvlink)
 
 
-def test_submeshes_that_add_up_to_the_cluster_always_find_a_place():
+def test_submeshes_that_add_up_to_the_cluster_can_always_be_placed():
     rng = random.Random(0)
     for _ in range(300):
         nodes, per_node = rng.choice([1, 2, 3, 8]), rng.choice([1, 2, 4, 8])

@@ -31,26 +31,26 @@ def write(folder: Path, text: str, name: str = "a.toml") -> str:
     return str(folder / name)
 
 
-def test_a_file_says_the_cluster_and_takes_the_rest_from_a_preset(tmp_path: Path) -> None:
-    found, v100 = Cluster.parse(write(tmp_path, TOML)), Cluster.parse("1x1:v100")
-    assert str(found) == "2x4:my-gpu"
-    assert found.device.memory_bytes == 2**35
-    assert found.device.peak_flops == v100.device.peak_flops
-    assert found.inside_node.bandwidth == 1.3e11
-    assert found.between_nodes == v100.between_nodes
+def test_a_cluster_file_takes_missing_fields_from_a_preset(tmp_path: Path) -> None:
+    cluster, v100 = Cluster.parse(write(tmp_path, TOML)), Cluster.parse("1x1:v100")
+    assert str(cluster) == "2x4:my-gpu"
+    assert cluster.device.memory_bytes == 2**35
+    assert cluster.device.peak_flops == v100.device.peak_flops
+    assert cluster.inside_node.bandwidth == 1.3e11
+    assert cluster.between_nodes == v100.between_nodes
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_preset_written_out_is_read_as_it_was(name: str, tmp_path: Path) -> None:
-    known = Cluster.parse(f"2x4:{name}")
+def test_a_preset_written_to_a_file_is_read_back_unchanged(name: str, tmp_path: Path) -> None:
+    preset = Cluster.parse(f"2x4:{name}")
     body = {
         "nodes": 2,
         "devices_per_node": 4,
-        "device": asdict(known.device),
-        "inside_node": asdict(known.inside_node),
-        "between_nodes": asdict(known.between_nodes),
+        "device": asdict(preset.device),
+        "inside_node": asdict(preset.inside_node),
+        "between_nodes": asdict(preset.between_nodes),
     }
-    assert Cluster.parse(write(tmp_path, json.dumps(body), "b.json")) == known
+    assert Cluster.parse(write(tmp_path, json.dumps(body), "b.json")) == preset
 
 
 def test_a_device_file_is_used_like_a_preset(tmp_path: Path) -> None:
@@ -68,16 +68,16 @@ def test_a_device_can_be_a_preset_by_name(tmp_path: Path) -> None:
     )
 
 
-def test_a_curve_is_kept_and_goes_where_its_peak_changes(tmp_path: Path) -> None:
+def test_a_measured_curve_is_kept_unless_the_peak_changes(tmp_path: Path) -> None:
     curve = '{"like": "cpu", "matmul_curve": [[1e6, 0.2], [1e9, 0.8]]'
     links = '"nodes": 1, "devices_per_node": 1'
-    found = Cluster.parse(write(tmp_path, f'{{{links}, "device": {curve}}}}}', "c.json"))
-    assert found.device.matmul_curve == ((1e6, 0.2), (1e9, 0.8))
+    cluster = Cluster.parse(write(tmp_path, f'{{{links}, "device": {curve}}}}}', "c.json"))
+    assert cluster.device.matmul_curve == ((1e6, 0.2), (1e9, 0.8))
     faster = '{"nodes": 1, "devices_per_node": 1, "device": {"like": "cpu", "matmul_efficiency": 0.9}}'
     assert Cluster.parse(write(tmp_path, faster, "d.json")).device.matmul_curve == ()
 
 
-def test_what_hides_of_collectives_is_a_figure_of_the_device_and_0_unless_given(tmp_path: Path) -> None:
+def test_overlap_is_a_field_of_the_device_and_0_by_default(tmp_path: Path) -> None:
     text = TOML.replace("name =", "collective_overlap = 0.5\ngradient_overlap = 0\nname =")
     device = Cluster.parse(write(tmp_path, text)).device
     assert (device.collective_overlap, device.gradient_overlap) == (0.5, 0.0)
@@ -92,12 +92,12 @@ def test_a_plan_keeps_the_curve_of_its_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("nodes = ", "the text"),
         ("nodes = 2\ndevices_per_node = 2", "device: None.*Name a preset"),
         ("nodes = 2", "devices_per_node: None"),
-        ('device = "v100"', "how many nodes.*NODESxDEVICES"),
+        ('device = "v100"', "number of nodes.*NODESxDEVICES"),
         ('nodes = 2\ndevices_per_node = 3\ndevice = "v100"', "power of two.*2 or 4"),
         ('nodes = "2"\ndevices_per_node = 4\ndevice = "v100"', "nodes: '2'.*whole number"),
         ('nodes = true\ndevices_per_node = 4\ndevice = "v100"', "nodes: True"),
@@ -122,12 +122,12 @@ def test_a_plan_keeps_the_curve_of_its_device(tmp_path: Path) -> None:
         (TOML.replace("name =", "peak_flops = {float16 = 1e12}\nname ="), "peak_flops.*float32 among them"),
     ],
 )
-def test_a_fault_of_a_file_names_its_key(text: str, told: str, tmp_path: Path) -> None:
-    with pytest.raises(AlpaExploreError, match=f"(?s){told}"):
+def test_an_error_in_a_file_names_its_key(text: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(AlpaExploreError, match=f"(?s){message}"):
         Cluster.parse(write(tmp_path, text))
 
 
-def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
     for path in (
         str(tmp_path / "missing.json"),
         write(tmp_path, "[1, 2]", "list.json"),
@@ -144,7 +144,7 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
         Cluster.parse(write(tmp_path, "[" * 100_000, "deep.json"))
 
 
-def test_a_device_file_cannot_send_on_to_another_file(tmp_path: Path) -> None:
+def test_a_device_file_cannot_name_another_file(tmp_path: Path) -> None:
     write(tmp_path, '{"device": "b.json"}', "a.json")
     path = write(tmp_path, '{"device": "a.json"}', "b.json")
     with pytest.raises(ClusterError, match="holds the figures"):

@@ -12,7 +12,7 @@ from alpa_explore.cost.memory import peak_bytes
 DEVICE = Cluster.parse("1x1:v100").device
 
 
-def test_a_view_is_free_and_any_kernel_pays_its_launch():
+def test_a_view_is_free_and_every_other_kernel_has_a_launch_cost():
     assert compute_seconds(DEVICE, Kernel(flops=0, bytes_accessed=0, dtype="float16", matrix=False)) == 0
     tiny = compute_seconds(DEVICE, Kernel(flops=1, bytes_accessed=4, dtype="float32", matrix=False))
     assert tiny == pytest.approx(DEVICE.launch_seconds, rel=1e-3)
@@ -28,7 +28,7 @@ def test_large_products_reach_the_stated_efficiency_and_small_ones_half_of_it():
     assert rate == pytest.approx(device.peak("float16") * device.matmul_efficiency / 2)
 
 
-def test_a_measured_curve_says_the_seconds_of_products():
+def test_a_measured_curve_gives_the_seconds_of_products():
     curve = ((1e6, 0.01), (1e8, 0.1), (1e10, 0.5))
     device = dataclasses.replace(DEVICE, launch_seconds=0.0, matmul_curve=curve)
     peak = device.peak("float16")
@@ -47,10 +47,10 @@ def test_a_measured_curve_says_the_seconds_of_products():
     ) == 1e9 / device.peak("float32")
 
 
-def test_elementwise_work_is_bound_by_memory():
+def test_elementwise_operators_are_bound_by_memory():
     seconds = compute_seconds(DEVICE, Kernel(flops=1e8, bytes_accessed=1.2e9, dtype="float32", matrix=False))
-    wanted = DEVICE.launch_seconds + 1.2e9 / (DEVICE.memory_bandwidth * DEVICE.memory_efficiency)
-    assert seconds == pytest.approx(wanted)
+    expected = DEVICE.launch_seconds + 1.2e9 / (DEVICE.memory_bandwidth * DEVICE.memory_efficiency)
+    assert seconds == pytest.approx(expected)
 
 
 def test_the_peak_equals_a_step_by_step_count():

@@ -1,4 +1,4 @@
-"""Memory that a plan predicts for one device, beside what PyTorch allocates for the same training step.
+"""The memory that a plan predicts for one device, compared with what PyTorch allocates for the same training step.
 
 torch's own tracker follows every storage from its making to its end. The second microbatch is looked at: gradients and
 optimizer state are there then, as the plan counts them.
@@ -21,7 +21,7 @@ SAMPLES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocated:
-    """Bytes at the moment when most are allocated."""
+    """Peak of the allocated bytes."""
 
     kept: int
     """Weights, gradients, optimizer state."""
@@ -50,7 +50,7 @@ def test_the_peak_of_a_device_is_what_pytorch_allocates(name: str) -> None:
     inputs = [torch.zeros(e.shape, dtype=e.dtype) for e in examples]
     graph = ax.capture(module, inputs, name=name, precision="float32", rematerialization=False)
     stage = ax.plan(graph, "1x1:cpu", num_microbatches=2, num_layers=1, scheduler="serial").stages[0]
-    found = allocated(module, inputs)
-    assert stage.weight_bytes == pytest.approx(found.kept, rel=0.01)
-    # The plan may say too much (a kernel can write over its input), hardly too little.
-    assert 0.97 * found.total <= stage.peak_bytes <= 1.15 * found.total
+    allocated_bytes = allocated(module, inputs)
+    assert stage.weight_bytes == pytest.approx(allocated_bytes.kept, rel=0.01)
+    # The prediction may be too high (a kernel can overwrite its input), but hardly too low.
+    assert 0.97 * allocated_bytes.total <= stage.peak_bytes <= 1.15 * allocated_bytes.total

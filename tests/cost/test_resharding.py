@@ -21,7 +21,7 @@ def test_an_all_reduce_costs_a_reduce_scatter_and_an_all_gather():
     assert parts[0] == pytest.approx(7 * (1e-6 + 1e6 / 8 / 1e9))
 
 
-def test_known_reshardings_take_the_known_collectives():
+def test_common_reshardings_take_the_expected_collectives():
     table = reshard_table((8, 64, 64), 8 * 64 * 64 * 4, MESH)
 
     def kinds(source, target):
@@ -55,7 +55,7 @@ def test_nothing_becomes_partial():
 @pytest.mark.parametrize(
     "mesh", [MESH, LogicalMesh((4,), (1e9,), (1e-5,)), LogicalMesh((2, 2, 2), (1e9,) * 3, (1e-6,) * 3)]
 )
-def test_the_table_is_what_dijkstra_finds_and_its_paths_add_up(shape, mesh):
+def test_the_table_equals_dijkstra_and_its_paths_add_up(shape, mesh):
     total = 4 * int(np.prod(shape))
     table = reshard_table(shape, total, mesh)
     for source in table.specs:
@@ -78,18 +78,18 @@ def test_the_table_is_what_dijkstra_finds_and_its_paths_add_up(shape, mesh):
                     best[step.target] = after
                     heapq.heappush(queue, (after, step.target))
         for target in table.specs:
-            found = table.seconds[table.index[source], table.index[target]]
-            assert found == pytest.approx(best.get(target, UNREACHABLE), rel=1e-12)
-            if found < UNREACHABLE:
-                assert sum(c for _, c in table.path(source, target)) == pytest.approx(found, rel=1e-12, abs=1e-18)
+            seconds = table.seconds[table.index[source], table.index[target]]
+            assert seconds == pytest.approx(best.get(target, UNREACHABLE), rel=1e-12)
+            if seconds < UNREACHABLE:
+                assert sum(c for _, c in table.path(source, target)) == pytest.approx(seconds, rel=1e-12, abs=1e-18)
 
 
 def _pieces(value, spec, mesh_shape, rng):
     """{coordinate: local array} of `value` under `spec`; pending sums become random addends."""
-    found = {(): value}
+    shards = {(): value}
     for axis, placement in enumerate(spec):
         after = {}
-        for coordinate, piece in found.items():
+        for coordinate, piece in shards.items():
             size = mesh_shape[axis]
             if placement >= 0:
                 parts = np.split(piece, size, axis=placement)
@@ -99,13 +99,13 @@ def _pieces(value, spec, mesh_shape, rng):
             else:
                 parts = [piece] * size
             after.update({(*coordinate, i): part for i, part in enumerate(parts)})
-        found = after
-    return found
+        shards = after
+    return shards
 
 
 @pytest.mark.parametrize("mesh_shape", [(2,), (2, 2), (2, 4)])
-def test_every_step_turns_the_pieces_of_one_spec_into_those_of_the_other(mesh_shape):
-    """Runs each collective on real pieces: what the algebra of specs claims is what the data do."""
+def test_every_step_turns_the_shards_of_one_spec_into_those_of_the_other(mesh_shape):
+    """Runs each collective on real shards: the data move as the algebra of specs states."""
     rng = np.random.default_rng(0)
     value = rng.normal(size=(8, 8, 3))
     for step in steps_between(legal_specs(value.shape, mesh_shape, partial=True), value.ndim):
@@ -113,9 +113,9 @@ def test_every_step_turns_the_pieces_of_one_spec_into_those_of_the_other(mesh_sh
         moved = _run(step, local, mesh_shape)
         if PARTIAL in step.target:
             continue  # addends are random; the other axis' step is checked on its own
-        wanted = _pieces(value, step.target, mesh_shape, rng)
-        for coordinate in wanted:
-            np.testing.assert_allclose(moved[coordinate], wanted[coordinate], atol=1e-9)
+        expected = _pieces(value, step.target, mesh_shape, rng)
+        for coordinate in expected:
+            np.testing.assert_allclose(moved[coordinate], expected[coordinate], atol=1e-9)
 
 
 def _run(step, local, mesh_shape):

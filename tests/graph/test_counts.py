@@ -1,4 +1,4 @@
-"""Counts by formula against torch's own flop counter and against hand."""
+"""Counts by formula against torch's own FLOP counter and against counts by hand."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_products_count_what_torch_counts(model):
     assert counted == counter.get_total_flops()
 
 
-def test_a_grouped_convolution_meets_only_its_groups_weights():
-    # torch's counter takes the weight gradient of a grouped convolution for that of an ungrouped one.
+def test_a_grouped_convolution_counts_only_the_weights_of_its_group():
+    # torch's counter counts the weight gradient of a grouped convolution as if it were ungrouped.
     graph = capture(nn.Conv2d(8, 8, 3, groups=4, bias=False), torch.randn(4, 8, 9, 9), loss=lambda output: output.sum())
     products = [o.flops for o in graph.operators if counts.is_matrix_product(o.kind)]
     assert products == [2 * (4 * 8 * 7 * 7) * (2 * 3 * 3)] * 2
@@ -57,7 +57,7 @@ def test_elementwise_counts_its_output_and_a_reduction_its_input():
     assert counts.flops("aten.sum.dim_IntList", [whole], [row]) == 24
 
 
-def test_a_tensor_read_twice_moves_once():
+def test_a_tensor_read_twice_counts_once_in_the_bytes():
     whole = tensor(0, 4, 6)
     assert counts.bytes_accessed("aten.mul.Tensor", [whole, whole], [tensor(1, 4, 6)]) == 2 * 96
 

@@ -1,4 +1,4 @@
-"""Graphs as plain lists: the way there and back changes nothing."""
+"""Graphs as plain lists: dumping and loading changes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alpa_explore.tracing import catalogue
 
 
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
-def test_a_graph_is_the_same_after_the_way_to_a_file_and_back(name: str) -> None:
+def test_a_graph_survives_dumping_and_loading(name: str) -> None:
     graph = microbatch_graph(name, 4)
     again = load_graph(json.loads(json.dumps(dump_graph(graph))))
     assert again == graph
@@ -27,19 +27,19 @@ def test_a_graph_is_the_same_after_the_way_to_a_file_and_back(name: str) -> None
 
 def test_a_catalogue_model_is_captured_once(tmp_path, monkeypatch) -> None:
     store = SolveCache(tmp_path)
-    known = entry("mlp-tiny")
-    first = catalogue.catalogue_graph(known, 8, store=store)
+    model = entry("mlp-tiny")
+    first = catalogue.catalogue_graph(model, 8, store=store)
     monkeypatch.setattr("alpa_explore.tracing.capture.capture", None)
-    assert catalogue.catalogue_graph(known, 8, store=store) == first
+    assert catalogue.catalogue_graph(model, 8, store=store) == first
     with pytest.raises(TypeError):
-        catalogue.catalogue_graph(known, 16, store=store)
+        catalogue.catalogue_graph(model, 16, store=store)
 
 
 def test_changed_code_captures_again(tmp_path, monkeypatch) -> None:
     store = SolveCache(tmp_path)
-    known = entry("mlp-tiny")
-    catalogue.catalogue_graph(known, 8, store=store)
+    model = entry("mlp-tiny")
+    catalogue.catalogue_graph(model, 8, store=store)
     monkeypatch.setattr(catalogue, "code_version", lambda *_: "other code")
     monkeypatch.setattr("alpa_explore.tracing.capture.capture", None)
     with pytest.raises(TypeError):
-        catalogue.catalogue_graph(known, 8, store=store)
+        catalogue.catalogue_graph(model, 8, store=store)

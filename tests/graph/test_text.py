@@ -35,7 +35,7 @@ def test_the_text_starts_with_inputs_and_parameters_and_lists_one_operator_a_lin
     assert lines[-1].startswith("loss ")
 
 
-def test_sources_appear_only_when_asked_for():
+def test_sources_appear_only_on_request():
     graph = small()
     assert "at test_text.py:" not in to_text(graph)
     assert "at test_text.py:" in to_text(graph, sources=True)

@@ -1,4 +1,4 @@
-"""What crosses a cut: the definition on graphs, and the row changes of C against its definition."""
+"""Tensors that cross a cut: the definition on graphs, and the row changes of C against its definition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_tensor_that_an_operator_reads_twice_counts_once(make_graph):
     assert [(c.readers, c.bytes) for c in crossings_of(graph)] == [((1,), 40)]
 
 
-def test_bytes_behind_an_operator_are_those_of_every_tensor_still_to_be_read(make_graph):
+def test_bytes_after_an_operator_are_those_of_every_tensor_still_to_be_read(make_graph):
     graph = make_graph([("a", 1, 10, (-1,)), ("b", 1, 20, (0,)), ("c", 1, 5, (1,)), ("d", 1, 1, (2, 0))])
     assert crossing_bytes(graph) == (40, 120, 60, 0)
 
@@ -41,7 +41,7 @@ def test_row_changes_add_up_to_the_definition_of_c(random_instance, received):
             assert row[i:] == [cost(crossings, i, k, received=received) for k in range(i, operators)]
 
 
-def test_bytes_made_by_each_run_equal_the_definition(random_instance):
+def test_bytes_produced_by_each_run_equal_the_definition(random_instance):
     rng = random.Random(2)
     for _ in range(60):
         operators = rng.randrange(1, 12)

@@ -1,4 +1,4 @@
-"""Eq. 6: the vectorised clustering against the plain reference, and both against every clustering there is."""
+"""Eq. 6: the vectorised clustering against the reference, and both against an enumeration of all clusterings."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from alpa_explore.layering.reference import cost, solve_reference
 
 
 def fast(flops, crossings, num_layers, delta, received):
-    """What dp.py finds in the reference's form: (G*, cuts), or None when delta is too tight."""
+    """The result of dp.py in the form of the reference: (G*, cuts), or None when delta is too tight."""
     try:
-        found = solve(np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received)
+        clustering = solve(np.array(flops, dtype=np.int64), crossings, num_layers, delta, received=received)
     except LayeringError:
         return None
-    return found.objective_bytes, found.cuts
+    return clustering.objective_bytes, clustering.cuts
 
 
 def brute_force(flops, crossings, num_layers, delta, received):
-    """The best (G, sum of squares, cuts) of all clusterings that keep the limit."""
+    """The best (G, sum of squares, cuts) of all clusterings within the FLOP limit."""
     best = None
     for cuts in combinations(range(1, len(flops)), num_layers - 1):
         layers = list(zip((0, *cuts), (*cuts, len(flops)), strict=True))
@@ -67,18 +67,18 @@ def test_the_fast_solver_equals_the_reference_cut_for_cut(random_instance, scale
         assert fast(flops, crossings, num_layers, delta, received) == expected
 
 
-def test_operators_without_flops_or_bytes_are_cut_as_early_as_can_be():
+def test_operators_without_flops_or_bytes_are_cut_as_early_as_possible():
     assert fast([0] * 6, [], 3, 0, False) == (0, (1, 2))
 
 
-def test_squares_of_1e17_that_a_float_cannot_tell_apart_are_told_apart():
+def test_squares_of_1e17_that_are_equal_as_floats_are_distinguished():
     a, b, c = 10**17, 1, 10**17 + 1
     assert float(a) ** 2 + float(b + c) ** 2 == float(a + b) ** 2 + float(c) ** 2
     assert fast([a, b, c], [], 2, 0.5, False) == (0, (2,))
     assert fast([c, b, a], [], 2, 0.5, False) == (0, (1,))
 
 
-def test_a_small_cut_goes_before_an_even_balance_and_the_balance_before_an_early_cut():
+def test_small_cuts_take_precedence_over_even_balance_and_balance_over_early_cuts():
     flops = [1, 1, 1, 1]
     wide, narrow = 100, 10
     narrow_late = [Crossing(producer=p, readers=(p + 1,), bytes=b) for p, b in enumerate((wide, wide, narrow))]
@@ -88,27 +88,27 @@ def test_a_small_cut_goes_before_an_even_balance_and_the_balance_before_an_early
     assert fast(flops, alike, 2, 1, False) == (narrow, (2,))
 
 
-def test_a_prefix_with_a_larger_objective_may_end_in_the_more_even_whole():
-    # A chain with these bytes behind each operator. G(4, 2) of Eq. 6 alone prefers a first cut at 1 (cost 2) to one at
-    # 2 (cost 9), but the last cut costs 9 whatever is done, and the first cut at 2 gives four equal layers.
+def test_a_prefix_with_a_larger_objective_may_belong_to_the_more_even_clustering():
+    # A chain with these bytes after each operator. G(4, 2) of Eq. 6 alone prefers a first cut at 1 (cost 2) to one at
+    # 2 (cost 9), but the last cut costs 9 in any case, and the first cut at 2 gives four equal layers.
     behind = (1, 9, 100, 2, 100, 9, 100)
     crossings = [Crossing(producer=p, readers=(p + 1,), bytes=b) for p, b in enumerate(behind)]
     assert fast([2] * 8, crossings, 4, 1, False) == (9, (2, 4, 6))
 
 
-def test_what_a_layer_receives_differs_from_what_it_makes():
+def test_received_bytes_differ_from_produced_bytes():
     crossings = [Crossing(producer=0, readers=(2,), bytes=6), Crossing(producer=1, readers=(2,), bytes=5)]
     flops = [1, 1, 1]
     assert fast(flops, crossings, 3, 0, False) == (6, (1, 2))
     assert fast(flops, crossings, 3, 0, True) == (11, (1, 2))
 
 
-def test_delta_zero_lets_equal_layers_through_whatever_the_number_of_layers():
+def test_delta_zero_accepts_equal_layers_for_any_number_of_layers():
     for num_layers in range(1, 50):
         assert fast([7] * 2 * num_layers, [], num_layers, 0, False) == (0, tuple(range(2, 2 * num_layers, 2)))
 
 
-def test_delta_is_the_fraction_that_its_digits_say():
+def test_delta_is_the_decimal_fraction_that_is_written():
     # The largest of these two layers is exactly 1.1 times the mean; 1 + 0.1 in binary is a little more or less.
     assert fast([11, 9], [], 2, 0.1, False) == (0, (1,))
     assert fast([110000001, 89999999], [], 2, 0.1, False) is None
@@ -149,30 +149,30 @@ def test_the_smallest_delta_of_operators_without_flops_is_zero():
         (2, float("inf"), OptionError, "inf"),
     ],
 )
-def test_bad_options_are_refused_with_a_remedy(num_layers, delta, kind, words):
+def test_bad_options_are_errors_with_a_remedy(num_layers, delta, kind, words):
     with pytest.raises(kind, match=words) as caught:
         solve(np.array([1, 1, 1]), [], num_layers, delta)
     assert caught.value.remedy
 
 
-def test_more_flops_than_the_exact_arithmetic_holds_are_refused_not_wrapped():
+def test_more_flops_than_the_exact_arithmetic_holds_are_an_error():
     with pytest.raises(LayeringError, match="smaller microbatch"):
         solve(np.array([2**62, 2**62]), [], 2, 0.5)
 
 
-def test_a_graph_is_clustered_into_layers_that_say_what_they_cost(make_graph):
+def test_a_graph_is_clustered_into_layers_with_their_flops_and_bytes(make_graph):
     graph = make_graph(
         [("a", 4, 10, (-1,)), ("a", 0, 100, (0,)), ("b", 4, 10, (1,)), ("b", 0, 5, (2,)), ("c", 4, 1, (3, 0))]
     )
-    found = cluster_operators(graph, 3, delta=0.5)
-    assert found.cuts == (1, 3)  # (1, 4) costs as much and is as even
-    assert found.layer_of_forward == (0, 1, 1, 2, 2)
-    assert [(x.index, x.first, x.last, x.flops, x.cut_bytes) for x in found.layers] == [
+    layering = cluster_operators(graph, 3, delta=0.5)
+    assert layering.cuts == (1, 3)  # (1, 4) costs as much and is as even
+    assert layering.layer_of_forward == (0, 1, 1, 2, 2)
+    assert [(x.index, x.first, x.last, x.flops, x.cut_bytes) for x in layering.layers] == [
         (0, 0, 0, 4, 40),
         (1, 1, 2, 4, 40),
         (2, 3, 4, 4, 0),
     ]
-    assert (found.objective_bytes, found.flops_limit, found.delta, found.received) == (40, 6, 0.5, False)
+    assert (layering.objective_bytes, layering.flops_limit, layering.delta, layering.received) == (40, 6, 0.5, False)
     received = cluster_operators(graph, 3, delta=0.5, received=True)
     assert received.cuts == (1, 4)
     assert received.objective_bytes == 60  # layer 2 receives the 20 bytes of op3 and the 40 of op0

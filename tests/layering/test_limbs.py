@@ -35,6 +35,6 @@ def test_the_first_of_the_smallest_numbers_is_found(xs, repeat):
     assert limbs.argmin(squares) == xs.index(min(xs))
 
 
-def test_numbers_that_differ_only_in_the_low_limb_are_told_apart():
+def test_numbers_that_differ_only_in_the_low_limb_are_distinguished():
     pair = np.array([5, 5, 5]), np.array([9, 3, 4])
     assert limbs.argmin(pair) == 1

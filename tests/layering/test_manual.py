@@ -29,14 +29,14 @@ def graph(make_graph):
     ],
 )
 def test_a_layer_begins_at_each_boundary(graph, boundaries, cuts):
-    found = manual_layers(graph, boundaries)
-    assert found.cuts == cuts
-    assert len(found.layer_of_forward) == len(graph.forward_operators)
-    assert sum(layer.flops for layer in found.layers) == 8
+    layering = manual_layers(graph, boundaries)
+    assert layering.cuts == cuts
+    assert len(layering.layer_of_forward) == len(graph.forward_operators)
+    assert sum(layer.flops for layer in layering.layers) == 8
     # A chain: a layer's cut is the output of its last operator, place + 1 float32 elements.
-    assert [layer.cut_bytes for layer in found.layers] == [4 * cut for cut in cuts] + [0]
-    assert found.objective_bytes == max(layer.cut_bytes for layer in found.layers)
-    assert found.delta is None
+    assert [layer.cut_bytes for layer in layering.layers] == [4 * cut for cut in cuts] + [0]
+    assert layering.objective_bytes == max(layer.cut_bytes for layer in layering.layers)
+    assert layering.delta is None
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,6 @@ def test_a_layer_begins_at_each_boundary(graph, boundaries, cuts):
         (["back1"], "no forward operator"),
     ],
 )
-def test_boundaries_that_cannot_be_used_are_named(graph, boundaries, words):
+def test_invalid_boundaries_are_named(graph, boundaries, words):
     with pytest.raises(LayeringError, match=words):
         manual_layers(graph, boundaries)

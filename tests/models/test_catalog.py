@@ -1,4 +1,4 @@
-"""The catalogue by itself: names, entries, the number of microbatches, and no torch until a model is built."""
+"""The catalogue: names, entries, the number of microbatches; torch is not imported until a model is built."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ def test_every_row_of_the_paper_and_the_tiny_models_are_there():
     assert names() == (*PAPER_ROWS, "gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")
 
 
-def test_an_entry_says_how_the_paper_ran_the_model():
-    found = entry("gpt-1.3b")
-    assert found.config == GPTConfig(hidden=2048, layers=24, heads=32, vocabulary=51200, sequence=1024)
-    assert (found.family, found.global_batch, found.precision, found.rematerialization) == (
+def test_an_entry_holds_the_options_of_the_paper():
+    gpt = entry("gpt-1.3b")
+    assert gpt.config == GPTConfig(hidden=2048, layers=24, heads=32, vocabulary=51200, sequence=1024)
+    assert (gpt.family, gpt.global_batch, gpt.precision, gpt.rematerialization) == (
         "gpt",
         1024,
         "float16",
         True,
     )
-    assert (found.num_layers, found.num_microbatches, found.gpus) == (6, 128, 4)
-    assert "2201.12023" in found.source
+    assert (gpt.num_layers, gpt.num_microbatches, gpt.gpus) == (6, 128, 4)
+    assert "2201.12023" in gpt.source
     assert entry("wide-resnet-13b").precision == "float32"
     assert entry("wide-resnet-13b").num_layers == 33  # its residual blocks
     assert entry("mlp-tiny").gpus is None
 
 
-def test_a_note_stands_only_at_the_models_it_is_about():
+def test_a_note_is_only_at_the_models_that_it_names():
     assert "40" in entry("gpt-15b").note
     assert entry("gpt-39b").note == ""
 
 
 def test_the_number_of_microbatches_of_every_entry_divides_its_batch():
     for name in names():
-        found = entry(name)
-        assert microbatch_size(found, found.num_microbatches) * found.num_microbatches == found.global_batch
+        model = entry(name)
+        assert microbatch_size(model, model.num_microbatches) * model.num_microbatches == model.global_batch
 
 
 def test_the_case_of_a_name_does_not_matter():
     assert entry("GPT-1.3B") == entry("gpt-1.3b")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
+def test_an_unknown_name_is_an_error_with_the_nearest_names():
     with pytest.raises(UnknownNameError, match=r"'gpt-13b'.*Did you mean .*'gpt-1\.3b'"):
         entry("gpt-13b")
 
@@ -62,12 +62,12 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     ("count", "words"),
     [(0, "from 1 to 1024"), (-4, "B = -4"), (100, "64 or 128"), (3, "2 or 4"), (1500, "nearest B that does: 1024")],
 )
-def test_a_number_of_microbatches_that_does_not_divide_the_batch_is_refused(count, words):
+def test_a_number_of_microbatches_that_does_not_divide_the_batch_is_an_error(count, words):
     with pytest.raises(OptionError, match=words):
         microbatch_size(entry("gpt-1.3b"), count)
 
 
-def test_names_and_entries_take_no_torch(monkeypatch):
+def test_names_and_entries_do_not_import_torch(monkeypatch):
     monkeypatch.setattr(alpa_explore, "models", alpa_explore.models)  # put back afterwards
     for module in [m for m in sys.modules if m.startswith("alpa_explore.models")]:
         monkeypatch.delitem(sys.modules, module)
@@ -80,14 +80,14 @@ def test_names_and_entries_take_no_torch(monkeypatch):
         fresh.build("mlp-tiny", 1)
 
 
-def test_divisors_are_all_and_in_order() -> None:
+def test_divisors_are_complete_and_in_order() -> None:
     for batch in range(1, 400):
         assert divisors_of(batch) == tuple(d for d in range(1, batch + 1) if batch % d == 0)
     assert len(divisors_of(735_134_400)) == 1344, "of nine digits, at once"
 
 
 @pytest.mark.parametrize("batch", [0, -3, 64.0, "64", True, 10**18])
-def test_a_global_batch_that_cannot_be_is_refused(batch: object) -> None:
+def test_an_invalid_global_batch_is_an_error(batch: object) -> None:
     with pytest.raises(OptionError, match="global batch"):
         divided_batch(batch, 2, "a model")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="global batch"):

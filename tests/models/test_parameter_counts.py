@@ -23,9 +23,9 @@ def test_the_parameter_count_is_the_number_in_the_name(name):
 
 @pytest.mark.parametrize("name", names())
 def test_the_closed_formula_equals_the_count_of_the_built_module(name):
-    found = entry(name)
-    module, _ = build(name, microbatch_size(found, found.num_microbatches))
-    assert sum(p.numel() for p in module.parameters()) == found.parameter_count
+    model = entry(name)
+    module, _ = build(name, microbatch_size(model, model.num_microbatches))
+    assert sum(p.numel() for p in module.parameters()) == model.parameter_count
     assert all(p.is_meta for p in module.parameters())
     assert all(b.is_meta for b in module.buffers())
 
@@ -55,7 +55,7 @@ def test_the_largest_model_is_built_without_its_memory_in_well_under_a_second():
     assert len(module.h) == 48
 
 
-def test_bad_names_and_microbatches_are_refused():
+def test_bad_names_and_microbatches_are_errors():
     with pytest.raises(UnknownNameError, match="Did you mean"):
         build("gtp-tiny", 1)
     with pytest.raises(OptionError, match="1 or more"):

@@ -1,4 +1,4 @@
-"""The tiny models train, in float32 and float16, and their parts do what they are named for."""
+"""The tiny models train, in float32 and float16, and their modules compute what their names promise."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_mean_loss_of_untrained_models_is_that_of_guessing():
     assert module(*inputs).item() == pytest.approx(torch.tensor(256.0).log().item(), abs=0.1)
 
 
-def test_attention_equals_torchs_own_and_looks_only_back():
+def test_attention_equals_that_of_torch_and_is_causal():
     torch.manual_seed(0)
     attention = CausalSelfAttention(32, 4)
     x = torch.randn(2, 8, 32)
@@ -80,7 +80,7 @@ def test_attention_equals_torchs_own_and_looks_only_back():
     assert torch.allclose(out[:, :5], attention(changed, causal_mask(8))[:, :5], atol=1e-6)
 
 
-def test_a_shorter_sequence_than_the_longest_is_taken():
+def test_a_sequence_shorter_than_the_longest_is_accepted():
     for name in ("gpt-tiny", "moe-tiny"):
         module, (tokens, targets) = build(name, 8, device="cpu")
         assert module(tokens[:, :16], targets[:, :16]).isfinite()
@@ -102,12 +102,13 @@ def test_gating_keeps_the_capacity_and_fills_each_slot_once():
     assert not both.all(), "some tokens should find an expert full"
     top = gates.topk(2, dim=2).values
     expected = (top / top.sum(dim=2, keepdim=True))[both].sort(dim=1).values
-    found = combine.sum(dim=3)[both].topk(2, dim=1).values.sort(dim=1).values
-    assert torch.allclose(found, expected, atol=1e-6)
+    weights = combine.sum(dim=3)[both].topk(2, dim=1).values.sort(dim=1).values
+    assert torch.allclose(weights, expected, atol=1e-6)
 
 
 def test_first_choices_get_slots_before_second_choices():
-    # Tokens 0 and 1 both want expert 0, second choice expert 1; token 2 wants expert 1 first. One slot an expert.
+    # Tokens 0 and 1 both choose expert 0 first and expert 1 second; token 2 chooses expert 1 first. One slot per
+    # expert.
     gates = torch.tensor([[[0.6, 0.4, 0.0], [0.6, 0.4, 0.0], [0.1, 0.6, 0.3]]])
     combine, _ = top2_gating(gates, 1)
     assert (combine[0, :, :, 0] > 0).tolist() == [[True, False, False], [False, False, False], [False, True, True]]

@@ -141,7 +141,7 @@ def model():
         rebuild(theirs)
     allowed = rebuild(theirs, allow_import=True)
     assert tasks(allowed) == tasks(plan)
-    for recipe, found in (("their_package:nothing", "AttributeError"), ("../x", "no model of the catalogue")):
+    for recipe, found in (("their_package:nothing", "AttributeError"), ("../x", "not a model of the catalogue")):
         with pytest.raises(RecipeError, match=found):
             rebuild(replace(read, model=replace(read.model, recipe=recipe)), allow_import=True)
 

@@ -21,7 +21,7 @@ import torch
 
 import alpa_explore as ax
 from alpa_explore.errors import OptionError, RecipeError, RunError, ScheduleError, UnknownNameError
-from alpa_explore.models.recipe import follow
+from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.programs.execution import execute
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.lowering.lower import lower
@@ -85,7 +85,7 @@ def test_what_cannot_be_run_is_refused_at_once(plan, tmp_path) -> None:
 
 
 def test_what_keeps_a_run_from_being_prepared_is_raised_by_its_result(plan, tmp_path) -> None:
-    module = follow(plan.model.recipe, plan.model.samples, device="cpu").model
+    module = build_from_recipe(plan.model.recipe, plan.model.samples, device="cpu").model
     run = launch(plan, folder=tmp_path / "run", model=module, data=[], device="cpu")
     with pytest.raises(OptionError, match="There is no data"):
         run.result()
@@ -97,7 +97,7 @@ def test_a_file_of_the_data_that_is_missing_is_no_full_disk(plan, tmp_path) -> N
         def __len__(self):
             raise FileNotFoundError(2, "No such file or directory", "my-tokens.bin")
 
-    module = follow(plan.model.recipe, plan.model.samples, device="cpu").model
+    module = build_from_recipe(plan.model.recipe, plan.model.samples, device="cpu").model
     run = launch(plan, folder=tmp_path / "run", model=module, data=Tokens(), device="cpu")
     with pytest.raises(RunError, match=r"could not be prepared: FileNotFoundError: .*my-tokens.bin.*files of the data"):
         run.result()

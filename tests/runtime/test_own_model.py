@@ -9,7 +9,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
 from alpa_explore.errors import CaptureError, OptionError, RecipeError
-from alpa_explore.models.recipe import follow
+from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.runtime.training import OwnModel, training
 
 B, STEPS, RATE = 3, 4, 1e-2
@@ -118,7 +118,7 @@ def test_a_microbatch_of_another_shape_is_refused(plan, model) -> None:
 
 
 def test_a_catalogue_recipe_gives_the_same_weights_and_data_each_time() -> None:
-    one, two = (follow("mlp-tiny", 4, device="cpu", seed=7) for _ in range(2))
+    one, two = (build_from_recipe("mlp-tiny", 4, device="cpu", seed=7) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True))
     assert torch.equal(one.microbatch(5)[0], two.microbatch(5)[0])
     assert not torch.equal(one.microbatch(5)[0], one.microbatch(6)[0])
@@ -139,13 +139,13 @@ def model_alone():
 """
     (tmp_path / "my_package.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    made = follow("my_package:whole", 4, allow_import=True)
+    made = build_from_recipe("my_package:whole", 4, allow_import=True)
     graph = ax.capture(made.model, made.example_inputs, made.loss, recipe="my_package:whole")
     plan = ax.plan(graph, "1x1:cpu", num_microbatches=1, num_layers=1)
     (one, batches), (two, _) = (training(graph, plan.model, None, seed=1, allow_import=True) for _ in range(2))
     assert all(torch.equal(one[t], two[t]) for t in one)
     assert [float(batches(n)[graph.inputs[0]][0, 0]) for n in (0, 3)] == [0.0, 3.0]
-    with pytest.raises(RecipeError, match="makes no model"):
-        follow("my_package:model_alone", 4, allow_import=True)
+    with pytest.raises(RecipeError, match="does not make a model"):
+        build_from_recipe("my_package:model_alone", 4, allow_import=True)
     with pytest.raises(RecipeError, match="--allow-import"):
         training(graph, plan.model, None, seed=1, allow_import=False)

@@ -14,7 +14,7 @@ BACKWARDS = (Action.BACKWARD, Action.BACKWARD_INPUT)
 
 
 def reference_times(schedule: Schedule, times: list[StageTimes]) -> dict[Task, tuple[float, float]]:
-    """(start, end) of every task; RecursionError where tasks wait for each other."""
+    """(start, end) of every task; RecursionError when tasks wait for each other."""
     orders = [schedule.order(p) for p in range(schedule.num_submeshes)]
     place = {task: (p, i) for p, order in enumerate(orders) for i, task in enumerate(order)}
     home = schedule.submesh_of_stage
@@ -35,15 +35,17 @@ def reference_times(schedule: Schedule, times: list[StageTimes]) -> dict[Task, t
 
     @cache
     def sent(task: Task) -> float:
-        """When the result of a task is where it goes."""
+        """When the result of a task arrives."""
         target = receiver(task)
         if target is None:
             return end(task)
         p, i = place[task]
         before = [t for t in orders[p][:i] if receiver(t) == target]
         begin = max(end(task), sent(before[-1]) if before else 0.0)
-        own = times[task.stage]
-        return begin + (own.send_forward_seconds if task.action is Action.FORWARD else own.send_backward_seconds)
+        stage_times = times[task.stage]
+        return begin + (
+            stage_times.send_forward_seconds if task.action is Action.FORWARD else stage_times.send_backward_seconds
+        )
 
     @cache
     def start(task: Task) -> float:

@@ -1,4 +1,4 @@
-"""Schedules that cannot run are refused, and the error names the tasks."""
+"""Schedules that cannot run are errors that name the tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_every_schedule_of_the_catalogue_can_run(name, submeshes, turns) -> None
 
 
 @given(st.data())
-def test_an_order_deadlocks_exactly_where_a_recursion_finds_no_end(data) -> None:
+def test_an_order_deadlocks_exactly_when_its_dependencies_form_a_cycle(data) -> None:
     good = build_schedule(data.draw(st.sampled_from(["1f1b", "zb-h1"])), 3, 3)
     orders = [list(good.order(p)) for p in range(3)]
     row = data.draw(st.integers(0, 2))
@@ -37,7 +37,7 @@ def test_an_order_deadlocks_exactly_where_a_recursion_finds_no_end(data) -> None
     orders[row][a], orders[row][b] = orders[row][b], orders[row][a]
     schedule = schedule_of("swapped", orders, 3)
     place = {task: i for order in orders for i, task in enumerate(order)}
-    own = all(
+    is_ordered = all(
         place[t] > place[need]
         for t in place
         for need in place
@@ -45,7 +45,7 @@ def test_an_order_deadlocks_exactly_where_a_recursion_finds_no_end(data) -> None
     )
     try:
         reference_times(schedule, equal_times(3))
-        runs = own
+        runs = is_ordered
     except RecursionError:
         runs = False
     if runs:
@@ -60,10 +60,10 @@ def _letter(task) -> int:
     return {0: 0, 1: 1, 2: 1, 3: 2}[int(task.action)]
 
 
-def test_a_deadlock_names_the_tasks_that_wait_and_what_for() -> None:
+def test_a_deadlock_names_the_waiting_tasks_and_what_they_wait_for() -> None:
     with pytest.raises(ScheduleError) as caught:
         parse_csv("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
-    assert caught.value.found == "submesh 0 waits with 0B0 for 1B0; submesh 1 waits with 1F1 for 0F1"
+    assert caught.value.found == "submesh 0 waits at 0B0 for 1B0; submesh 1 waits at 1F1 for 0F1"
 
 
 @pytest.mark.parametrize(
@@ -71,24 +71,24 @@ def test_a_deadlock_names_the_tasks_that_wait_and_what_for() -> None:
     [
         ("0F0,0F0,0B0", "2 of microbatch 0 on stage 0"),
         ("0F0,0F1,0B0", "0 of microbatch 1 on stage 0"),
-        ("0F0,0I0", "leaves tasks out|0I0 without 0W0"),
+        ("0F0,0I0", "does not list all tasks|0I0 without 0W0"),
         ("0F0,0I0,0B0,0W0", "2 of microbatch 0 on stage 0"),
         ("0F0,0F1,0I0,0I1,0W0", "0I1 without 0W1"),
         ("0F0,0B0,1F0\n1B0", "1F0 on submesh 0, other tasks of stage 1 on submesh 1"),
         ("0F0,0B0,2F0,2B0", "4 tasks for 3 stages|0 of microbatch 0 on stage 1"),
-        ("0B0,0F0", "submesh 0 waits with 0B0 for 0F0"),
+        ("0B0,0F0", "submesh 0 waits at 0B0 for 0F0"),
         ("0F0,0W0,0I0", "0W0 for 0I0"),
         ("0F0,0X0", "'0X0' in row 1, column 2"),
-        ("", "no task|holds no task"),
+        ("", "contains no task|no task"),
         ("0F0,0F999999999,0B0", "3 tasks for 1 stages and 1000000000 microbatches"),
     ],
 )
-def test_a_table_that_is_no_schedule_is_refused_with_the_place(text, message) -> None:
+def test_a_table_that_is_not_a_schedule_is_an_error_with_the_cell(text, message) -> None:
     with pytest.raises(ScheduleError, match=message):
         parse_csv(text)
 
 
-def test_options_that_make_no_schedule_are_refused() -> None:
+def test_options_without_a_schedule_are_errors() -> None:
     with pytest.raises(ScheduleError, match=re.escape("B = 4 or 8")):
         build_schedule(INTERLEAVED, 4, 6)
     with pytest.raises(ScheduleError, match=re.escape("B = 4, or")):
@@ -103,6 +103,6 @@ def test_options_that_make_no_schedule_are_refused() -> None:
         build_schedule("gpip", 4, 8)
 
 
-def test_an_empty_schedule_is_refused() -> None:
+def test_an_empty_schedule_is_an_error() -> None:
     with pytest.raises(ScheduleError, match="no task"):
         check(schedule_of("none", [[]], 0))

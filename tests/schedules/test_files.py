@@ -1,4 +1,4 @@
-"""CSV files as torch writes and reads them, and traces that a viewer can open."""
+"""CSV files in torch's format, and traces in the trace event format."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_schedule_survives_its_csv_file(name, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_torch_reads_every_cell_as_we_mean_it(name) -> None:
+def test_torch_reads_every_cell_with_the_same_meaning(name) -> None:
     from torch.distributed.pipelining.schedules import _Action
 
     schedule = build_schedule(name, 2, 4)
@@ -57,7 +57,7 @@ def test_idle_cells_communication_and_overlapped_pairs_are_understood() -> None:
     assert write_csv(parse_csv(text)) == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
 
 
-def test_a_file_that_cannot_be_read_is_an_error_that_says_why(tmp_path) -> None:
+def test_an_unreadable_file_is_an_error_with_the_reason(tmp_path) -> None:
     with pytest.raises(ScheduleError, match="No such file"):
         read_csv(tmp_path / "missing.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00")

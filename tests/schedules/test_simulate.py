@@ -1,4 +1,4 @@
-"""The simulator against closed forms, against a second simulator, and against what a timeline must satisfy."""
+"""The simulator against closed forms, a second simulator, and the invariants of a timeline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedul
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.simulate import simulate
-from alpa_explore.schedules.simulator.times import Links, StageTimes, own_links
+from alpa_explore.schedules.simulator.times import Links, StageTimes, separate_links
 from alpa_explore.schedules.task import Action, Schedule, Task
 from tests.schedules.reference import reference_times
 
@@ -24,7 +24,7 @@ SECONDS = st.integers(0, 8).map(lambda n: n / 4)
 
 
 def equal_times(count: int, forward=1.0, of_input=1.0, of_weight=1.0, send=0.0, **more: float) -> list[StageTimes]:
-    one = StageTimes(
+    stage_times = StageTimes(
         forward_seconds=forward,
         backward_input_seconds=of_input,
         backward_weight_seconds=of_weight,
@@ -32,7 +32,7 @@ def equal_times(count: int, forward=1.0, of_input=1.0, of_weight=1.0, send=0.0, 
         send_backward_seconds=send,
         **more,
     )
-    return [one] * count
+    return [stage_times] * count
 
 
 @st.composite
@@ -59,16 +59,16 @@ def pipelines(draw: st.DrawFn) -> tuple[Schedule, list[StageTimes]]:
 
 
 @given(pipelines())
-def test_every_task_starts_and_ends_when_the_second_simulator_says(pipeline) -> None:
+def test_every_task_starts_and_ends_as_in_the_second_simulator(pipeline) -> None:
     schedule, times = pipeline
     timeline = simulate(schedule, times)
-    wanted = reference_times(schedule, times)
-    found = {
+    expected = reference_times(schedule, times)
+    simulated = {
         timeline.schedule.task(i): (timeline.start_seconds[i], timeline.end_seconds[i])
         for i in range(len(timeline.start_seconds))
         if timeline.schedule.actions[i] != Action.UPDATE
     }
-    assert found == wanted
+    assert simulated == expected
 
 
 @given(pipelines())
@@ -112,7 +112,7 @@ def test_the_makespan_is_the_closed_form_where_that_is_exact(name, submeshes, ro
 
 
 @given(st.integers(1, 6), st.integers(1, 12), st.data())
-def test_gpipe_with_any_times_and_sends_takes_what_its_closed_form_says(stages, microbatches, data) -> None:
+def test_gpipe_with_any_times_and_sends_equals_its_closed_form(stages, microbatches, data) -> None:
     times = [
         StageTimes(
             forward_seconds=data.draw(SECONDS),
@@ -140,21 +140,21 @@ def test_gpipe_with_any_times_and_sends_takes_what_its_closed_form_says(stages, 
         ("eager-1f1b", 0.5, 36, [7, 5, 3, 1]),
     ],
 )
-def test_four_stages_and_eight_microbatches_give_the_figures_that_were_worked_out_by_hand(
-    name, send, makespan, held
-) -> None:
+def test_four_stages_and_eight_microbatches_give_the_figures_computed_by_hand(name, send, makespan, held) -> None:
     timeline = simulate(build_schedule(name, 4, 8), equal_times(4, 1.0, 1.0, 1.0, send))
     assert timeline.makespan_seconds == makespan
     assert [memory_curve(timeline, p).held.max() for p in range(4)] == held
 
 
 def test_zero_bubble_waits_a_third_as_long_as_1f1b_and_holds_no_more_than_its_first_stage() -> None:
-    one, zero = (simulate(build_schedule(n, 4, 8), equal_times(4, activation_bytes=1.0)) for n in ("1f1b", "zb-h1"))
-    assert (one.makespan_seconds, zero.makespan_seconds) == (33, 27)
-    assert max(memory_curve(zero, p).peak_bytes for p in range(4)) == memory_curve(one, 0).peak_bytes == 4
+    one_f_one_b, zero = (
+        simulate(build_schedule(n, 4, 8), equal_times(4, activation_bytes=1.0)) for n in ("1f1b", "zb-h1")
+    )
+    assert (one_f_one_b.makespan_seconds, zero.makespan_seconds) == (33, 27)
+    assert max(memory_curve(zero, p).peak_bytes for p in range(4)) == memory_curve(one_f_one_b, 0).peak_bytes == 4
 
 
-def test_a_send_takes_the_link_and_not_the_compute() -> None:
+def test_a_send_occupies_the_link_and_not_the_submesh() -> None:
     times = equal_times(2, 1.0, 1.0, 0.0, send=5.0)
     timeline = simulate(build_schedule("gpipe", 2, 3), times)
     assert timeline.start_seconds[:3].tolist() == [0, 1, 2]
@@ -169,27 +169,27 @@ def test_sends_that_share_a_link_wait_for_each_other() -> None:
     sends = sorted(s for s in spans if not math.isnan(s[0]))
     assert len(sends) == 8
     assert all(start >= end for (_, end), (start, _) in pairwise(sends))
-    assert timeline.makespan_seconds > simulate(schedule, times, own_links((0, 1, 2))).makespan_seconds
+    assert timeline.makespan_seconds > simulate(schedule, times, separate_links((0, 1, 2))).makespan_seconds
 
 
-def test_bubbles_add_up_to_what_is_not_busy() -> None:
+def test_bubbles_add_up_to_the_idle_time() -> None:
     timeline = simulate(build_schedule("1f1b", 4, 8), equal_times(4, update_seconds=1.0))
     assert timeline.makespan_seconds == 34
     assert timeline.busy_seconds.tolist() == [25] * 4
     assert timeline.bubble_fraction == pytest.approx(9 / 34)
 
 
-def test_warm_up_ends_with_the_first_backward_and_cool_down_starts_behind_the_last_forward() -> None:
+def test_warm_up_ends_with_the_first_backward_and_cool_down_starts_after_the_last_forward() -> None:
     timeline = simulate(build_schedule("1f1b", 2, 3), equal_times(2, 1.0, 1.0, 0.0))
     # Stage 0: F0 F1 – B0 F2 B1 – B2; stage 1: – F0 B0 F1 B1 F2 B2.
     assert timeline.phases(0) == (3, 5)
     assert timeline.phases(1) == (2, 6)
 
 
-def test_times_of_another_number_of_stages_are_refused() -> None:
+def test_times_for_another_number_of_stages_are_an_error() -> None:
     with pytest.raises(ScheduleError, match="3 stages in the schedule, times of 2"):
         simulate(build_schedule("1f1b", 3, 4), equal_times(2))
 
 
-def test_a_task_says_its_name_as_torch_does() -> None:
+def test_a_task_is_written_as_in_torch() -> None:
     assert str(Task(Action.BACKWARD_INPUT, 12, 3)) == "12I3"

@@ -32,7 +32,7 @@ def mask(*shape):
 
 
 class Call:
-    """One call: its kind, its arguments (with real tensors), and the factors that its rule must find."""
+    """One call: its kind, its arguments (with real tensors), and the factors that its rule must return."""
 
     def __init__(self, kind, *arguments, factors, **keywords):
         self.kind, self.factors = kind, factors.split()
@@ -43,14 +43,14 @@ class Call:
 
     def build(self):
         """(operator, tensors, values by tensor index): the operator has been run, whole."""
-        given = []
+        arguments = []
 
         def frozen(argument):
             if isinstance(argument, torch.Tensor):
-                place = next((i for i, t in enumerate(given) if t is argument), None)
+                place = next((i for i, t in enumerate(arguments) if t is argument), None)
                 if place is None:
-                    place = len(given)
-                    given.append(argument)
+                    place = len(arguments)
+                    arguments.append(argument)
                 read.append(place)
                 return Ref(place)
             if isinstance(argument, list | tuple):
@@ -68,10 +68,10 @@ class Call:
             arguments=tuple(frozen(a) for a in self._arguments),
             keywords=tuple((name, frozen(a)) for name, a in self._keywords.items()),
         )
-        values = dict(enumerate(given))
+        values = dict(enumerate(arguments))
         torch.manual_seed(0)
         made = run(replace(operator, inputs=tuple(read)), values)
-        values.update(enumerate(made, len(given)))
+        values.update(enumerate(made, len(arguments)))
         tensors = tuple(
             Tensor(
                 index=i,
@@ -83,5 +83,5 @@ class Call:
             )
             for i, t in values.items()
         )
-        outputs = tuple(range(len(given), len(values)))
+        outputs = tuple(range(len(arguments), len(values)))
         return replace(operator, inputs=tuple(read), outputs=outputs), tensors, values

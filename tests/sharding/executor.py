@@ -1,6 +1,6 @@
-"""Runs an operator the way its strategy says: cut the inputs, run each device's steps, recombine the outputs.
+"""Runs an operator under a strategy: shard the inputs, run the steps of each device, recombine the outputs.
 
-It knows nothing of any operator: all that a device does stands in the LocalCall.
+It has no knowledge of any operator: everything that a device runs is in the LocalCall.
 """
 
 import itertools
@@ -30,18 +30,19 @@ def run(operator, values):
 
 
 def pieces(value, spec, mesh_shape):
-    """{coordinate: local tensor}; the addends of a pending sum are random and add up to the value. Copies are equal."""
-    found = {(): value}
+    """{coordinate: local tensor}; the addends of a pending sum are random and add up to the value. Replicas are
+    equal."""
+    shards = {(): value}
     for axis, placement in enumerate(spec):
         size = mesh_shape[axis] if placement != REPLICATE else 1
-        found = {
+        shards = {
             (*coordinate, i): part.contiguous()
-            for coordinate, piece in found.items()
+            for coordinate, piece in shards.items()
             for i, part in enumerate(_parts(piece, placement, size))
         }
     place = [range(size) if p != REPLICATE else [0] * size for size, p in zip(mesh_shape, spec, strict=True)]
     every = itertools.product(*map(range, mesh_shape))
-    return {c: found[tuple(place[axis][i] for axis, i in enumerate(c))] for c in every}
+    return {c: shards[tuple(place[axis][i] for axis, i in enumerate(c))] for c in every}
 
 
 def _parts(piece, placement, size):
@@ -49,7 +50,7 @@ def _parts(piece, placement, size):
         return [piece]
     if placement == PARTIAL:
         finite = piece[torch.isfinite(piece)]
-        # As large as the value itself: larger addends would drown it in rounding.
+        # As large as the value itself: with larger addends it would be lost to rounding.
         scale = finite.abs().mean() if finite.numel() else 1.0
         addends = [torch.randn_like(piece) * scale for _ in range(size - 1)]
         return [*addends, piece - sum(addends)]
@@ -58,7 +59,7 @@ def _parts(piece, placement, size):
 
 
 def whole(local, spec, mesh_shape, *, defined=True):
-    """The tensor that the pieces stand for; replicas must be equal to the last bit (where their values are defined)."""
+    """The tensor of these shards; replicas must be equal bit for bit (where their values are defined)."""
     for axis in reversed(range(len(mesh_shape))):
         groups = {}
         for coordinate, piece in sorted(local.items()):
@@ -105,7 +106,7 @@ def _all_reduce(step, values):
 
 
 def run_sharded(operator, tensors, values, strategy, mesh_shape, *, defined=True):
-    """Outputs of `operator` (its inputs are in `values`, by tensor index) computed piece by piece under `strategy`."""
+    """Outputs of `operator` (its inputs are in `values`, by tensor index) computed shard by shard under `strategy`."""
     cut = [pieces(values[t], spec, mesh_shape) for t, spec in zip(operator.inputs, strategy.inputs, strict=True)]
     coordinates = list(itertools.product(*map(range, mesh_shape)))
     calls = {c: localize(operator, tensors, strategy, mesh_shape, c) for c in coordinates}
@@ -116,13 +117,13 @@ def run_sharded(operator, tensors, values, strategy, mesh_shape, *, defined=True
     )
 
 
-def assert_equal(value, wanted, message):
+def assert_equal(value, expected, message):
     """Same shape and dtype, and equal up to the rounding of that dtype."""
-    assert (value.shape, value.dtype) == (wanted.shape, wanted.dtype), message
-    tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}.get(wanted.dtype, 2e-2)
-    finite = wanted[torch.isfinite(wanted)] if wanted.is_floating_point() else wanted.new_zeros(0)
-    # Sums cancel: what is lost is in proportion to the largest entries, not to each.
+    assert (value.shape, value.dtype) == (expected.shape, expected.dtype), message
+    tolerance = {torch.float64: 1e-9, torch.float32: 1e-4}.get(expected.dtype, 2e-2)
+    finite = expected[torch.isfinite(expected)] if expected.is_floating_point() else expected.new_zeros(0)
+    # Sums cancel: the error is proportional to the largest entries, not to each entry.
     size = float(finite.abs().max()) if finite.numel() else 0.0
     torch.testing.assert_close(
-        value, wanted, rtol=tolerance, atol=tolerance * (0.1 + size), equal_nan=True, msg=lambda m: f"{message}: {m}"
+        value, expected, rtol=tolerance, atol=tolerance * (0.1 + size), equal_nan=True, msg=lambda m: f"{message}: {m}"
     )

@@ -1,4 +1,4 @@
-"""The one proof of a split, however it was found: run every strategy that it allows, recombine, compare."""
+"""The proof of a split, from a rule or from discovery: run every strategy that it allows, recombine, compare."""
 
 from alpa_explore.sharding.strategy import enumerate_strategies
 from tests.sharding.executor import assert_equal, run_sharded
@@ -13,7 +13,8 @@ def strategies(splits, operator, tensors, mesh):
 
 
 def prove_splits(splits, operator, tensors, values, *, defined=True, meshes=MESHES):
-    """The factors that some mesh could use. `values` holds inputs and outputs of the whole, by tensor index."""
+    """Prove all splits; the factors that some mesh could use. `values`: inputs and outputs of the whole, by tensor
+    index."""
     used = set()
     for mesh in meshes:
         for strategy in strategies(splits, operator, tensors, mesh):

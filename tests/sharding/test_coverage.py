@@ -1,4 +1,4 @@
-"""Coverage: what is said of the operators of whole models, and of those that nobody knows."""
+"""Coverage of the operators of whole models, and of operators without a rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alpa_explore.sharding.coverage import KindCoverage
 
 
 class Odd(torch.nn.Module):
-    """One operator of each kind of cover: products by rule, hypot by discovery, a sampled one not at all."""
+    """One operator of each kind of coverage: products by rule, hypot by discovery, a sampled one not at all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,42 +29,42 @@ def graph() -> TrainingGraph:
 
 
 @pytest.fixture(scope="module")
-def found(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
+def records(graph: TrainingGraph) -> tuple[KindCoverage, ...]:
     return ax.coverage(graph)
 
 
-def test_every_operator_is_counted_once(graph: TrainingGraph, found: tuple[KindCoverage, ...]) -> None:
-    assert sum(r.count for r in found) == len(graph.operators)
-    assert sum(r.flops for r in found) == sum(o.flops for o in graph.operators)
-    assert sum(r.flops_share for r in found) == pytest.approx(1)
-    assert {r.kind for r in found} == {o.kind for o in graph.operators}
+def test_every_operator_is_counted_once(graph: TrainingGraph, records: tuple[KindCoverage, ...]) -> None:
+    assert sum(r.count for r in records) == len(graph.operators)
+    assert sum(r.flops for r in records) == sum(o.flops for o in graph.operators)
+    assert sum(r.flops_share for r in records) == pytest.approx(1)
+    assert {r.kind for r in records} == {o.kind for o in graph.operators}
 
 
-def test_what_needs_attention_comes_first(found: tuple[KindCoverage, ...]) -> None:
-    order = [r.how for r in found]
+def test_replicated_operators_come_first(records: tuple[KindCoverage, ...]) -> None:
+    order = [r.how for r in records]
     assert order == sorted(order, key=("replicated", "discovered", "rule").index)
     assert set(order) == {"replicated", "discovered", "rule"}
 
 
-def test_each_kind_says_how_and_why(found: tuple[KindCoverage, ...]) -> None:
-    by_kind = {r.kind: r for r in found}
+def test_each_kind_has_its_coverage_and_reason(records: tuple[KindCoverage, ...]) -> None:
+    by_kind = {r.kind: r for r in records}
     assert by_kind["aten.hypot.default"].how == "discovered"
     assert by_kind["aten.hypot.default"].factors == ("dim0", "dim1")
     assert by_kind["aten.poisson.default"].reason == "it draws random numbers"
-    assert all((r.how == "replicated") == bool(r.reason) for r in found)
+    assert all((r.how == "replicated") == bool(r.reason) for r in records)
 
 
 def test_a_plan_names_the_operators_that_are_replicated(graph: TrainingGraph) -> None:
     plan = ax.plan(graph, "1x2:v100", num_microbatches=2, num_layers=1, cache=False, scheduler="serial")
-    told = [w for w in plan.warnings if "replicated" in w]
-    assert len(told) == 1
-    assert "aten.poisson.default" in told[0]
-    assert "it draws random numbers" in told[0]
+    warnings = [w for w in plan.warnings if "replicated" in w]
+    assert len(warnings) == 1
+    assert "aten.poisson.default" in warnings[0]
+    assert "it draws random numbers" in warnings[0]
 
 
 @torch.library.custom_op("alpa_explore_tests::halve", mutates_args=())
 def halve(x: torch.Tensor) -> torch.Tensor:
-    """Known to this process alone."""
+    """Registered in this process alone."""
     return x / 2
 
 
@@ -82,7 +82,7 @@ class Halving(torch.nn.Module):
 
 
 @pytest.mark.distributed
-def test_workers_that_do_not_know_an_operator_divide_it_as_this_process_does() -> None:
+def test_workers_without_an_operator_divide_it_as_this_process_does() -> None:
     graph = ax.capture(Halving(), torch.randn(4, 8))
     assert {r.kind for r in ax.coverage(graph) if r.how == "discovered"} == {"alpa_explore_tests.halve.default"}
     plans = [

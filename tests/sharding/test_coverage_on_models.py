@@ -1,4 +1,4 @@
-"""No operator of these Hugging Face models is left replicated because nobody knows how to divide it."""
+"""No operator of these Hugging Face models is replicated for want of a rule or discovered splits."""
 
 from __future__ import annotations
 

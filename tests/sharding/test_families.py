@@ -1,4 +1,4 @@
-"""Hypothesis chooses the shapes: in each family the rule and the discovery are both proven on random legal ones."""
+"""In each family rule and discovery are both proven on legal shapes that hypothesis chooses."""
 
 import math
 
@@ -199,7 +199,7 @@ FAMILIES = [pointwise, product, reduction, view, lookup, normalization, joining,
 
 
 def prove_both(call):
-    """The splits of the rule, where there is one, and those that discovery finds without it."""
+    """Prove the splits of the rule, where there is one, and those of discovery."""
     operator, tensors, values = call.build()
     if call.kind in RULES:
         prove_splits(splits_for(operator, tensors).splits, operator, tensors, values, meshes=MESHES)
@@ -218,11 +218,11 @@ def settings_for(examples):
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
-def test_rule_and_discovery_hold_on_shapes_that_hypothesis_chooses(family):
+def test_rules_and_discovery_are_valid_on_shapes_that_hypothesis_chooses(family):
     settings_for(12)(given(family())(prove_both))()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda f: f.__name__)
-def test_rule_and_discovery_hold_on_many_shapes(family):
+def test_rules_and_discovery_are_valid_on_many_shapes(family):
     settings_for(150)(given(family())(prove_both))()

@@ -1,4 +1,4 @@
-"""What one device does: steps that all devices share, and numbers that a 16-bit loss must not lose."""
+"""What one device runs: the steps that all devices share, and sums that 16-bit losses must not overflow."""
 
 import itertools
 
@@ -21,8 +21,8 @@ def under(call, inputs, mesh):
     """(operator, tensors, values, the one strategy that reads these specs)."""
     operator, tensors, values = call.build()
     shapes = ([tensors[t].shape for t in which] for which in (operator.inputs, operator.outputs))
-    found = enumerate_strategies(splits_for(operator, tensors).splits, *shapes, mesh, replicable=True)
-    (strategy,) = (s for s in found if s.inputs == inputs)
+    strategies = enumerate_strategies(splits_for(operator, tensors).splits, *shapes, mesh, replicable=True)
+    (strategy,) = (s for s in strategies if s.inputs == inputs)
     return operator, tensors, values, strategy
 
 
@@ -36,7 +36,7 @@ def test_an_operator_that_needs_no_change_is_one_call_of_itself():
     assert local.draws is None
 
 
-def test_a_tensor_that_is_read_twice_can_be_cut_in_two_ways():
+def test_a_tensor_that_is_read_twice_can_have_two_shardings():
     x = real(4, 4)
     operator, tensors, values, strategy = under(
         Call("aten.mm.default", x, x, factors=""), ((0, REPLICATE), (REPLICATE, 1)), (2, 2)
@@ -52,7 +52,7 @@ def test_a_size_argument_takes_the_local_extent():
     assert step.arguments[1] == (8,)
 
 
-def test_the_block_of_a_table_counts_its_axes_from_the_large_to_the_small():
+def test_the_block_number_has_the_first_axis_as_its_most_significant_digit():
     call = Call("aten.embedding.default", real(16, 4), integers(16, 4), factors="")
     operator, tensors, _, strategy = under(call, ((0, 0), (REPLICATE, REPLICATE)), (2, 4))
     assert strategy.outputs == ((PARTIAL, PARTIAL),)
@@ -74,7 +74,7 @@ def test_a_bias_is_added_on_one_device_of_each_sum():
 
 
 @pytest.mark.parametrize("call", [c for c in statistics.CALLS if "batch" in c.factors], ids=str)
-def test_what_is_summed_is_what_the_rule_says_it_sends(call):
+def test_all_reduced_bytes_equal_those_of_the_rule(call):
     """`sync_bytes` is the price of the all-reduces in a LocalCall (in float32, which training uses)."""
     operator, tensors, _ = call.build()
     (split,) = (s for s in splits_for(operator, tensors).splits if s.factor == "batch")
@@ -96,7 +96,7 @@ def test_a_mean_of_many_float16_losses_does_not_overflow():
     assert (loss.item(), count.item(), loss.dtype) == (16.0, 8192.0, torch.float16)
 
 
-def test_random_pieces_name_the_axes_that_belong_in_the_seed():
+def test_random_shards_name_the_axes_that_enter_the_seed():
     call = Call("aten.native_dropout.default", positive(4, 8), 0.5, True, factors="")
     operator, tensors, _, strategy = under(call, ((REPLICATE, 1),), (2, 2))
     assert localize(operator, tensors, strategy, (2, 2), (0, 1)).draws == (1,)
@@ -121,21 +121,21 @@ def reshapes(draw):
 
 
 @given(reshapes())
-def test_a_cut_before_a_reshape_is_a_cut_after_it(shapes):
+def test_a_sharding_before_a_reshape_is_a_sharding_after_it(shapes):
     source, target = shapes
     x = torch.arange(torch.Size(source).numel()).reshape(source)
     for before, after, size in regrouped(source, target):
         for count in (n for n in range(2, size + 1) if size % n == 0):
             cut = [piece.contiguous() for piece in x.chunk(count, before)]
-            wanted = x.reshape(target).chunk(count, after)
-            assert len(wanted) == count
-            assert all(torch.equal(a.flatten(), b.flatten()) for a, b in zip(cut, wanted, strict=True))
+            expected = x.reshape(target).chunk(count, after)
+            assert len(expected) == count
+            assert all(torch.equal(a.flatten(), b.flatten()) for a, b in zip(cut, expected, strict=True))
 
 
 @given(reshapes())
-def test_a_dim_that_a_reshape_keeps_in_front_can_be_cut(shapes):
-    """Completeness: with an equal dim in front (and one behind) of whatever else is regrouped, both can be cut."""
+def test_a_leading_dim_that_a_reshape_keeps_can_be_sharded(shapes):
+    """Completeness: with an equal dim in front (and one behind) whatever else is regrouped, both can be sharded."""
     source, target = shapes
-    found = regrouped((4, *source, 6), (4, *target, 6))
-    assert (0, 0, 4) in found
-    assert (len(source) + 1, len(target) + 1, 6) in found
+    pairs = regrouped((4, *source, 6), (4, *target, 6))
+    assert (0, 0, 4) in pairs
+    assert (len(source) + 1, len(target) + 1, 6) in pairs

@@ -1,4 +1,4 @@
-"""Every rule is proven by running it: cut the inputs, run each device's steps, recombine, compare with the whole."""
+"""Every rule is proven by running it: shard the inputs, run each device's steps, recombine, compare with the whole."""
 
 import pytest
 import torch
@@ -41,7 +41,7 @@ def test_every_strategy_of_grouped_products_computes_the_whole(call):
 
 
 @pytest.mark.parametrize("call", pointwise.RANDOM, ids=str)
-def test_pieces_draw_apart_and_copies_draw_alike(call):
+def test_shards_draw_different_numbers_and_replicas_equal_ones(call):
     operator, tensors, values = call.build()
     assert [s.factor for s in splits_for(operator, tensors).splits] == call.factors
     for strategy in strategies(splits_for(operator, tensors).splits, operator, tensors, (2, 2)):
@@ -67,7 +67,7 @@ def test_the_registry_names_real_operators():
             overload(kind)
 
 
-def test_heavy_operators_are_never_repeated_where_they_can_be_divided():
+def test_heavy_operators_are_never_replicated_where_they_can_be_divided():
     for call in CALLS:
         if call.kind in HEAVY:
             operator, tensors, _ = call.build()
@@ -78,7 +78,7 @@ def test_heavy_operators_are_never_repeated_where_they_can_be_divided():
                 assert strategy.work_share == 1 / 4
 
 
-def test_an_unknown_operator_is_replicated_and_says_so():
+def test_an_unknown_operator_is_replicated_with_a_reason():
     unknown = Operator(
         index=0, name="u", kind="aten.unheard_of.default", phase=Phase.FORWARD, inputs=(), outputs=(), arguments=()
     )

@@ -6,7 +6,7 @@ import random
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE, is_legal, legal_specs, local_shape, render
 
 
-def test_specs_are_written_the_alpa_way():
+def test_specs_are_written_in_the_notation_of_alpa():
     assert render((0, REPLICATE), 2) == "S0R"
     assert render((REPLICATE, 0), 2) == "S1R"
     assert render((1, 1), 3) == "RS01R"

@@ -1,4 +1,4 @@
-"""Strategies on meshes of one to four axes, and where there would be too many."""
+"""Strategies on meshes of one to four axes, and the error when there would be too many."""
 
 import itertools
 import math
@@ -23,27 +23,27 @@ PRODUCT = from_factors("mk,kn->mn", (X, Y), (Z,))
 
 @pytest.mark.parametrize("mesh", [(2,), (2, 2), (2, 2, 2), (2, 2, 2, 2)])
 def test_a_product_takes_a_factor_on_every_axis(mesh):
-    found = enumerate_strategies(PRODUCT, [X.shape, Y.shape], [Z.shape], mesh, replicable=False)
-    assert {s.factors for s in found} == set(itertools.product("mkn", repeat=len(mesh)))
-    for strategy in found:
+    strategies = enumerate_strategies(PRODUCT, [X.shape, Y.shape], [Z.shape], mesh, replicable=False)
+    assert {s.factors for s in strategies} == set(itertools.product("mkn", repeat=len(mesh)))
+    for strategy in strategies:
         pending = sum(p == PARTIAL for p in strategy.outputs[0])
         assert pending == strategy.factors.count("k")
         assert strategy.work_share == 0.5 ** len(mesh)
 
 
-def test_too_many_combinations_are_an_error_that_says_how_many():
+def test_too_many_combinations_are_an_error_with_their_number():
     with pytest.raises(OptionError, match=r"262,144 combinations of 3 splits on a mesh of 9 axes"):
         enumerate_strategies(PRODUCT, [X.shape, Y.shape], [Z.shape], (2,) * 9, replicable=True)
 
 
-def test_the_strategies_of_a_product_are_all_that_divide_evenly_whatever_was_asked_before():
+def test_the_strategies_of_a_product_are_all_that_divide_evenly_whatever_is_cached():
     rng = random.Random(0)
     for _ in range(200):
         m, k, n = (rng.choice((2, 3, 4, 6, 8, 12, 16)) for _ in range(3))
         mesh = tuple(rng.choice((2, 3, 4, 6)) for _ in range(rng.randrange(1, 4)))
         shapes = (m, k), (k, n), (m, n)
         splits = from_factors("mk,kn->mn", (Shaped(m, k), Shaped(k, n)), (Shaped(m, n),))
-        wanted = {}
+        expected = {}
         for factors in itertools.product("-mkn", repeat=len(mesh)):
             specs = tuple(
                 tuple(-1 if f == "-" else dims.find(f) if f in dims else PARTIAL if f == "k" else -1 for f in factors)
@@ -51,6 +51,6 @@ def test_the_strategies_of_a_product_are_all_that_divide_evenly_whatever_was_ask
             )
             if all(is_legal(spec, shape, mesh) for spec, shape in zip(specs, shapes, strict=True)):
                 divided = math.prod(size for f, size in zip(factors, mesh, strict=True) if f != "-")
-                wanted[factors] = (*specs, 1.0 / divided)
-        found = enumerate_strategies(splits, shapes[:2], shapes[2:], mesh, replicable=True)
-        assert {s.factors: (*s.inputs, *s.outputs, s.work_share) for s in found} == wanted
+                expected[factors] = (*specs, 1.0 / divided)
+        strategies = enumerate_strategies(splits, shapes[:2], shapes[2:], mesh, replicable=True)
+        assert {s.factors: (*s.inputs, *s.outputs, s.work_share) for s in strategies} == expected

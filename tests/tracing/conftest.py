@@ -1,4 +1,4 @@
-"""Small models that between them use what capture has to get right."""
+"""Small models that together use everything that capture must handle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs at other batch sizes: what follows from two captures is what a capture at that size would be."""
+"""Graphs at other batch sizes: a graph rescaled from two captures equals a capture at that size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from alpa_explore.tracing.resizing.rescale import rescale
 
 
 def captured(name: str, samples: int) -> TrainingGraph:
-    known = entry(name)
+    model = entry(name)
     module, inputs = build(name, samples)
     return capture(
-        module, inputs, name=name, recipe=name, precision=known.precision, rematerialization=known.rematerialization
+        module, inputs, name=name, recipe=name, precision=model.precision, rematerialization=model.rematerialization
     )
 
 
@@ -28,24 +28,24 @@ def line(module: nn.Module, samples: int) -> TrainingGraph:
 
 
 @pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny"])
-def test_the_graph_at_another_batch_is_what_a_capture_there_is(name):
+def test_a_rescaled_graph_equals_a_capture_at_that_batch(name):
     low, high = captured(name, 4), captured(name, 8)
-    found, fresh = rescale(low, high, 32), captured(name, 32)
-    assert found == fresh
-    # Equality is that of the content key; here is what it stands for, FLOPs and bytes included.
-    assert found.operators == fresh.operators
-    assert found.tensors == fresh.tensors
-    assert (found.samples, found.tokens, found.model_flops) == (fresh.samples, fresh.tokens, fresh.model_flops)
+    rescaled, fresh = rescale(low, high, 32), captured(name, 32)
+    assert rescaled == fresh
+    # Equality compares content keys; these are the parts of a key, FLOPs and bytes included.
+    assert rescaled.operators == fresh.operators
+    assert rescaled.tensors == fresh.tensors
+    assert (rescaled.samples, rescaled.tokens, rescaled.model_flops) == (fresh.samples, fresh.tokens, fresh.model_flops)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "samples"), [("gpt-350m", 2), ("moe-1.3b", 32), ("wide-resnet-1b", 64)])
-def test_a_model_of_the_paper_at_another_batch_is_what_a_capture_there_is(name, samples):
+def test_a_rescaled_model_of_the_paper_equals_a_capture_at_that_batch(name, samples):
     assert rescale(captured(name, 4), captured(name, 8), samples) == captured(name, samples)
 
 
 @pytest.mark.slow
-def test_a_hugging_face_gpt2_at_another_batch_is_what_a_capture_there_is():
+def test_a_rescaled_hugging_face_gpt2_equals_a_capture_at_that_batch():
     t = pytest.importorskip("transformers", reason="pip install alpa-explore[hf]")
     config = t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=64)
     model = t.AutoModelForCausalLM.from_config(config).train()
@@ -64,11 +64,11 @@ def test_a_hugging_face_gpt2_at_another_batch_is_what_a_capture_there_is():
 
 def test_a_size_of_one_does_not_follow_from_larger_ones():
     low, high = captured("gpt-tiny", 4), captured("gpt-tiny", 8)
-    with pytest.raises(BatchError, match="would be 1, which torch treats apart"):
+    with pytest.raises(BatchError, match="would be 1, which torch treats specially"):
         rescale(low, high, 1)
 
 
-def test_a_size_that_would_not_be_whole_is_named():
+def test_a_size_that_would_not_be_an_integer_is_named():
     low, high = captured("moe-tiny", 4), captured("moe-tiny", 8)
     with pytest.raises(BatchError, match=r"2 and 4 there, and would be 2\.5.*Capture the model at 5 samples"):
         rescale(low, high, 5)
@@ -86,9 +86,9 @@ def test_flops_need_not_be_affine_in_the_batch():
 
     module = Contrastive()
     low, high = line(module, 4), line(module, 8)
-    found, fresh = rescale(low, high, 20), line(module, 20)
-    assert found.model_flops == fresh.model_flops
-    assert found.model_flops != low.model_flops + (high.model_flops - low.model_flops) * 4
+    rescaled, fresh = rescale(low, high, 20), line(module, 20)
+    assert rescaled.model_flops == fresh.model_flops
+    assert rescaled.model_flops != low.model_flops + (high.model_flops - low.model_flops) * 4
 
 
 class Squares(nn.Module):
@@ -115,19 +115,19 @@ class FewerThanTen(nn.Module):
         return (F.gelu(y) if x.shape[0] < 10 else F.relu(y)).sum()
 
 
-def test_sizes_that_are_not_affine_are_refused():
+def test_sizes_that_are_not_affine_are_an_error():
     module = Squares()
     with pytest.raises(BatchError, match=r"aten\.(view|_unsafe_view|expand)\.default.*Capture the model at 6"):
         rescale(line(module, 4), line(module, 8), 6)
 
 
-def test_captures_that_are_different_graphs_are_refused():
+def test_captures_that_are_different_graphs_are_an_error():
     module = FewerThanTen()
     with pytest.raises(BatchError, match="different graphs"):
         rescale(line(module, 4), line(module, 16), 8)
 
 
-def test_a_constant_that_depends_on_the_batch_is_refused():
+def test_a_constant_that_depends_on_the_batch_is_an_error():
     class Mean(nn.Module):
         def __init__(self):
             super().__init__()
@@ -137,7 +137,7 @@ def test_a_constant_that_depends_on_the_batch_is_refused():
             return self.project(x).sum() * (1.0 / x.shape[0])
 
     module = Mean()
-    with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and no size"):
+    with pytest.raises(BatchError, match=r"is 0\.25 and 0\.125 there, and is not a size"):
         rescale(line(module, 4), line(module, 8), 6)
 
 

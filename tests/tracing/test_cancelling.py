@@ -1,4 +1,4 @@
-"""A capture that is cancelled ends where it is, forwards and backwards, and leaves nothing behind."""
+"""A cancelled capture ends at once, in the forward and the backward pass, and leaves no changes behind."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_event_of_a_plan_ends_its_capture(verb):
     assert seen == [1, 2, 3]
 
 
-def test_a_cancel_is_that_of_its_own_thread_and_block():
+def test_a_cancel_applies_to_its_thread_and_block_only():
     model, cancel, seen = stopping_at(3)
     cancel.set()
     with cancelled_by(cancel), cancelled_by(None):

@@ -1,4 +1,4 @@
-"""What a captured graph says: phases, ties, places, parameters, counts; and that the model is left alone."""
+"""Captured graphs: phases, forward operators, source lines, parameters, counts; the model is not changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_sum_of_gradients_follows_the_producer_of_the_tensor_it_accumulates(gp
     assert [o.index for o in followed] == [o.index for o in x_additions[-2::-1]]
 
 
-def test_products_of_attention_keep_heads_as_a_dim_and_their_ties(gpt):
+def test_products_of_attention_keep_heads_as_a_dim_and_their_forward_operators(gpt):
     model, inputs = gpt
     graph = capture(model, inputs)
     products = [o for o in graph.operators if o.kind == "aten.matmul.default"]
@@ -69,13 +69,13 @@ def test_the_sum_of_a_tied_weights_gradients_belongs_to_the_update(gpt):
     assert graph.parameter_count == sum(p.numel() for p in model.parameters())
 
 
-def test_forward_operators_know_their_line(gpt):
+def test_forward_operators_have_their_source_line(gpt):
     model, inputs = gpt
     sources = {o.source.split(":")[0] for o in capture(model, inputs).forward_operators}
     assert sources == {"conftest.py"}
 
 
-def test_counts_of_a_small_model_are_those_by_hand():
+def test_counts_of_a_small_model_equal_those_computed_by_hand():
     graph = capture(nn.Linear(4, 3, bias=False), (torch.randn(2, 4), torch.randn(2, 3)), loss="mse", optimizer="sgd")
     products = [o for o in graph.operators if o.kind == "aten.mm.default"]
     assert [o.flops for o in products] == [2 * 2 * 4 * 3] * 2  # forward, and the weight's gradient
@@ -95,7 +95,7 @@ def test_optimizer_state_has_an_fp32_master_copy_for_16_bit_weights(gpt, optimiz
     assert graph.optimizer == optimizer
 
 
-def test_the_model_is_left_as_it_was(conv_net):
+def test_capture_does_not_change_the_model(conv_net):
     before = {name: (id(t), t._version) for name, t in conv_net.state_dict(keep_vars=True).items()}
     inputs = (torch.randn(4, 3, 8, 8), torch.randint(5, (4,)))
     random_state = torch.get_rng_state()
@@ -106,7 +106,7 @@ def test_the_model_is_left_as_it_was(conv_net):
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in conv_net.modules())
 
 
-def test_a_failed_capture_leaves_the_model_as_it_was():
+def test_a_failed_capture_does_not_change_the_model():
     class Reads(nn.Module):
         def __init__(self):
             super().__init__()
@@ -165,7 +165,7 @@ def test_samples_and_tokens_come_from_the_example_inputs(gpt, conv_net):
     assert (graph.samples, graph.tokens) == (4, 4)
 
 
-def test_eval_mode_is_captured_as_it_is_with_a_warning(gpt_with_dropout):
+def test_eval_mode_is_captured_with_a_warning(gpt_with_dropout):
     model, inputs = gpt_with_dropout
     graph = capture(model.eval(), inputs)
     assert not any("dropout" in o.kind for o in graph.operators)
@@ -198,7 +198,7 @@ def test_unknown_options_offer_the_nearest_names(gpt, options):
 
 
 @pytest.mark.slow
-def test_a_39_billion_parameter_model_takes_no_memory_and_seconds():
+def test_a_39_billion_parameter_model_is_captured_in_seconds_without_its_memory():
     import resource
     import time
 

@@ -1,4 +1,4 @@
-"""A model that cannot be captured: the operator, the module, the line, and what to try."""
+"""Errors of capture: they name the operator, the module, the line and a remedy."""
 
 from __future__ import annotations
 
@@ -97,17 +97,17 @@ def detached(h):
         (Model(plain), torch.randn(2, 4), "mse", "no target"),
         (Model(plain), {"x": torch.randn(2, 4)}, "mse", "no target"),
         (Model(plain), (torch.randn(2, 4), torch.randn(2, 4)), "msee", "Unknown loss"),
-        (Model(plain), torch.randn(2, 4), 3, "cannot be called"),
+        (Model(plain), torch.randn(2, 4), 3, "not callable"),
         (Model(detached), torch.randn(2, 4), None, "depends on no parameter"),
-        (Model(plain).requires_grad_(False), torch.randn(2, 4), torch.sum, "nothing to train"),
+        (Model(plain).requires_grad_(False), torch.randn(2, 4), torch.sum, "no trainable parameter"),
         (Model(plain), ([1, 2],), lambda output: output.sum(), "no tensor"),
         (Model(plain), "tokens", torch.sum, "not a tuple or a dict"),
         (Model(plain), (torch.randn(2, 4).numpy(),), lambda output: output.sum(), "NumPy"),
         (Model(plain), torch.randn(2, 4).to_sparse(), lambda output: output.sum(), "not dense"),
         (nn.LazyLinear(3), torch.randn(2, 4), lambda output: output.sum(), "no shape yet"),
-        (Model(plain), torch.zeros(2, 4, dtype=torch.int64), lambda output: output.sum(), "unlike dtypes"),
+        (Model(plain), torch.zeros(2, 4, dtype=torch.int64), lambda output: output.sum(), "different dtypes"),
         (Model(torch.sum), (torch.randn(2, 4), torch.randn(2, 4)), None, "cannot be traced"),
-        ("gpt", torch.randn(2, 4), None, "Not a model"),
+        ("gpt", torch.randn(2, 4), None, "not a torch module"),
     ],
 )
 def test_bad_input_gets_a_clear_error(model, inputs, loss, what):

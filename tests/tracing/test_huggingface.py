@@ -1,4 +1,4 @@
-"""Hugging Face models from a config, as they are: captured and equal to autograd."""
+"""Unmodified Hugging Face models, made from a config: captured graphs equal autograd."""
 
 from __future__ import annotations
 

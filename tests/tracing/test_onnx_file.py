@@ -1,4 +1,4 @@
-"""ONNX files are captured as other models are; where the extra is not installed, the error says what to type."""
+"""ONNX files are captured like other models; without the extra the error names the package to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alpa_explore.tracing.inputs.onnx_file import load_onnx
 TOKENS = torch.randint(0, 50, (4, 8))
 
 
-def test_without_the_extra_the_error_says_what_to_install(monkeypatch) -> None:
+def test_without_the_extra_the_error_names_the_package_to_install(monkeypatch) -> None:
     before = set(sys.modules)
     monkeypatch.setitem(sys.modules, "onnx2torch", None)
     with pytest.raises(MissingPackageError, match=r"pip install 'alpa-explore\[onnx\]'"):
@@ -71,21 +71,21 @@ def test_a_file_gives_the_values_of_the_onnx_reference_and_all_its_weights_are_t
     from onnx.reference import ReferenceEvaluator
 
     count = write(tmp_path / "tiny.onnx")
-    (wanted,) = ReferenceEvaluator(str(tmp_path / "tiny.onnx")).run(None, {"tokens": TOKENS.numpy()})
-    torch.testing.assert_close(load_onnx(tmp_path / "tiny.onnx")(TOKENS), torch.from_numpy(wanted))
+    (expected,) = ReferenceEvaluator(str(tmp_path / "tiny.onnx")).run(None, {"tokens": TOKENS.numpy()})
+    torch.testing.assert_close(load_onnx(tmp_path / "tiny.onnx")(TOKENS), torch.from_numpy(expected))
     graph = capture(tmp_path / "tiny.onnx", (TOKENS, TOKENS), loss="cross_entropy")
     assert (graph.name, graph.parameter_count) == ("tiny", count)
 
 
 @pytest.mark.parametrize("content", [b"", b"no model at all", None])
-def test_a_file_that_is_no_model_is_refused(tmp_path, content) -> None:
+def test_a_file_that_is_not_a_model_is_an_error(tmp_path, content) -> None:
     if content is not None:
         (tmp_path / "bad.onnx").write_bytes(content)
     with pytest.raises(CaptureError, match=r"Export the model again|cannot be read"):
         capture(tmp_path / "bad.onnx", (TOKENS,), loss="cross_entropy")
 
 
-def test_operators_that_the_converter_does_not_know_are_named(tmp_path) -> None:
+def test_operators_that_the_converter_does_not_support_are_named(tmp_path) -> None:
     write(tmp_path / "new.onnx", opset=18)
     with pytest.raises(CaptureError, match=r"opset 18.*Split.*opset 17"):
         capture(tmp_path / "new.onnx", (TOKENS,), loss="cross_entropy")

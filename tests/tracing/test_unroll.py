@@ -1,4 +1,4 @@
-"""Graphs of many equal blocks, from captures with few: what follows from them is what a capture of the whole is."""
+"""Graphs of many equal blocks, unrolled from captures with few, equal a capture of the whole."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def captured(config: ModelConfig) -> TrainingGraph:
     return capture(module, inputs, precision="float16", rematerialization=True)
 
 
-def check_equal(found: TrainingGraph | None, whole: TrainingGraph) -> None:
-    assert found is not None
+def check_equal(unrolled_graph: TrainingGraph | None, whole: TrainingGraph) -> None:
+    assert unrolled_graph is not None
     for part in fields(TrainingGraph):
-        assert getattr(found, part.name) == getattr(whole, part.name), part.name
-    assert found == whole, "1, 1.0 and True are equal in Python, but not in the content key"
-    assert found.model_flops == whole.model_flops
+        assert getattr(unrolled_graph, part.name) == getattr(whole, part.name), part.name
+    assert unrolled_graph == whole, "1, 1.0 and True are equal in Python, but not in the content key"
+    assert unrolled_graph.model_flops == whole.model_flops
 
 
 @pytest.mark.parametrize("config", [TINY_GPT, TINY_MOE], ids=["gpt", "moe"])
-def test_a_model_unrolled_is_what_a_capture_of_it_is(config):
+def test_an_unrolled_graph_equals_a_capture(config):
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
     check_equal(unroll(few, more, config.periods), captured(config))
     check_equal(unroll(few, more, FEW), few)
@@ -47,12 +47,12 @@ def test_a_model_unrolled_is_what_a_capture_of_it_is(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt-39b", "moe-2.4b"])
-def test_a_model_of_the_paper_from_few_blocks_is_what_a_capture_of_it_is(name):
-    known = entry(name)
-    samples = microbatch_size(known, known.num_microbatches)
-    whole = capture(*build(name, samples), name=name, recipe=name, precision=known.precision, rematerialization=True)
-    check_equal(catalogue_graph(known, samples), whole)
-    assert whole.parameter_count == known.parameter_count
+def test_an_unrolled_model_of_the_paper_equals_a_capture(name):
+    model = entry(name)
+    samples = microbatch_size(model, model.num_microbatches)
+    whole = capture(*build(name, samples), name=name, recipe=name, precision=model.precision, rematerialization=True)
+    check_equal(catalogue_graph(model, samples), whole)
+    assert whole.parameter_count == model.parameter_count
 
 
 class Odd(GPT):
@@ -64,23 +64,23 @@ class Odd(GPT):
             self.h[2].mlp = FeedForward(config.hidden, 8)
 
 
-def test_a_model_of_which_a_block_differs_is_captured_whole(monkeypatch):
+def test_a_model_with_one_different_block_is_captured_whole(monkeypatch):
     monkeypatch.setattr("alpa_explore.models.factory.GPT", Odd)
-    known = replace(entry("gpt-tiny"), config=TINY_GPT, precision="float16")
+    model = replace(entry("gpt-tiny"), config=TINY_GPT, precision="float16")
     whole = capture(
         Odd(TINY_GPT),
         make_inputs(TINY_GPT, 4, "meta", 0),
-        name=known.name,
-        recipe=known.name,
+        name=model.name,
+        recipe=model.name,
         precision="float16",
         rematerialization=True,
     )
-    check_equal(catalogue_graph(known, 4), whole)
+    check_equal(catalogue_graph(model, 4), whole)
 
 
 def test_a_model_whose_blocks_do_not_all_read_the_one_before_is_not_unrolled():
     class Skips(nn.Module):
-        """Every block reads the one before it, but the third the first."""
+        """Every block reads the previous one, except the third, which reads the first."""
 
         def __init__(self, blocks: int) -> None:
             super().__init__()

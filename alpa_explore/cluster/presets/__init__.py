@@ -1,4 +1,4 @@
-"""Device presets: data files beside this module, one JSON file a device, each figure with its source."""
+"""Device presets: one JSON file for each device beside this module, each with the source of its figures."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from alpa_explore.cluster.device import Device, Link
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 
+# Memo of a pure function.
 @cache
 def _presets() -> dict[str, str]:
     """Preset name or alias -> file name."""
-    found: dict[str, str] = {}
+    file_names: dict[str, str] = {}
     for entry in sorted(files(__package__).iterdir(), key=lambda e: e.name):
         if entry.name.endswith(".json"):
             body = json.loads(entry.read_text())
             for name in (body["name"], *body.get("aliases", ())):
-                found[name] = entry.name
-    return found
+                file_names[name] = entry.name
+    return file_names
 
 
 def preset_names() -> tuple[str, ...]:
-    """The names and aliases that `Cluster.parse` knows."""
+    """The names and aliases that `Cluster.parse` accepts."""
     return tuple(sorted(_presets()))
 
 
@@ -36,14 +37,14 @@ def load_preset(name: str) -> tuple[Device, Link, Link]:
 
 
 def load_section(name: str, section: str) -> dict[str, Any] | None:
-    """More that a preset's file holds under `section`, for those who know what it means; None where it has none."""
-    found: dict[str, Any] | None = _body(name).get(section)
-    return found
+    """Another section of a preset's file (such as 'megatron'), uninterpreted; None if it has no such section."""
+    value: dict[str, Any] | None = _body(name).get(section)
+    return value
 
 
 def _body(name: str) -> dict[str, Any]:
-    known = _presets()
-    if name.lower() not in known:
-        raise UnknownNameError("Unknown device", found=repr(name), remedy=nearest_names(name, known))
-    body: dict[str, Any] = json.loads((files(__package__) / known[name.lower()]).read_text())
+    file_names = _presets()
+    if name.lower() not in file_names:
+        raise UnknownNameError("Unknown device", found=repr(name), remedy=nearest_names(name, file_names))
+    body: dict[str, Any] = json.loads((files(__package__) / file_names[name.lower()]).read_text())
     return body

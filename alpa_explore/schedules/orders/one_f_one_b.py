@@ -1,11 +1,14 @@
-"""1F1B: after a warm-up of forwards each stage alternates one forward and one backward, so it holds few microbatches.
+"""1F1B: after a warm-up of forward passes each stage alternates one forward and one backward pass.
+
+It therefore holds the activations of few microbatches. 1F1B is the schedule of PipeDream-Flush (Narayanan et al. 2021,
+arXiv 2006.09503), eager 1F1B that of Zhuang et al. 2023 (arXiv 2211.05322).
 
 Stage s of P warms up with w(s) − 1 forwards and then always has w(s) microbatches in flight:
 
     1F1B         w(s) = P − s
     eager 1F1B   w(s) = 2(P − s) − 1
 
-The eager one holds up to twice as many; in return a send in either direction has a whole step of slack.
+Eager 1F1B holds up to twice as many; in return a send in either direction has one task of slack.
 """
 
 from __future__ import annotations
@@ -16,12 +19,12 @@ from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
 def one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
-    """The table for one stage a submesh."""
+    """The schedule for one stage on each submesh."""
     return _alternating("1f1b", [num_stages - s for s in range(num_stages)], num_microbatches)
 
 
 def eager_one_f_one_b(num_stages: int, num_microbatches: int) -> Schedule:
-    """The table for one stage a submesh."""
+    """The schedule for one stage on each submesh."""
     return _alternating("eager-1f1b", [2 * (num_stages - s) - 1 for s in range(num_stages)], num_microbatches)
 
 

@@ -1,9 +1,9 @@
-"""ZB-H1: 1F1B with the backward pass in two halves, so that the half that nobody waits for fills the bubble.
+"""ZB-H1 (Qi et al. 2024, arXiv 2401.10241, §2.3): 1F1B with the backward pass in two halves, one of which fills
+bubbles.
 
-The stage before waits only for the gradient of its output (I); the gradient of the weights (W) can be computed at any
-time after it. Stage s runs the W of a microbatch s backwards later than its I: the stages that would idle at the end
-have work left, and no stage holds more than P microbatches, as the first stage of 1F1B does (Qi et al. 2024, arXiv
-2401.10241, section 2.3).
+The previous stage waits only for the gradient of its output (I); the gradients of the weights (W) can be computed at
+any later time. Stage s runs W of a microbatch s backward passes after its I, so later stages still have work at the end
+of the iteration. No stage holds more than P microbatches, the number of the first stage in 1F1B.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from alpa_explore.schedules.task import Action, Schedule, order_of, schedule_of
 
 
 def zero_bubble_h1(num_stages: int, num_microbatches: int) -> Schedule:
-    """The table for one stage a submesh."""
+    """The schedule for one stage on each submesh."""
     orders = []
-    # As many rounds more as the last stage is late with its W.
+    # Additional rounds for the W of the last stage, which runs that many rounds later than its I.
     microbatches = np.arange(num_microbatches + num_stages)
     for stage in range(num_stages):
         ahead = min(num_stages - stage, num_microbatches)

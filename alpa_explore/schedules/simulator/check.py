@@ -1,4 +1,4 @@
-"""Whether a schedule can run: every task once, on one submesh, and no order that waits for ever."""
+"""Checks that a schedule can run: every task exactly once, each stage on one submesh, no deadlock."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from alpa_explore.schedules.simulator.kernel import run_events
 from alpa_explore.schedules.task import Action, Schedule, Task
 
 _SHOWN = 6
+"""Number of waiting submeshes that an error names."""
 
 
 def check(schedule: Schedule) -> None:
-    """ScheduleError when a task is missing, doubled or out of place, or when submeshes wait for each other."""
+    """ScheduleError when a task is missing, repeated or on a second submesh, or when submeshes wait for each other."""
     stages, microbatches = schedule.num_stages, schedule.num_microbatches
     if not len(schedule.actions):
-        raise ScheduleError("The schedule is empty", found="no task", remedy="Give a forward and a backward pass.")
+        raise ScheduleError(
+            "The schedule is empty", found="no task", remedy="List a forward and a backward pass of every microbatch."
+        )
     _one_submesh_a_stage(schedule)
     for column, most, name in ((schedule.stages, stages, "stages"), (schedule.microbatches, microbatches, "B")):
         if column.min() < 0 or column.max() >= most:
             raise ScheduleError(
-                "A task lies outside the pipeline",
+                "A task has a stage or microbatch outside the pipeline",
                 found=f"{name} = {most}, but a task has {column.max()}",
                 remedy="Number stages and microbatches from 0.",
             )
@@ -35,7 +38,7 @@ def check(schedule: Schedule) -> None:
         stage, microbatch = wrong[0].tolist()
         half = "W" if of_input[stage, microbatch] else "I"
         raise ScheduleError(
-            "A backward pass in two halves needs both of them",
+            "A split backward pass needs both halves, I and W",
             found=f"{stage}{'I' if half == 'W' else 'W'}{microbatch} without {stage}{half}{microbatch}",
             remedy=f"Add {stage}{half}{microbatch}, or use the whole backward pass {stage}B{microbatch}.",
         )
@@ -59,7 +62,8 @@ def check(schedule: Schedule) -> None:
 
 
 def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:
-    """ScheduleError when a submesh did not come to the end of its order; names the tasks that wait, and for what."""
+    """ScheduleError when a submesh did not reach the end of its order; names the waiting tasks and what they wait
+    for."""
     stuck = [p for p in range(schedule.num_submeshes) if positions[p] < schedule.starts[p + 1]]
     if not stuck:
         return
@@ -71,17 +75,17 @@ def refuse_deadlock(schedule: Schedule, positions: Ints) -> None:
     for p in stuck[:_SHOWN]:
         task = schedule.task(int(positions[p]))
         missing = " and ".join(str(t) for t in _needs(task, schedule.num_stages) if _open(t, finished))
-        lines.append(f"submesh {p} waits with {task} for {missing}")
+        lines.append(f"submesh {p} waits at {task} for {missing}")
     more = f", and {len(stuck) - _SHOWN} more" if len(stuck) > _SHOWN else ""
     raise ScheduleError(
         "The schedule deadlocks",
         found="; ".join(lines) + more,
-        remedy="Move each of the tasks that are waited for before the one that its own submesh waits with.",
+        remedy="On each submesh, move the tasks that others wait for before the task at which it waits itself.",
     )
 
 
 def _needs(task: Task, num_stages: int) -> list[Task]:
-    """The tasks that must end before `task` may start."""
+    """The tasks that must end before `task` can start."""
     action, stage, microbatch = task
     if action is Action.FORWARD:
         return [Task(Action.FORWARD, stage - 1, microbatch)] if stage else []
@@ -92,7 +96,7 @@ def _needs(task: Task, num_stages: int) -> list[Task]:
 
 
 def _open(task: Task, finished: set[Task]) -> bool:
-    """A gradient may come from a whole backward pass or from its first half."""
+    """Whether `task` has not finished; the first half of a backward pass also provides the gradient of the whole."""
     if task.action is Action.BACKWARD and task._replace(action=Action.BACKWARD_INPUT) in finished:
         return False
     return task not in finished
@@ -106,7 +110,7 @@ def _exactly_once(counts: Ints, name: str) -> None:
             f"Every stage needs one {name} of every microbatch",
             found=f"{counts[stage, microbatch]} of microbatch {microbatch} on stage {stage}"
             + (f" ({len(wrong) - 1} more like it)" if len(wrong) > 1 else ""),
-            remedy="A schedule lists each of them once.",
+            remedy="List each of them exactly once.",
         )
 
 
@@ -117,8 +121,8 @@ def _one_submesh_a_stage(schedule: Schedule) -> None:
     if len(wrong):
         i = int(wrong[0])
         raise ScheduleError(
-            "A stage runs on one submesh",
+            "All tasks of a stage must run on one submesh",
             found=f"{schedule.task(i)} on submesh {rows[i]}, other tasks of stage {schedule.stages[i]} on submesh "
             f"{expected[i]}",
-            remedy="Keep all tasks of a stage in one row.",
+            remedy="Put all tasks of a stage in the row of one submesh.",
         )

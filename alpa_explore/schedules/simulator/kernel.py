@@ -1,9 +1,9 @@
 """The event loop of the simulator, compiled.
 
-Every submesh runs its tasks in order. When a task ends, its result is handed to a link, which serves requests in the
-order in which they come; compute goes on meanwhile. A task starts when its submesh is free and its input has arrived.
-The next event is always the earliest end of a running task, so requests reach a link in order of time, and a link needs
-no queue: what it is given starts at max(now, when it is free).
+Every submesh runs its tasks in order. When a task ends, its result is sent over a link, which serves requests in order
+of arrival while the submesh computes on. A task starts when its submesh is free and its input has arrived. The next
+event is always the earliest end of a running task, so requests reach a link in order of time and a link needs no queue:
+a send starts at max(now, time at which the link is free).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from alpa_explore.numerics.compiled import compiled
 
 FORWARD, BACKWARD, BACKWARD_INPUT, BACKWARD_WEIGHT, UPDATE = range(5)
 NOTHING = -1
-OWN = -2
-"""Cause of a start: the task before it on the same submesh."""
+PREVIOUS = -2
+"""Cause of a start: the previous task on the same submesh."""
 
 
 @compiled()
@@ -34,17 +34,18 @@ def run_events(
     backward_link: Ints,
     num_links: int,
 ) -> tuple[Floats, Floats, Floats, Floats, Ints, Ints, Ints]:
-    """Start and end of every task and of what it sends, the causes of both, and how far each submesh came.
+    """(start, end, send start, send end, cause, send cause) of every task, and the position that each submesh reached.
 
-    `forward_seconds[s]` is what the result of F(s) takes on `forward_link[s]` to stage s + 1, `backward_seconds[s]`
-    that of B(s) to stage s − 1; link −1 is none. The cause of a task is OWN, NOTHING, or the index of the task that
-    sent what it waited for; the cause of a send is NOTHING or the index of the task whose send the link was busy with.
+    `forward_seconds[s]` is the time of sending the result of F(s) over `forward_link[s]` to stage s + 1,
+    `backward_seconds[s]` that of B(s) to stage s − 1; link −1 means none. The cause is why a task started no earlier:
+    PREVIOUS, NOTHING, or the index of the task whose result it waited for. The cause of a send is NOTHING or the index
+    of the task whose send occupied the link.
     """
     submeshes, stage_count, total = len(starts) - 1, len(submesh_of_stage), len(actions)
     start, end = np.full(total, np.nan), np.full(total, np.nan)
     send_start, send_end = np.full(total, np.nan), np.full(total, np.nan)
     cause, send_cause = np.full(total, NOTHING), np.full(total, NOTHING)
-    # When the input of F(s, m) and the gradient for B(s, m) are there, and which task made it.
+    # When the input of F(s, m) and the gradient for B(s, m) arrive, and which task produced them.
     arrival = np.full((2, stage_count, num_microbatches), np.inf)
     maker = np.full((2, stage_count, num_microbatches), NOTHING)
     arrival[0, 0, :] = 0.0
@@ -73,7 +74,7 @@ def run_events(
             elif action == BACKWARD_WEIGHT:
                 ready = input_done[s, m]
             begin = free[p]
-            cause[i] = OWN if i > starts[p] else NOTHING
+            cause[i] = PREVIOUS if i > starts[p] else NOTHING
             if ready and side >= 0:
                 ready = arrival[side, s, m] != np.inf
                 if ready and arrival[side, s, m] > begin:

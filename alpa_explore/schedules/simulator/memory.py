@@ -1,8 +1,8 @@
-"""Memory of a device of each submesh over time.
+"""Memory of one device of each submesh over time.
 
-What stays: weights, gradients, optimizer state of its stages. What comes and goes: the activations of a microbatch,
-from the start of its forward to the end of its backward pass (of the weight half, where it is in two), and the
-workspace of the task that runs.
+Resident all the time: weights, gradients and optimizer state of its stages. Varying: the activations of a microbatch,
+from the start of its forward to the end of its backward pass (of W, where the backward pass is split), and the
+workspace of the running task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alpa_explore.schedules.task import Action
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MemoryCurve:
-    """Of one submesh: from `seconds[i]` to `seconds[i + 1]` a device holds what entry i of the others says."""
+    """Of one submesh: from `seconds[i]` to `seconds[i + 1]` a device holds entry i of the other arrays."""
 
     weight_bytes: float
     gradient_bytes: float
@@ -27,16 +27,16 @@ class MemoryCurve:
     activation_bytes: Floats
     workspace_bytes: Floats
     held: Floats
-    """Microbatches whose activations are held, over all stages of the submesh."""
+    """Number of microbatches whose activations are held, summed over the stages of the submesh."""
 
     @property
     def resident_bytes(self) -> float:
-        """What stays all the time."""
+        """Bytes that are held all the time."""
         return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
 
     @property
     def total_bytes(self) -> Floats:
-        """Everything, at each of `seconds`."""
+        """All bytes held, at each of `seconds`."""
         return np.asarray(self.resident_bytes + self.activation_bytes + self.workspace_bytes)
 
     @property
@@ -46,11 +46,11 @@ class MemoryCurve:
 
 
 def memory_curve(timeline: Timeline, submesh: int) -> MemoryCurve:
-    """What a device of a submesh holds over time."""
-    own = timeline.submesh(submesh)
+    """The bytes that a device of a submesh holds over time."""
+    tasks = timeline.submesh(submesh)
     schedule = timeline.schedule
-    actions, stages = schedule.actions[own], schedule.stages[own]
-    start, end = timeline.start_seconds[own], timeline.end_seconds[own]
+    actions, stages = schedule.actions[tasks], schedule.stages[tasks]
+    start, end = timeline.start_seconds[tasks], timeline.end_seconds[tasks]
     activation = np.array([t.activation_bytes for t in timeline.times])[stages]
     workspace = np.array([t.workspace_bytes for t in timeline.times])[stages]
     takes = actions == Action.FORWARD
@@ -61,11 +61,11 @@ def memory_curve(timeline: Timeline, submesh: int) -> MemoryCurve:
     held = np.cumsum(_from_zero(takes * 1.0, frees * -1.0))
     bytes_held = np.cumsum(_from_zero(takes * activation, frees * -activation))
     working = _from_zero(runs * workspace, np.zeros(len(start)))
-    here = [timeline.times[s] for s in sorted(set(stages.tolist()))]
+    stage_times = [timeline.times[s] for s in sorted(set(stages.tolist()))]
     return MemoryCurve(
-        weight_bytes=sum(t.weight_bytes for t in here),
-        gradient_bytes=sum(t.gradient_bytes for t in here),
-        optimizer_bytes=sum(t.optimizer_bytes for t in here),
+        weight_bytes=sum(t.weight_bytes for t in stage_times),
+        gradient_bytes=sum(t.gradient_bytes for t in stage_times),
+        optimizer_bytes=sum(t.optimizer_bytes for t in stage_times),
         seconds=moments,
         activation_bytes=np.maximum(bytes_held, 0.0),
         workspace_bytes=working,

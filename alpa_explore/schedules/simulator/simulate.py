@@ -1,4 +1,4 @@
-"""The simulator: a schedule and the times of its stages to a timeline (see `kernel` for the event loop)."""
+"""The simulator: a schedule and the times of its stages -> a timeline. The event loop is in `kernel`."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from alpa_explore.errors import ScheduleError
 from alpa_explore.schedules.simulator.check import check
 from alpa_explore.schedules.simulator.kernel import run_events
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.simulator.times import Links, StageTimes, own_links
+from alpa_explore.schedules.simulator.times import Links, StageTimes, separate_links
 from alpa_explore.schedules.task import Action, Schedule, schedule_of
 
 
 def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | None = None) -> Timeline:
     """Run `schedule` on `times`, one entry a stage. Raises ScheduleError when it cannot run.
 
-    `links` says which sends share a link; by default each direction between two submeshes has a link of its own.
+    `links` says which sends share a link; by default each direction between two submeshes has its own link.
     """
     if len(times) != schedule.num_stages:
         raise ScheduleError(
-            "A schedule needs the times of each of its stages",
+            "A schedule needs the times of every stage",
             found=f"{schedule.num_stages} stages in the schedule, times of {len(times)}",
             remedy="Make the schedule for as many stages as the pipeline has.",
         )
     check(schedule)
-    whole = _with_updates(schedule)
-    used = links or own_links(schedule.submesh_of_stage)
+    with_updates = _with_updates(schedule)
+    used = links or separate_links(schedule.submesh_of_stage)
     table = np.array([[t.seconds(action) for t in times] for action in Action], dtype=np.float64)
     start, end, send_start, send_end, cause, send_cause, _ = run_events(
-        whole.starts,
-        whole.actions,
-        whole.stages,
-        whole.microbatches,
-        np.array(whole.submesh_of_stage),
+        with_updates.starts,
+        with_updates.actions,
+        with_updates.stages,
+        with_updates.microbatches,
+        np.array(with_updates.submesh_of_stage),
         schedule.num_microbatches,
-        table[whole.actions, whole.stages],
+        table[with_updates.actions, with_updates.stages],
         np.array([t.send_forward_seconds for t in times]),
         np.array([t.send_backward_seconds for t in times]),
         np.array(used.forward),
@@ -44,7 +44,7 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
         max(len(used.names), 1),
     )
     return Timeline(
-        schedule=whole,
+        schedule=with_updates,
         times=tuple(times),
         links=used,
         start_seconds=start,
@@ -61,8 +61,12 @@ def _with_updates(schedule: Schedule) -> Schedule:
     stages_of: list[list[int]] = [[] for _ in range(schedule.num_submeshes)]
     for stage, submesh in enumerate(schedule.submesh_of_stage):
         stages_of[submesh].append(stage)
-    added = [np.array([[Action.UPDATE, s, 0] for s in own], dtype=np.int64).reshape(-1, 3) for own in stages_of]
+    updates_of_submesh = [
+        np.array([[Action.UPDATE, s, 0] for s in stages], dtype=np.int64).reshape(-1, 3) for stages in stages_of
+    ]
     flat = np.stack([schedule.actions, schedule.stages, schedule.microbatches], axis=1)
     bounds = schedule.starts
-    orders = [np.concatenate([flat[bounds[p] : bounds[p + 1]], more]) for p, more in enumerate(added)]
+    orders = [
+        np.concatenate([flat[bounds[p] : bounds[p + 1]], updates]) for p, updates in enumerate(updates_of_submesh)
+    ]
     return schedule_of(schedule.name, orders, schedule.num_microbatches)

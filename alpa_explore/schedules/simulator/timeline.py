@@ -1,4 +1,4 @@
-"""A timeline: the tasks of a schedule with their times, and what can be read from them."""
+"""A timeline: the tasks of a schedule with their times; makespan, bubbles, phases, critical path."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.schedules.simulator.kernel import NOTHING, OWN
+from alpa_explore.schedules.simulator.kernel import NOTHING, PREVIOUS
 from alpa_explore.schedules.simulator.times import Links, StageTimes
 from alpa_explore.schedules.task import Action, Schedule
 
 
-class Step(NamedTuple):
-    """A piece of the critical path: a task, or the send of its result."""
+class PathStep(NamedTuple):
+    """A step of the critical path: a task, or the send of its result."""
 
     task: int
-    """Place in the arrays of the schedule."""
+    """Index in the arrays of the schedule."""
     send: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Timeline:
-    """What `simulate` found. Arrays have one entry for each task of `schedule`, which here ends with the updates."""
+    """The result of `simulate`. Arrays have one entry for each task of `schedule`, the updates included."""
 
     schedule: Schedule
-    """With an update for every stage behind the tasks that were given."""
+    """The simulated schedule with the update of every stage at the end of its submesh."""
     times: tuple[StageTimes, ...]
     links: Links
     start_seconds: Floats
@@ -45,22 +45,22 @@ class Timeline:
 
     @property
     def busy_seconds(self) -> Floats:
-        """Of each submesh."""
+        """Seconds in which each submesh runs a task, shape [submeshes]."""
         seconds = self.end_seconds - self.start_seconds
         return np.add.reduceat(seconds, self.schedule.starts[:-1])
 
     @property
     def bubble_fractions(self) -> Floats:
-        """Share of the makespan in which each submesh runs nothing."""
+        """Share of the makespan in which each submesh is idle, shape [submeshes]."""
         return np.asarray(1.0 - self.busy_seconds / max(self.makespan_seconds, 1e-300))
 
     @property
     def bubble_fraction(self) -> float:
-        """The mean over submeshes."""
+        """Mean of `bubble_fractions`."""
         return float(self.bubble_fractions.mean())
 
     def submesh(self, index: int) -> slice:
-        """The part of the arrays that belongs to a submesh."""
+        """The slice of the arrays that holds the tasks of a submesh."""
         return slice(int(self.schedule.starts[index]), int(self.schedule.starts[index + 1]))
 
     def link_of(self, task: int) -> int:
@@ -72,28 +72,29 @@ class Timeline:
         return (self.links.forward if forward else self.links.backward)[stage]
 
     def phases(self, submesh: int) -> tuple[float, float]:
-        """(end of the warm-up, start of the cool-down): the first backward starts, the last forward ends."""
-        own = self.submesh(submesh)
-        actions = self.schedule.actions[own]
-        backward = self.start_seconds[own][(actions == Action.BACKWARD) | (actions == Action.BACKWARD_INPUT)]
-        return float(backward.min()), float(self.end_seconds[own][actions == Action.FORWARD].max())
+        """(end of the warm-up, start of the cool-down): start of the first backward pass, end of the last forward
+        pass."""
+        tasks = self.submesh(submesh)
+        actions = self.schedule.actions[tasks]
+        backward = self.start_seconds[tasks][(actions == Action.BACKWARD) | (actions == Action.BACKWARD_INPUT)]
+        return float(backward.min()), float(self.end_seconds[tasks][actions == Action.FORWARD].max())
 
-    def critical_path(self) -> tuple[Step, ...]:
-        """The chain of tasks and sends, each starting when the one before ends, that ends with the makespan."""
-        steps: list[Step] = []
-        here: Step | None = Step(int(self.end_seconds.argmax()), send=False)
-        while here is not None:
-            steps.append(here)
-            here = self._before(here)
+    def critical_path(self) -> tuple[PathStep, ...]:
+        """A chain of tasks and sends, each starting when the one before it ends, the last ending at the makespan."""
+        steps: list[PathStep] = []
+        step: PathStep | None = PathStep(int(self.end_seconds.argmax()), send=False)
+        while step is not None:
+            steps.append(step)
+            step = self._before(step)
         return tuple(reversed(steps))
 
-    def _before(self, step: Step) -> Step | None:
+    def _before(self, step: PathStep) -> PathStep | None:
         if step.send:
             blocker = int(self.send_cause[step.task])
-            return Step(step.task, send=False) if blocker == NOTHING else Step(blocker, send=True)
+            return PathStep(step.task, send=False) if blocker == NOTHING else PathStep(blocker, send=True)
         cause = int(self.cause[step.task])
-        if cause == OWN:
-            return Step(step.task - 1, send=False)
+        if cause == PREVIOUS:
+            return PathStep(step.task - 1, send=False)
         if cause == NOTHING:
             return None
-        return Step(cause, send=bool(~np.isnan(self.send_start_seconds[cause])))
+        return PathStep(cause, send=bool(~np.isnan(self.send_start_seconds[cause])))

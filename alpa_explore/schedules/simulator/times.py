@@ -1,4 +1,4 @@
-"""How long the tasks of each stage take, what its sends take, and what it holds in memory."""
+"""The seconds of the tasks and sends of each stage, and the bytes it holds; which links the sends use."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from alpa_explore.schedules.task import Action
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTimes:
-    """One stage; seconds of one microbatch, bytes of one device."""
+    """Seconds of one stage for one microbatch, and bytes on one device."""
 
     forward_seconds: float
     backward_input_seconds: float
-    """Up to the gradient of what the stage received."""
+    """The gradient with respect to the input of the stage (I)."""
     backward_weight_seconds: float
-    """The rest of the backward pass."""
+    """The rest of the backward pass, the gradients of the weights (W)."""
     update_seconds: float = 0.0
     """Gradient sync and optimizer step, once an iteration."""
     collective_fraction: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Share of each of the three backward and forward times (in the order above) that is spent in collectives."""
+    """Share of the forward, backward-input and backward-weight seconds that is spent in collectives."""
     send_forward_seconds: float = 0.0
-    """Its output to the next stage."""
+    """Of its output to the next stage."""
     send_backward_seconds: float = 0.0
-    """The gradient of its input to the stage before."""
+    """Of the gradient of its input to the previous stage."""
     weight_bytes: float = 0.0
     gradient_bytes: float = 0.0
     optimizer_bytes: float = 0.0
     activation_bytes: float = 0.0
     """Held from the forward to the end of the backward pass of one microbatch."""
     workspace_bytes: float = 0.0
-    """The peak beside these while a task runs."""
+    """Peak of temporary tensors while a task runs, in addition to the above."""
 
     @property
     def backward_seconds(self) -> float:
-        """The whole backward pass."""
+        """Seconds of the whole backward pass."""
         return self.backward_input_seconds + self.backward_weight_seconds
 
     @property
     def microbatch_seconds(self) -> float:
-        """Forward and backward."""
+        """Seconds of forward and backward pass."""
         return self.forward_seconds + self.backward_seconds
 
     @property
     def resident_bytes(self) -> float:
-        """What stays all the time."""
+        """Bytes that are held all the time."""
         return self.weight_bytes + self.gradient_bytes + self.optimizer_bytes
 
     def seconds(self, action: Action) -> float:
-        """Of one task."""
+        """Seconds of one task."""
         return {
             Action.FORWARD: self.forward_seconds,
             Action.BACKWARD: self.backward_seconds,
@@ -62,7 +62,7 @@ class StageTimes:
         }[action]
 
     def collective_seconds(self, action: Action) -> float:
-        """The part of one task that is spent in collectives."""
+        """Seconds of one task that are spent in collectives."""
         forward, of_input, of_weight = self.collective_fraction
         return {
             Action.FORWARD: forward * self.forward_seconds,
@@ -75,23 +75,23 @@ class StageTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Which link carries what a stage sends; stages that name the same link share it. −1: no link, no time."""
+    """The links that carry the sends of each stage; equal numbers share a link. −1: no link, no time."""
 
     names: tuple[str, ...]
     forward: tuple[int, ...]
-    """For each stage the link of its output."""
+    """For each stage the link for its output."""
     backward: tuple[int, ...]
-    """For each stage the link of the gradient of its input."""
+    """For each stage the link for the gradient of its input."""
 
 
-def own_links(submesh_of_stage: Sequence[int]) -> Links:
-    """A link for every ordered pair of submeshes that talk; stages on one submesh need none."""
-    found: dict[tuple[int, int], int] = {}
+def separate_links(submesh_of_stage: Sequence[int]) -> Links:
+    """A separate link for every ordered pair of submeshes that communicate; none between stages on one submesh."""
+    numbers: dict[tuple[int, int], int] = {}
 
     def link(source: int, target: int) -> int:
-        return -1 if source == target else found.setdefault((source, target), len(found))
+        return -1 if source == target else numbers.setdefault((source, target), len(numbers))
 
     pairs = list(pairwise(submesh_of_stage))
     forward = (*(link(a, b) for a, b in pairs), -1)
     backward = (-1, *(link(b, a) for a, b in pairs))
-    return Links(names=tuple(f"{a} → {b}" for a, b in found), forward=forward, backward=backward)
+    return Links(names=tuple(f"{a} → {b}" for a, b in numbers), forward=forward, backward=backward)

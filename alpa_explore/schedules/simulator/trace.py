@@ -1,9 +1,9 @@
 """A timeline in the trace event format that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-A process is a submesh with two lanes, compute and collectives (their share of a task, drawn at its end), and a counter
-of its memory. The links are one more process with a lane each. An arrow leads from a task over the send of its result
-to the task that reads it. Tasks are named as torch's pipeline runtime labels them (`PP:1F0`), so that a measured trace
-can be laid beside. Times are in microseconds, as the format has it.
+Each submesh is a process with two lanes, compute and collectives (their share of a task, drawn at its end), and a
+counter of its memory. The links are one more process with a lane each. An arrow leads from a task through the send of
+its result to the task that reads it. Tasks are named as torch's pipeline runtime names them (`PP:1F0`), so that a
+measured trace can be compared. Times are in microseconds, the unit of the format.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 def chrome_trace(timeline: Timeline, names: Sequence[str] = ()) -> dict[str, Any]:
-    """The trace as JSON data; `names` are those of the submeshes ('submesh 0' unless given)."""
+    """The trace as JSON data; `names` are the names of the submeshes (default 'submesh 0', …)."""
     events = [
         *_lanes(timeline, names),
         *(event for p in range(timeline.schedule.num_submeshes) for event in _submesh(timeline, p)),
@@ -56,9 +56,9 @@ def _lanes(timeline: Timeline, names: Sequence[str]) -> Iterator[Event]:
 
 
 def _submesh(timeline: Timeline, submesh: int) -> Iterator[Event]:
-    own = timeline.submesh(submesh)
+    indices = timeline.submesh(submesh)
     tasks = timeline.schedule.order(submesh)
-    starts, ends = (1e6 * timeline.start_seconds[own]).tolist(), (1e6 * timeline.end_seconds[own]).tolist()
+    starts, ends = (1e6 * timeline.start_seconds[indices]).tolist(), (1e6 * timeline.end_seconds[indices]).tolist()
     for task, start, end in zip(tasks, starts, ends, strict=True):
         common = {"ph": "X", "pid": submesh, "name": f"PP:{task}", "cat": _CATEGORIES[task.action]}
         details = {"stage": task.stage, "microbatch": task.microbatch}
@@ -67,7 +67,7 @@ def _submesh(timeline: Timeline, submesh: int) -> Iterator[Event]:
         if collectives:
             yield common | {"tid": _COLLECTIVES, "ts": end - collectives, "dur": collectives, "cat": "collectives"}
     curve = memory_curve(timeline, submesh)
-    keep = np.append(np.diff(curve.seconds) > 0, True)  # of several changes at one moment the last
+    keep = np.append(np.diff(curve.seconds) > 0, True)  # of several changes at the same time the last
     columns = (1e6 * curve.seconds[keep], curve.activation_bytes[keep], curve.workspace_bytes[keep])
     for at, activations, workspace in zip(*(c.tolist() for c in columns), strict=True):
         yield {
@@ -89,7 +89,7 @@ def _submesh(timeline: Timeline, submesh: int) -> Iterator[Event]:
 def _sends(timeline: Timeline) -> Iterator[Event]:
     schedule = timeline.schedule
     tasks = [task for p in range(schedule.num_submeshes) for task in schedule.order(p)]
-    # Which task reads a result: forward of the next stage, backward (or its first half) of the stage before.
+    # The task that reads a result: forward of the next stage, or backward (or its first half) of the previous one.
     readers = {
         (task.action is Action.FORWARD, task.stage, task.microbatch): i
         for i, task in enumerate(tasks)
@@ -112,7 +112,7 @@ def _sends(timeline: Timeline) -> Iterator[Event]:
             "args": {"from": source, "to": target},
         }
         flow = {"name": "activation" if forward else "gradient", "cat": "send", "id": i}
-        # An arrow binds to the slice that encloses its moment: the middle of each is inside whatever the rounding.
+        # An arrow binds to the slice that encloses its time; the middle of a slice is inside it despite rounding.
         yield flow | {"ph": "s", "pid": source, "tid": _COMPUTE, "ts": _middle(timeline, i)}
         yield flow | lane | {"ph": "t", "ts": (start + end) / 2}
         yield flow | {"ph": "f", "bp": "e", "pid": target, "tid": _COMPUTE, "ts": _middle(timeline, reader)}

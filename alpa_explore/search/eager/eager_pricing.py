@@ -32,7 +32,7 @@ from alpa_explore.search.stages.candidates import Candidates, Choices, Wanted
 from alpa_explore.search.stages.feasible_stages import feasible_stages
 from alpa_explore.search.stages.problem_keys import price_key, problem_key
 from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_costs
-from alpa_explore.sharding.splits import discoveries
+from alpa_explore.sharding.splits import discover_all
 from alpa_explore.store.cache import Store
 
 _BUDGET_SPENT = "Memory is so short that not every stage was searched for choices that fit: there may be a better plan."
@@ -92,7 +92,7 @@ class EagerPricing:
     def _collect(self, solver: str) -> None:
         """The distinct problems of all feasible stages, as tasks."""
         cluster, b = self.query.cluster, self.query.num_microbatches
-        found_splits = discoveries(self.layered.graph)
+        found_splits = discover_all(self.layered.graph)
         meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
         prices = {
             mesh: price_key(mesh, cluster.device, solver, b, found_splits)

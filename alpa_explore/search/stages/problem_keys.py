@@ -7,7 +7,7 @@ from hashlib import sha256
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.sharding.discovery.discoveries import Discoveries
+from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords
 
 
 def problem_key(stage: StageGraph, prices: str) -> str:
@@ -15,7 +15,9 @@ def problem_key(stage: StageGraph, prices: str) -> str:
     return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
 
 
-def price_key(mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, discoveries: Discoveries) -> str:
+def price_key(
+    mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, discoveries: DiscoveryRecords
+) -> str:
     """A digest of all that a solve depends on beside its stage. Names and sources of figures are no part of it."""
     figures = replace(device, name="", source="", peak_flops=dict(sorted(device.peak_flops.items())))
     body = (mesh.squeezed(), figures, solver, num_microbatches, discoveries)

@@ -1,7 +1,8 @@
-"""Runs a function in a forked process: kernels do not check everything, and a crash must not take the planner along.
+"""Runs a function in a forked process, so that a crash in native code (a kernel without bounds checks) spares the
+planner.
 
-A fork, not a new interpreter: operators that a notebook or a library registered are known to it, and it costs
-milliseconds. Nothing here is particular to sharding.
+A fork and not a new interpreter: operators that a notebook or a library registered exist in the child, and starting it
+takes milliseconds. Nothing in this module is specific to sharding.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HEAD = struct.Struct("<q")
 
 
 class CrashError(Exception):
-    """The child died before it answered, or took too long; `step` is the last that it had reported."""
+    """The child died or ran out of time before it returned a result; `step` is the last step that it reported."""
 
     def __init__(self, step: int | None, *, late: bool) -> None:
         super().__init__("took too long" if late else "crashed")
@@ -36,7 +37,8 @@ def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seco
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads: a lock that another thread held ends at the time limit.
+        # Python 3.12 warns about fork in a multi-threaded process. A lock that another thread holds at the fork would
+        # block the child for ever; the time limit ends that.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -44,14 +46,14 @@ def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seco
         _answer(function, writing)
     os.close(writing)
     try:
-        said = _read_all(reading, time.monotonic() + limit_seconds)
+        received = _read_all(reading, time.monotonic() + limit_seconds)
     finally:
         os.close(reading)
-        os.kill(child, signal.SIGKILL)  # still ours until it is waited for
+        os.kill(child, signal.SIGKILL)  # safe: the process id is not reused before waitpid
         os.waitpid(child, 0)
-    steps, answer = _parse(said or b"")
+    steps, answer = _parse(received or b"")
     if answer is None:
-        raise CrashError(steps, late=said is None)
+        raise CrashError(steps, late=received is None)
     value, problem = pickle.loads(answer)
     if problem is not None:
         raise RuntimeError(problem)
@@ -59,7 +61,7 @@ def run_in_child(function: Callable[[Callable[[int], None]], Any], *, limit_seco
 
 
 def _answer(function: Callable[[Callable[[int], None]], Any], writing: int) -> NoReturn:
-    """The child's whole life. Its last words on stderr ('corrupted size …') are nobody's business."""
+    """Everything that the child runs. Its stderr is discarded: glibc prints 'corrupted size …' when it aborts."""
     code = 1
     try:
         faulthandler.disable()
@@ -72,7 +74,7 @@ def _answer(function: Callable[[Callable[[int], None]], Any], writing: int) -> N
         _write(writing, _HEAD.pack(_ANSWER) + pickle.dumps(answer))
         code = 0
     finally:
-        os._exit(code)  # no handlers of the parent: they are not the child's to run
+        os._exit(code)  # skips the exit handlers inherited from the parent
 
 
 def _write(target: int, data: bytes) -> None:
@@ -81,25 +83,25 @@ def _write(target: int, data: bytes) -> None:
 
 
 def _read_all(source: int, deadline: float) -> bytes | None:
-    """All bytes until the end, None when the deadline passes first."""
-    found = b""
+    """All bytes up to end of file; None when the deadline passes first."""
+    received = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([source], [], [], left)[0]:
             break
-        part = os.read(source, 1 << 16)
-        if not part:
-            return found
-        found += part
+        chunk = os.read(source, 1 << 16)
+        if not chunk:
+            return received
+        received += chunk
     return None
 
 
-def _parse(said: bytes) -> tuple[int | None, bytes | None]:
+def _parse(received: bytes) -> tuple[int | None, bytes | None]:
     """(last step reported, pickled answer)."""
     step, place = None, 0
-    while place + _HEAD.size <= len(said):
-        (number,) = _HEAD.unpack_from(said, place)
+    while place + _HEAD.size <= len(received):
+        (number,) = _HEAD.unpack_from(received, place)
         place += _HEAD.size
         if number == _ANSWER:
-            return step, said[place:]
+            return step, received[place:]
         step = number
     return step, None

@@ -1,17 +1,19 @@
-"""Splits of an operator that no rule knows, found by running it (design.md, section 6).
+"""The splits of an operator without a rule, established by running it.
 
-A split is believed when the operator, run as it is on the pieces of its inputs, gives pieces of the whole:
+A split is accepted when the unchanged operator, run on shards of its inputs, produces shards of its whole outputs:
 
-1. *Shapes, at full size* (`shapes`). On tensors without memory every way of cutting dims of equal extent is tried, with
-   the real arguments. What an output must then be follows from its shape: cut along one dim, or of full size.
-2. *Values, at small sizes* (`trials`). The sizes shrink (`small_sizes`) and the operator runs on real numbers in
-   float64 (normal, positive, with ties, large), cut into 2, 3 and 4 pieces. The outputs of the pieces must be,
-   concatenated or added, those of the whole; at two different shrinkings, and at full size where that is small.
-3. *Pairs.* Two splits on two mesh axes must hold together, or the later one is given up.
+1. *Shapes, at full size* (`shapes`). Every way of sharding dims of equal extent is run on meta tensors with the real
+   arguments. The shape of each output shows whether it is then sharded along one dim or has its full size.
+2. *Values, at small sizes* (`trials`). The sizes are reduced (`small_sizes`) and the operator runs in float64 on random
+   numbers (normal, positive, with repeated values, large), whole and in 2, 3 and 4 shards. The outputs of the shards,
+   concatenated or added, must equal those of the whole, at two different reduced sizes and at full size where that is
+   small.
+3. *Pairs* (`validation`). Two splits on two mesh axes must hold together; otherwise the later one is dropped.
 
-Only "as it is" counts: `sharding.local` changes no argument of an operator that it does not know. Whatever cannot be
-judged (random numbers, in-place writes, shapes that hang on values, no kernel) is left whole, with the reason. Values
-are computed in a child process (`child`): some kernels write out of bounds where the pieces do not fit each other.
+The operator must run unchanged on a shard, because `sharding.local` changes no argument of an operator that it does not
+list. An operator that cannot be tested (random numbers, in-place writes, value-dependent shapes, no kernel) is
+replicated, with the reason. Values are computed in a child process (`child`): given shards whose shapes do not fit each
+other, some kernels write out of bounds.
 """
 
 from __future__ import annotations
@@ -20,93 +22,95 @@ from collections.abc import Sequence
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.graph.signature import operator_signature
+from alpa_explore.sharding.discovery import tuning
 from alpa_explore.sharding.discovery.child import CrashError, run_in_child
-from alpa_explore.sharding.discovery.discoveries import Discovery, known, remember
-from alpa_explore.sharding.discovery.question import Question, RefusalError, short
+from alpa_explore.sharding.discovery.discoveries import DiscoveredSplits, record_discoveries, recorded_discovery
+from alpa_explore.sharding.discovery.operator_call import OperatorCall, UnsupportedOperatorError, short
 from alpa_explore.sharding.discovery.shapes import Candidate, candidates
-from alpa_explore.sharding.discovery.verdicts import proven_splits
+from alpa_explore.sharding.discovery.validation import validated_splits
 from alpa_explore.sharding.local.steps import StepWriter
 from alpa_explore.sharding.strategy import Split
 from alpa_explore.tracing.aten import overload
 
-__all__ = ["Discovery", "discover"]
-
-_LIMIT_SECONDS = 60.0
-"""Of one child; operators take milliseconds."""
+__all__ = ["DiscoveredSplits", "discover"]
 
 
-def discover(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Discovery:
-    """The splits of `operator` on tensors of these shapes and dtypes. Never raises; equal operators are run once."""
+def discover(operator: Operator, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> DiscoveredSplits:
+    """The splits of `operator` on tensors of these shapes and dtypes. Never raises; operators of equal signature are
+    run once."""
     tensors = dict(zip((*operator.inputs, *operator.outputs), (*inputs, *outputs), strict=True))
     signature = operator_signature(operator, tensors)
-    found = known(signature)
-    if found is None:
-        found = _discovered(Question(_numbered(operator), tuple(inputs), tuple(outputs)))
-        remember([(signature, found)])
-    return found
+    discovered = recorded_discovery(signature)
+    if discovered is None:
+        discovered = _discovered(OperatorCall(_numbered(operator), tuple(inputs), tuple(outputs)))
+        record_discoveries([(signature, discovered)])
+    return discovered
 
 
-def _discovered(question: Question) -> Discovery:
+def _discovered(call: OperatorCall) -> DiscoveredSplits:
     try:
-        _check_kind(question.operator.kind)
-        if not question.inputs:
-            raise RefusalError("it reads no tensors that could be cut")
-        return _judged(question, candidates(question))
-    except RefusalError as refusal:
-        return Discovery((), str(refusal))
-    except Exception as error:  # whatever an unknown operator does, no plan fails for it
-        return Discovery((), f"it could not be run: {short(error)}")
+        _check_kind(call.operator.kind)
+        if not call.inputs:
+            raise UnsupportedOperatorError("it reads no tensors that could be sharded")
+        return _tested(call, candidates(call))
+    except UnsupportedOperatorError as unsupported:
+        return DiscoveredSplits((), str(unsupported))
+    except Exception as error:  # an unknown operator may raise anything; it is then replicated and the plan goes on
+        return DiscoveredSplits((), f"it could not be run: {short(error)}")
 
 
-def _judged(question: Question, found: Sequence[Candidate]) -> Discovery:
-    """Values, in a child. Where it crashes, each candidate is tried in a child of its own, and the deadly ones go."""
-    if not found:
-        return Discovery((), "no cut of its inputs gives outputs of fitting shapes")
+def _tested(call: OperatorCall, proposed: Sequence[Candidate]) -> DiscoveredSplits:
+    """Test the candidates on values, in a child process.
+
+    If the child crashes, each candidate is tested in a child of its own and those that crash are dropped.
+    """
+    if not proposed:
+        return DiscoveredSplits((), "no sharding of its inputs gives outputs of matching shapes")
     try:
-        answer = _run(question, found)
+        answer = _run(call, proposed)
     except CrashError as crash:
         if crash.late or crash.step is None:
-            return Discovery((), f"running it on small inputs {crash}")
-        living = [c for c in found if _survives(question, c)]
+            return DiscoveredSplits((), f"running it on small inputs {crash}")
+        surviving = [c for c in proposed if _survives(call, c)]
         try:
-            answer = _run(question, living)
+            answer = _run(call, surviving)
         except CrashError as again:
-            return Discovery((), f"running it on small inputs {again}")
+            return DiscoveredSplits((), f"running it on small inputs {again}")
     if isinstance(answer, str):
-        return Discovery((), answer)
-    return Discovery(answer, "" if answer else "no way of cutting its inputs gives pieces of its outputs")
+        return DiscoveredSplits((), answer)
+    return DiscoveredSplits(answer, "" if answer else "no sharding of its inputs gives shards of its outputs")
 
 
-def _run(question: Question, found: Sequence[Candidate]) -> tuple[Split, ...] | str:
+def _run(call: OperatorCall, proposed: Sequence[Candidate]) -> tuple[Split, ...] | str:
     answer: tuple[Split, ...] | str = run_in_child(
-        lambda report: proven_splits(question, found, report), limit_seconds=_LIMIT_SECONDS
+        lambda report: validated_splits(call, proposed, report), limit_seconds=tuning.LIMIT_SECONDS
     )
     return answer
 
 
-def _survives(question: Question, candidate: Candidate) -> bool:
-    """True when the candidate holds, and does not crash."""
+def _survives(call: OperatorCall, candidate: Candidate) -> bool:
+    """True when the candidate is a valid split and running it does not crash."""
     try:
-        return bool(_run(question, [candidate]))
+        return bool(_run(call, [candidate]))
     except CrashError:
         return False
 
 
 def _check_kind(kind: str) -> None:
-    """Refuse what torch does not know, and what writes into its inputs."""
+    """UnsupportedOperatorError for an operator that torch does not know or that writes into its inputs."""
     if kind.count(".") != 2:
-        raise RefusalError("torch knows no operator of this name")
+        raise UnsupportedOperatorError("torch has no operator of this name")
     try:
-        found = overload(kind)
+        operator = overload(kind)
     except AttributeError as error:
-        unknown = "torch knows no operator of this name (is the library that defines it imported?)"
-        raise RefusalError(unknown) from error
-    if found._schema.is_mutable:
-        raise RefusalError("it writes into its inputs")
+        unknown = "torch has no operator of this name (is the library that defines it imported?)"
+        raise UnsupportedOperatorError(unknown) from error
+    if operator._schema.is_mutable:
+        raise UnsupportedOperatorError("it writes into its inputs")
 
 
 def _numbered(operator: Operator) -> Operator:
-    """`operator` reading tensors 0, 1, …: one for each place."""
+    """`operator` with its inputs renumbered 0, 1, …, one number for each position (repeats get their own)."""
     writer = StepWriter(operator)
     writer.call_all(operator.kind, writer.arguments, writer.keywords, len(operator.outputs))
     (step,) = writer.finish([]).steps

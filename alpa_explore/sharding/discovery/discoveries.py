@@ -1,7 +1,8 @@
-"""What discovery has found so far in this process, without torch: so that it can travel to others.
+"""The results of discovery in this process, as plain values without torch, so that they can be sent to workers.
 
-A worker must divide an operator as the process that reads its answer does, and may not know the operator at all (one
-that a notebook has registered). So discoveries are made once, travel with the task, and are remembered there.
+A worker must divide an operator exactly as the process that reads its result does, and the operator may not even exist
+in the worker (a notebook may have registered it). So discovery runs once, its results are sent with each task, and the
+worker records them.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from alpa_explore.sharding.strategy import Split
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
-    """What running an operator showed."""
+class DiscoveredSplits:
+    """The splits that running an operator established."""
 
     splits: tuple[Split, ...]
     reason: str = ""
-    """Why there are none."""
+    """Why there are no splits; empty otherwise."""
 
 
 Signature: TypeAlias = tuple[object, ...]
-Discoveries: TypeAlias = tuple[tuple[Signature, Discovery], ...]
+DiscoveryRecords: TypeAlias = tuple[tuple[Signature, DiscoveredSplits], ...]
 
-_FOUND: dict[Signature, Discovery] = {}
-"""A memory of a pure function: what it holds for a signature never changes."""
-
-
-def known(signature: Signature) -> Discovery | None:
-    """What was found of operators of this signature."""
-    return _FOUND.get(signature)
+# Memo of a pure function: operator signature -> what `discover` returns for it, or received from another process.
+_RECORDED: dict[Signature, DiscoveredSplits] = {}
 
 
-def remember(discoveries: Iterable[tuple[Signature, Discovery]]) -> None:
-    """Take over what was found here or in another process; what is known already stays."""
+def recorded_discovery(signature: Signature) -> DiscoveredSplits | None:
+    """The recorded splits of operators of this signature; None when there is no record."""
+    return _RECORDED.get(signature)
+
+
+def record_discoveries(discoveries: Iterable[tuple[Signature, DiscoveredSplits]]) -> None:
+    """Record discoveries made here or in another process; an existing record is kept."""
     for signature, discovery in discoveries:
-        _FOUND.setdefault(signature, discovery)
+        _RECORDED.setdefault(signature, discovery)

@@ -1,9 +1,9 @@
-"""How an operator runs on one shard: the one definition for the proof of a rule, the interpreter and the runtime.
+"""How an operator runs on one shard: the single definition for the proof of a rule, the interpreter and the runtime.
 
-Most operators run as they are on their local pieces. The others need one of these, described without torch:
-size arguments take the local extent; an addend that counts once is left out on all but the first device of an axis;
-a mean is divided by the number of shards; a table that is cut is looked up masked; and the statistics of a batch norm
-or the divisor of a loss are summed over devices in the middle (`local_sums`).
+Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
+extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
+the number of shards; the lookup in a sharded table is masked; the statistics of a batch norm and the divisor of a loss
+are summed over devices in the middle of the operator (`sums`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def localize(
     mesh_shape: Sequence[int],
     coordinate: Sequence[int],
 ) -> LocalCall:
-    """What the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
+    """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
     shard = Shard(
         operator=operator,
         inputs=tuple(tensors[t] for t in operator.inputs),
@@ -38,19 +38,19 @@ def localize(
         mesh_shape=tuple(mesh_shape),
         coordinate=tuple(coordinate),
     )
-    return _LOCAL.get(operator.kind, _as_it_is)(shard, StepWriter(operator))
+    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
 
 
 _Local = Callable[[Shard, StepWriter], LocalCall]
 
 
 def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | None = None) -> LocalCall:
-    """The operator itself, with other arguments where given."""
+    """The operator itself, with `arguments` in place of its own where given."""
     chosen = steps.arguments if arguments is None else arguments
     return steps.finish(steps.call_all(shard.operator.kind, chosen, steps.keywords, len(shard.outputs)))
 
 
-def _as_it_is(shard: Shard, steps: StepWriter) -> LocalCall:
+def _unchanged(shard: Shard, steps: StepWriter) -> LocalCall:
     return _call(shard, steps)
 
 
@@ -64,12 +64,12 @@ def _sized(place: int) -> _Local:
 
 
 def _squeeze(shard: Shard, steps: StepWriter) -> LocalCall:
-    """As a view: a dim that is cut into pieces of size 1 must not disappear."""
+    """As a view: a sharded dim whose local size is 1 must not disappear."""
     return steps.finish([steps.call("aten.view.default", steps.arguments[0], shard.output_shape(0))])
 
 
 def _random(shard: Shard, steps: StepWriter) -> LocalCall:
-    """Rand, dropout: what is drawn depends on the place along the axes that cut the output, and on no other."""
+    """rand, dropout: the numbers depend on the coordinate along the axes that shard the output, and on no other."""
     arguments = steps.arguments
     if not shard.inputs:
         arguments = replaced(arguments, 0, shard.output_shape(0))
@@ -78,14 +78,14 @@ def _random(shard: Shard, steps: StepWriter) -> LocalCall:
 
 
 def _biased_product(shard: Shard, steps: StepWriter) -> LocalCall:
-    """addmm, baddbmm under a K split: beta = 0 leaves the bias out."""
+    """addmm, baddbmm with K sharded: beta = 0 leaves the bias out on all devices but one."""
     if not shard.adds(0):
         steps.keywords["beta"] = 0
     return _call(shard, steps)
 
 
 def _convolution(shard: Shard, steps: StepWriter) -> LocalCall:
-    """Groups follow the local channels; a bias counts once when input channels are cut."""
+    """The number of groups follows the local channels; with input channels sharded one device adds the bias."""
     arguments = replaced(steps.arguments, 8, _groups(shard, 8))
     if len(shard.inputs) > 2 and not shard.adds(2):
         arguments = replaced(arguments, 2, None)
@@ -101,51 +101,51 @@ def _convolution_backward(shard: Shard, steps: StepWriter) -> LocalCall:
 
 
 def _groups(shard: Shard, place: int) -> int:
-    """Groups are cut together with the channels of x (and with nothing else, where there is more than one)."""
+    """The local number of groups: with more than one group, channels of x are sharded only together with the groups."""
     groups = cast(int, shard.operator.arguments[place])
     x = 1 if place == 9 else 0
     return groups if groups == 1 else groups * shard.input_shape(x)[1] // shard.inputs[x].shape[1]
 
 
 def _group_norm(shard: Shard, steps: StepWriter) -> LocalCall:
-    """Both directions end with N, C, H·W, groups and one more argument; samples are what is cut."""
+    """Forward and backward end with N, C, H·W, groups and one more argument; only samples (N) are sharded."""
     return _call(shard, steps, replaced(steps.arguments, len(steps.arguments) - 5, shard.input_shape(0)[0]))
 
 
 def _mean(shard: Shard, steps: StepWriter) -> LocalCall:
-    """Shards are equally large: the mean of all is the sum of the local means, each divided by their number."""
-    made = steps.call(shard.operator.kind, *steps.arguments, **steps.keywords)
-    pieces = math.prod(shard.mesh_shape[axis] for axis in shard.summed_axes())
-    return steps.finish([made if pieces == 1 else steps.call("aten.div.Scalar", made, pieces)])
+    """Shards are of equal size: the mean is the sum of the local means, each divided by the number of shards."""
+    local_mean = steps.call(shard.operator.kind, *steps.arguments, **steps.keywords)
+    shards = math.prod(shard.mesh_shape[axis] for axis in shard.summed_axes())
+    return steps.finish([local_mean if shards == 1 else steps.call("aten.div.Scalar", local_mean, shards)])
 
 
 def _embedding(shard: Shard, steps: StepWriter) -> LocalCall:
-    """(weight, indices): rows of a cut table are found where they lie and are zero elsewhere."""
+    """(weight, indices): with rows sharded, indices of rows on other devices give zeros."""
     rows = shard.input_shape(0)[0]
     if rows == shard.inputs[0].shape[0]:
         return _call(shard, steps)
     weight, indices = steps.arguments[:2]
-    local, foreign = _own_rows(steps, indices, shard.block(shard.strategy.inputs[0], 0) * rows, rows)
-    found = steps.call("aten.embedding.default", weight, local)
-    return steps.finish([steps.call("aten.masked_fill.Scalar", found, foreign, 0)])
+    local, foreign = _local_rows(steps, indices, shard.block(shard.strategy.inputs[0], 0) * rows, rows)
+    looked_up = steps.call("aten.embedding.default", weight, local)
+    return steps.finish([steps.call("aten.masked_fill.Scalar", looked_up, foreign, 0)])
 
 
 def _embedding_backward(shard: Shard, steps: StepWriter) -> LocalCall:
-    """(dy, indices, rows, padding, …): only the gradients of own rows are added."""
+    """(dy, indices, rows, padding, …): with rows sharded, only the gradients of local rows are added."""
     rows = shard.output_shape(0)[0]
     if rows == shard.outputs[0].shape[0]:
         return _call(shard, steps)
     first = shard.block(shard.strategy.outputs[0], 0) * rows
     gradient, indices = steps.arguments[:2]
     padding = cast(int, steps.arguments[3]) - first
-    local, foreign = _own_rows(steps, indices, first, rows)
-    own = steps.call("aten.masked_fill.Scalar", gradient, foreign, 0)
-    arguments = (own, local, rows, padding if 0 <= padding < rows else -1, *steps.arguments[4:])
+    local, foreign = _local_rows(steps, indices, first, rows)
+    masked = steps.call("aten.masked_fill.Scalar", gradient, foreign, 0)
+    arguments = (masked, local, rows, padding if 0 <= padding < rows else -1, *steps.arguments[4:])
     return steps.finish([steps.call(shard.operator.kind, *arguments)])
 
 
-def _own_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> tuple[Argument, Argument]:
-    """(indices counted from the device's first row, a mask [..., 1] of those that lie elsewhere and are set to 0)."""
+def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> tuple[Argument, Argument]:
+    """(indices relative to the device's first row, a mask [..., 1] of those on other devices, which are set to 0)."""
     shifted = steps.call("aten.sub.Tensor", indices, first)
     before, after = steps.call("aten.lt.Scalar", shifted, 0), steps.call("aten.ge.Scalar", shifted, rows)
     foreign = steps.call("aten.bitwise_or.Tensor", before, after)
@@ -154,13 +154,13 @@ def _own_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> tu
 
 
 def _added_to(shard: Shard, steps: StepWriter) -> LocalCall:
-    """index_put, index_add with cut indices: what is added to counts once."""
+    """index_put, index_add with sharded indices: the tensor that is added to must count once."""
     start = steps.call("aten.alias.default" if shard.adds(0) else "aten.zeros_like.default", steps.arguments[0])
     return _call(shard, steps, replaced(steps.arguments, 0, start))
 
 
 def replaced(arguments: tuple[Argument, ...], place: int, value: Argument) -> tuple[Argument, ...]:
-    """`arguments` with another value at `place`."""
+    """`arguments` with `value` at position `place`."""
     return (*arguments[:place], value, *arguments[place + 1 :])
 
 
@@ -205,4 +205,4 @@ _LOCAL: dict[str, _Local] = {
         lambda shard, steps: nll_forward(shard, steps) or _call(shard, steps),
     ),
 }
-"""Kinds that do not run as they are."""
+"""Operator kinds that do not run unchanged on a shard, with how they run."""

@@ -1,4 +1,4 @@
-"""One device's place in a strategy: local shapes, which block of a cut dim it holds, which addends are its own."""
+"""One device under a strategy: its local shapes, the blocks of sharded dims it holds, the addends it contributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alpa_explore.sharding.strategy import Strategy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """An operator with its tensors, as the device at `coordinate` of a mesh sees it."""
+    """An operator with its tensors on the device at `coordinate` of a mesh."""
 
     operator: Operator
     inputs: tuple[Tensor, ...]
@@ -29,7 +29,8 @@ class Shard:
         return local_shape(self.strategy.outputs[place], self.outputs[place].shape, self.mesh_shape)
 
     def block(self, spec: Spec, dim: int) -> int:
-        """Number of the block of `dim` held here: the axes that cut it are digits, the first the largest."""
+        """Number of the block of `dim` that the device holds: a mixed-radix number whose digits are the coordinates
+        along the axes that shard `dim`, the first axis most significant."""
         block = 0
         for axis, placement in enumerate(spec):
             if placement == dim:
@@ -37,12 +38,13 @@ class Shard:
         return block
 
     def summed_axes(self) -> tuple[int, ...]:
-        """Axes along which the first output is a pending sum over pieces of the first input."""
+        """Axes along which the first output is a pending sum over shards of the first input."""
         pairs = zip(self.strategy.inputs[0], self.strategy.outputs[0], strict=True)
         return tuple(axis for axis, (given, made) in enumerate(pairs) if made == PARTIAL and given >= 0)
 
     def adds(self, place: int) -> bool:
-        """True on the one device of each sum that adds the input at `place`, of which all have a copy."""
+        """Whether this device adds the input at `place` to a pending sum: of the devices that all hold a copy of it,
+        the first one does."""
         pairs = zip(self.strategy.inputs[place], self.strategy.outputs[0], strict=True)
         return not any(
             coordinate and made == PARTIAL and given != PARTIAL

@@ -1,8 +1,8 @@
-"""What one device does for its share of an operator: a short straight line of calls and sums over devices.
+"""What one device runs for its share of an operator: a straight line of operator calls and all-reduces.
 
-Values are numbered. 0, 1, … are the device's pieces of `Operator.inputs` (by position: an operator that reads a tensor
-twice may need two different pieces of it); what the steps make follows. Every device of a mesh has the same number of
-steps with the all-reduces in the same places; the arguments of a call may differ (the offset into a table).
+Values are numbered. 0, 1, … are the local tensors of `Operator.inputs`, by position: an operator that reads a tensor
+twice may need two different shards of it. The results of the steps follow. Every device of a mesh runs the same number
+of steps, with the all-reduces at the same positions; arguments of a call may differ (the row offset into a table).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
-    """Sum of the value `source` over the devices that differ in nothing but their place on `axes`."""
+    """Sum of the value `source` over the devices whose coordinates differ only along `axes`."""
 
     axes: tuple[int, ...]
     source: int
@@ -31,12 +31,13 @@ class LocalCall:
     """One device's share of an operator."""
 
     steps: tuple[LocalStep, ...]
-    """Calls are Operators whose `inputs`, `outputs` and Refs are value numbers; their counts are those of the whole."""
+    """Calls are Operators whose `inputs`, `outputs` and Refs are value numbers; their FLOPs and bytes are those of the
+    whole operator."""
     outputs: tuple[int, ...]
-    """The values that are the device's pieces of `Operator.outputs`."""
+    """The values that are the local tensors of `Operator.outputs`."""
     draws: tuple[int, ...] | None = None
-    """For an operator that draws random numbers: the axes whose coordinate belongs in the seed, so that different
-    pieces differ and copies of one piece agree. None for all others."""
+    """For an operator that draws random numbers: the axes whose coordinate enters the seed, so that different shards
+    differ and replicas agree. None for all others."""
 
 
 class StepWriter:
@@ -49,10 +50,10 @@ class StepWriter:
         places = iter(range(len(operator.inputs)))
         self.arguments = tuple(_numbered(a, places) for a in operator.arguments)
         self.keywords = {name: _numbered(a, places) for name, a in operator.keywords}
-        """The operator's arguments with Refs to value numbers."""
+        """The operator's keyword arguments; as in `arguments`, Refs are value numbers."""
 
     def one_more_input(self) -> Ref:
-        """A value behind the operator's inputs, before anything is called."""
+        """One more input value after the operator's own; to be called before any step is appended."""
         self._next += 1
         return Ref(self._next - 1)
 
@@ -90,12 +91,13 @@ class StepWriter:
         return value if source == target else self.call("aten._to_copy.default", value, dtype=Symbol("dtype", target))
 
     def finish(self, outputs: list[Ref], draws: tuple[int, ...] | None = None) -> LocalCall:
-        """All steps, and which values are the outputs."""
+        """The LocalCall of all steps so far, with the values that are its outputs."""
         return LocalCall(steps=tuple(self._steps), outputs=tuple(r.tensor for r in outputs), draws=draws)
 
 
 def accumulator(dtype: str) -> str:
-    """The dtype in which sums of values of `dtype` are kept: 16-bit floats would lose small addends, or overflow."""
+    """The dtype in which values of `dtype` are summed: float32 for 16-bit floats, which would lose small addends or
+    overflow."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 

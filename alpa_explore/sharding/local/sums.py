@@ -1,10 +1,10 @@
-"""Operators that need a sum over devices in their middle: batch norm and the divisor of a mean loss.
+"""Operators with a sum over devices in their middle: batch norm and the divisor of a mean loss.
 
 x̂ = (x − μ)·r with μ = Σx / n, r = 1 / sqrt(Σ(x − μ)² / n + ε), all over the whole batch of n = N·H·W entries a channel;
 y = w·x̂ + b. Backwards, with s₁ = Σdy and s₂ = Σdy·x̂: dx = w·r·(dy − s₁/n − x̂·s₂/n), dw = s₂, db = s₁. Deviations are
 taken from the global mean (two all-reduces of one number a channel) because Σx² − n·μ² cancels.
 
-Each function returns None where its strategy needs no sum: the operator then runs as it is.
+Each function returns None where its strategy needs no sum: the operator then runs unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _channel_sum(steps: StepWriter, value: Argument, rank: int, axes: tuple[int,
 
 
 class _Channels:
-    """Arithmetic of a tensor [N, C, …] with vectors [C]."""
+    """Arithmetic of a tensor [N, C, …] with vectors [C], one entry a channel."""
 
     def __init__(self, shard: Shard, steps: StepWriter, x: int) -> None:
         self.steps, self.tensor = steps, shard.inputs[x]
@@ -36,12 +36,12 @@ class _Channels:
         self.row = (1, shard.input_shape(x)[1], *(1,) * (self.rank - 2))
 
     def with_vector(self, kind: str, value: Ref, vector: Ref) -> Ref:
-        """sub, mul, add of a vector of channels."""
+        """`value` sub, mul or add (`kind`) a vector [C], broadcast over the other dims."""
         return self.steps.call(f"aten.{kind}.Tensor", value, self.steps.call("aten.view.default", vector, self.row))
 
 
 def _wide(shard: Shard, steps: StepWriter, value: Argument, width: str) -> Ref:
-    """An argument of the operator in the accumulator's dtype."""
+    """An argument of the operator, cast to the accumulator dtype `width`."""
     assert isinstance(value, Ref)
     return steps.cast(value, shard.inputs[value.tensor].dtype, width)
 
@@ -77,7 +77,7 @@ def batch_norm(shard: Shard, steps: StepWriter) -> LocalCall | None:
 
 
 def batch_norm_backward(shard: Shard, steps: StepWriter) -> LocalCall | None:
-    """(dy, x, weight?, running…, mean, rstd, training, ε, mask) -> those of (dx, dw, db) that the mask asks for."""
+    """(dy, x, weight?, running…, mean, rstd, training, ε, mask) -> those of (dx, dw, db) that the mask selects."""
     axes = _synced_axes(shard)
     if not axes:
         return None
@@ -95,13 +95,15 @@ def batch_norm_backward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     level = channels.with_vector("sub", gradient, steps.call("aten.div.Scalar", total, channels.count))
     slope = channels.with_vector("mul", normal, steps.call("aten.div.Scalar", product, channels.count))
     dx = channels.with_vector("mul", steps.call("aten.sub.Tensor", level, slope), scale)
-    made = [value for value, wanted in zip((dx, product, total), mask, strict=True) if wanted]
+    made = [value for value, selected in zip((dx, product, total), mask, strict=True) if selected]
     return steps.finish([steps.cast(v, width, t.dtype) for v, t in zip(made, shard.outputs, strict=True)])
 
 
 def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
-    """(scores, targets, weight?, reduction, ignored) -> (sum of the own rows, divided by all weights in a mean; their
-    total). 16-bit losses are added in float32: the sum of a few thousand of them overflows before it is divided.
+    """(scores, targets, weight?, reduction, ignored) -> (loss summed over the local rows, total weight of all devices).
+
+    For a mean the sum is divided by the total weight. 16-bit losses are added in float32: the sum of a few thousand of
+    them overflows before it is divided.
     """
     axes = _synced_axes(shard)
     if not axes:
@@ -124,7 +126,7 @@ def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
 
 
 def nll_over(operator: Operator, dtype: str) -> LocalCall:
-    """The same mean under any strategy, by a total weight that is one more input, behind the operator's own."""
+    """The same mean under any strategy, divided by a total weight that is one more input after the operator's own."""
     steps = StepWriter(operator)
     total = steps.one_more_input()
     width = accumulator(dtype)

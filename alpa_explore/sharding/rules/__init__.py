@@ -1,4 +1,19 @@
-"""Sharding rules, one file an operator family: an operator in, the splits of its work out."""
+"""Sharding rules, one file for each operator family: an operator and its tensors in, the splits of its work out.
+
+`factors` holds the helpers with which most rules are one line (`from_factors("mk,kn->mn", …)`); read it first, then
+`matrix`, then any family: convolution, creation, elementwise, indexing, losses, normalization, reductions, views. A
+family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
+
+To add a rule: write a function of operator and tensors in the file of its family (or in a new file); enter it in the
+`RULES` of that file under the operator kind, and in `HEAVY` if its work must not be replicated; if it runs with changed
+arguments on a shard, say how in `sharding.local`; give it a case in tests/sharding, where every rule is proven by
+running the operator whole and sharded. Strategies and costs follow; cached solves need no care, because their keys hold
+a digest of these sources. Without a rule an operator is discovered; a rule is better where a shard needs other
+arguments than the whole, a sum in the middle, or an addend that counts once.
+
+A rule states a mathematical fact about an operator; how the operator then runs on a shard is written in
+`sharding.local`. Families do not import each other; none imports `sharding.local`, `sharding.discovery` or torch.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +49,4 @@ RULES: Mapping[str, Rule] = {
 """Operator kind -> its rule."""
 
 HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY
-"""Kinds whose work is never repeated on an axis that could divide it."""
+"""Kinds whose work is never replicated along a mesh axis that could divide it."""

@@ -1,4 +1,4 @@
-"""Convolutions and pooling. Batch and channels are cut, never space: no halo has to be exchanged."""
+"""Convolutions and pooling. Batch and channels are sharded, never height and width: that would need halo exchanges."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def _nonempty(*splits: Split) -> Splits:
 
 
 def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, weight, bias?): batch and output channels are spatial, input channels are summed (ungrouped only).
+    """(x, weight, bias?): batch and output channels are spatial, input channels are reduced (ungrouped only).
 
-    As in addmm only the first device adds the bias when input channels are cut. Groups (depthwise: one a channel) are
-    spatial. Transposed: the batch alone.
+    As in addmm only the first device adds the bias when input channels are sharded. Groups (depthwise: one per channel)
+    are spatial. A transposed convolution is sharded along the batch only.
     """
     x, weight = inputs[:2]
     bias = len(inputs) > 2
@@ -34,27 +34,27 @@ def convolution(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[T
 
 
 def convolution_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, x, weight) -> those of (dx, dweight, dbias) that the mask asks for."""
+    """(dy, x, weight) -> those of (dx, dweight, dbias) that the mask selects."""
     mask = cast("tuple[bool, ...]", operator.arguments[10])
     x, weight = inputs[1], inputs[2]
 
-    def asked(dx: int, dweight: int, dbias: int) -> tuple[int, ...]:
-        return tuple(p for p, wanted in zip((dx, dweight, dbias), mask, strict=True) if wanted)
+    def of_outputs(dx: int, dweight: int, dbias: int) -> tuple[int, ...]:
+        return tuple(p for p, selected in zip((dx, dweight, dbias), mask, strict=True) if selected)
 
-    batch = Split("batch", x.shape[0], (0, 0, REPLICATE), asked(0, PARTIAL, PARTIAL))
+    batch = Split("batch", x.shape[0], (0, 0, REPLICATE), of_outputs(0, PARTIAL, PARTIAL))
     groups = cast(int, operator.arguments[9])
     if operator.arguments[7] is True:
         return _nonempty(batch)
     if groups > 1:
-        return _nonempty(batch, Split("groups", groups, (1, 1, 0), asked(1, 0, 0)))
-    out = Split("out", weight.shape[0], (1, REPLICATE, 0), asked(PARTIAL, 0, 0))
-    into = Split("in", weight.shape[1], (REPLICATE, 1, 1), asked(1, 1, REPLICATE))
-    # With an `in` split every device computes the whole bias gradient: legal, and no work of weight is repeated.
+        return _nonempty(batch, Split("groups", groups, (1, 1, 0), of_outputs(1, 0, 0)))
+    out = Split("out", weight.shape[0], (1, REPLICATE, 0), of_outputs(PARTIAL, 0, 0))
+    into = Split("in", weight.shape[1], (REPLICATE, 1, 1), of_outputs(1, 1, REPLICATE))
+    # With an `in` split every device computes the whole bias gradient: legal, and only that small work is replicated.
     return _nonempty(batch, out, into)
 
 
 def pooling(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """Samples and channels are independent; indices of a maximum count within one plane."""
+    """Samples and channels are independent; the indices that max pooling returns are relative to one plane."""
     planes = len(inputs[0].shape) - 2
     rows = [((d,) * len(inputs), (d,) * len(outputs), inputs[0].shape[d]) for d in range(planes)]
     return along(inputs, outputs, rows)

@@ -1,4 +1,4 @@
-"""Tensors made from nothing (or from the shape of another): every dim along which all entries are alike can be cut."""
+"""Tensors created without input values: every dim along which entries do not depend on their index can be sharded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from alpa_explore.sharding.spec import REPLICATE
 
 
 def uniform(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """full, zeros, ones, new_zeros, …: each device makes its own piece. An input lends its dtype only; one of the same
-    shape is cut alike, so that it need not be gathered for nothing."""
+    """full, zeros, ones, new_zeros, …: each device creates its own shard. An input gives only its dtype; one of the
+    same shape is sharded like the output, so that it is not gathered needlessly."""
     shape = outputs[0].shape
     rows = [(tuple(d if t.shape == shape else REPLICATE for t in inputs), (d,), size) for d, size in enumerate(shape)]
     return along(inputs, outputs, rows)
 
 
 def whole(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """arange, literals, triangles: small, and the value depends on the place. Every device makes all of it."""
+    """arange, literals: small, and values depend on the index. Every device creates the whole tensor."""
     return ()
 
 
@@ -27,7 +27,7 @@ def batched_triangle(operator: Operator, inputs: tuple[Tensor, ...], outputs: tu
 
 
 def drawn(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """native_dropout, rand, bernoulli: entries are independent; each device draws for its own piece."""
+    """native_dropout, rand, bernoulli: entries are independent; each device draws the numbers of its own shard."""
     shape = outputs[0].shape
     return along(inputs, outputs, [((d,) * len(inputs), (d,) * len(outputs), size) for d, size in enumerate(shape)])
 

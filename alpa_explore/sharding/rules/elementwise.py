@@ -1,4 +1,4 @@
-"""Elementwise operators: every dim of the output is spatial. Linear ones let a pending sum through."""
+"""Elementwise operators: every dim of the output is spatial. A pending sum passes through linear ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from alpa_explore.sharding.rules.factors import Splits, elementwise, is_floating
 
 
 def nonlinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """f(x), f(x, y), …: no pending sum passes."""
+    """f(x), f(x, y), …: no pending sum passes through."""
     return elementwise(inputs, outputs)
 
 
 def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """x + y, −x, c · x with a number c, conversions between floats: a sum of addends of all inputs.
+    """x + y, −x, c · x with a number c, conversions between floats: a pending sum of all inputs passes through.
 
-    A number is not an addend: every device would add the 1 of x + 1, so it stops the sum.
+    Not through x + 1: every device would add the 1.
     """
     splits = elementwise(inputs, outputs)
     passes = all(is_floating(t) for t in (*inputs, *outputs)) and not _adds_a_number(operator)
@@ -24,9 +24,9 @@ def linear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 def bilinear(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """x · y and x / y: linear in x while y is whole.
 
-    The sum passes only where y is a number or a single element: it would be legal for any whole y, but a pending sum
-    that waits beside a large factor saves nothing that the operators before and after do not, and doubles the
-    choices.
+    A pending sum passes through only where y is a number or a single element. It would be legal for any replicated y,
+    but delaying the sum past a large factor saves nothing that the neighbouring operators do not save already, and
+    doubles the number of strategies.
     """
     splits = elementwise(inputs, outputs)
     if not inputs or not is_floating(outputs[0]) or not is_floating(inputs[0]) or not _first_is_tensor(operator):

@@ -1,8 +1,8 @@
-"""Splits from factors: the loop dims of an operator, as in an einsum.
+"""Splits from factors, the loop dims of an operator as in an einsum.
 
-A factor that appears in the output is spatial: its pieces are concatenated. One that does not is reduced: the pieces
-are added, so the output is PARTIAL. These helpers turn the common shapes of operators into splits; a family's rule
-adds what is special to it.
+A factor that appears in the output is spatial: the output shards are concatenated. A factor that does not is reduced:
+the outputs of the devices are added, so the output is PARTIAL. These helpers serve the common forms of operators; the
+rule of a family adds what is special to it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Sequence
 
 from alpa_explore.graph import Tensor
+from alpa_explore.sharding import spec
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
@@ -18,7 +19,7 @@ Splits = tuple[Split, ...]
 
 
 def from_factors(equation: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Splits:
-    """'mk,kn->mn': one letter a dim. A letter that no output has is summed; '.' is a dim that is never cut."""
+    """'mk,kn->mn': one letter a dim. A letter that is in no output is reduced; '.' is a dim that is never sharded."""
     left, right = equation.split("->")
     input_terms, output_terms = left.split(","), right.split(",")
     sizes: dict[str, int] = {}
@@ -26,7 +27,7 @@ def from_factors(equation: str, inputs: Sequence[Tensor], outputs: Sequence[Tens
         assert len(term) == len(tensor.shape), f"{equation} does not describe {tensor.shape}"
         for letter, size in zip(term, tensor.shape, strict=True):
             sizes[letter] = max(size, sizes.get(letter, 1))
-    found = []
+    splits = []
     for letter, size in sizes.items():
         if letter == "." or size == 1:
             continue
@@ -38,30 +39,36 @@ def from_factors(equation: str, inputs: Sequence[Tensor], outputs: Sequence[Tens
         ins = tuple(cut(t, x) for t, x in zip(input_terms, inputs, strict=True))
         outs = tuple(cut(t, x) if letter in t else PARTIAL for t, x in zip(output_terms, outputs, strict=True))
         if any(p >= 0 for p in (*ins, *outs)):
-            found.append(Split(letter, size, ins, outs))
-    return tuple(found)
+            splits.append(Split(letter, size, ins, outs))
+    return tuple(splits)
 
 
 def elementwise(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Collection[int] = ()) -> Splits:
-    """Every dim of the first output but `uncut`; inputs broadcast (a missing dim or one of size 1 is replicated)."""
+    """Every dim of the first output except `uncut`; inputs broadcast (a missing dim or one of size 1 is replicated)."""
     shape = outputs[0].shape
     rank = len(shape)
 
-    def cut(tensor: Tensor, dim: int) -> int:
-        here = dim - (rank - len(tensor.shape))
-        return here if here >= 0 and tensor.shape[here] == shape[dim] else REPLICATE
+    def cut(tensors: Sequence[Tensor], dim: int) -> tuple[int, ...]:
+        return tuple(broadcast_dim(t, dim, rank, shape[dim]) for t in tensors)
 
     return tuple(
-        Split(f"dim{dim}", shape[dim], tuple(cut(t, dim) for t in inputs), tuple(cut(t, dim) for t in outputs))
+        Split(f"dim{dim}", shape[dim], cut(inputs, dim), cut(outputs, dim))
         for dim in range(rank)
         if shape[dim] > 1 and dim not in uncut
     )
 
 
+def broadcast_dim(tensor: Tensor, dim: int, rank: int, size: int) -> int:
+    """The dim of `tensor` that is aligned with `dim`, of extent `size`, when it is broadcast to `rank` dims; REPLICATE
+    when the tensor lacks that dim or is broadcast along it."""
+    own_dim = dim - (rank - len(tensor.shape))
+    return own_dim if own_dim >= 0 and tensor.shape[own_dim] == size else REPLICATE
+
+
 def along(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], pairs: Sequence[tuple[Sequence[int], Sequence[int], int]]
 ) -> Splits:
-    """Splits given dim by dim: (dim of each input, dim of each output, size); sizes of 1 are left out."""
+    """Splits listed dim by dim: (dim of each input, dim of each output, size); sizes of 1 are left out."""
     assert all(len(i) == len(inputs) and len(o) == len(outputs) for i, o, _ in pairs), "a placement for each tensor"
     return tuple(
         Split(f"dim{next((d for d in (*i, *o) if d >= 0), 0)}", size, tuple(i), tuple(o))
@@ -78,19 +85,19 @@ def pending_sum(inputs: Sequence[Tensor], outputs: Sequence[Tensor], summed: Col
 
 
 def is_floating(tensor: Tensor) -> bool:
-    """Only floating tensors have addends that a device may hold: integers and booleans are indices and masks."""
-    return tensor.dtype.startswith(("float", "bfloat"))
+    """Whether a tensor may be a pending sum (`spec.is_floating`)."""
+    return spec.is_floating(tensor.dtype)
 
 
 def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(dim of source, dim of target, size) that a reshape can cut.
+    """(dim of source, dim of target, size) along which a reshape can be sharded; `size` must be divided.
 
-    The dims are grouped so that each group of the source and of the target has the same extent. Blocks stay contiguous
-    only along the first dim of a group that is larger than 1; both sides must agree on a divisor.
+    The dims are grouped so that a group of the source and its group of the target have the same number of elements.
+    Blocks stay contiguous only along the first dim of a group that is larger than 1, so `size` is the gcd of the two.
     """
     if 0 in source:
-        return []  # nothing to cut, and no extents to compare
-    found = []
+        return []  # no elements, so nothing to shard
+    pairs = []
     i = j = 0
     while i < len(source) or j < len(target):
         start_i, start_j = i, j
@@ -109,5 +116,5 @@ def regrouped(source: Sequence[int], target: Sequence[int]) -> list[tuple[int, i
         if first_i is not None and first_j is not None:
             size = math.gcd(source[first_i], target[first_j])
             if size > 1:
-                found.append((first_i, first_j, size))
-    return found
+                pairs.append((first_i, first_j, size))
+    return pairs

@@ -1,18 +1,21 @@
-"""Lookups by index: embedding, gather, scatter, index. A dim that indices point into is whole, or looked up masked."""
+"""Lookups by index: embedding, gather, scatter, index.
+
+A dim that indices point into is not sharded; the exception are the rows of an embedding table, whose lookup is masked.
+"""
 
 from __future__ import annotations
 
 from typing import cast
 
 from alpa_explore.graph import Operator, Ref, Tensor
-from alpa_explore.sharding.rules.factors import Splits, along
+from alpa_explore.sharding.rules.factors import Splits, along, broadcast_dim
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 
 def embedding(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(weight V×H, indices): index dims and H are spatial. V can be cut: each device looks up the indices that lie in
-    its rows and gives zeros for the others (sharding.local), so the output is a pending sum."""
+    """(weight V×H, indices): index dims and H are spatial. V can be sharded: each device looks up the indices of its
+    own rows and gives zeros for the others (sharding.local), so the output is a pending sum."""
     weight, indices = inputs
     rank = len(indices.shape)
     rows = [((REPLICATE, d), (d,), size) for d, size in enumerate(indices.shape)]
@@ -22,8 +25,9 @@ def embedding(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 
 
 def embedding_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, indices, V, padding, by frequency) -> V×H: index dims are summed, H is spatial; V cut: only indices of the
-    own rows count. Scaled by frequency, all indices must be seen, and each by its row: H alone."""
+    """(dy, indices, V, padding, by frequency) -> V×H: index dims are reduced, H is spatial; with V sharded each device
+    adds only the gradients of its own rows. Scaling by frequency needs the counts of all indices, so then H alone is
+    sharded."""
     gradient, indices = inputs
     rank = len(indices.shape)
     hidden = Split("hidden", gradient.shape[-1], (rank, REPLICATE), (1,))
@@ -35,9 +39,9 @@ def embedding_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: 
 
 
 def gather(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """gather(x, dim, index), scatter(x, dim, index, source): dims of equal extent in all tensors, but not `dim` of x.
+    """gather(x, dim, index), scatter(x, dim, index, source): dims of equal extent in all tensors, except `dim` of x.
 
-    Each place of an index along `dim` of a gather is looked up by itself.
+    The entries of a gather's index along `dim` are looked up independently, so index and output can be sharded there.
     """
     rank = len(outputs[0].shape)
     if not rank:
@@ -54,7 +58,7 @@ def gather(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 
 
 def index_select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, dim, index): the selected dim of x stays whole; the index is cut as that of the output."""
+    """(x, dim, index): the selected dim of x is not sharded; the index is sharded as that dim of the output."""
     rank = len(inputs[0].shape)
     if not rank or not inputs[1].shape:
         return ()
@@ -66,7 +70,8 @@ def index_select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[
 
 
 def index_add(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, dim, index, source): over a cut index the additions are pending; the first device alone counts x."""
+    """(x, dim, index, source): with the index sharded the output is a pending sum, to which only the first device adds
+    x."""
     rank = len(inputs[0].shape)
     if not rank or not inputs[1].shape:
         return ()
@@ -77,8 +82,11 @@ def index_add(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 
 
 class _Indexed:
-    """x[:, i, j, :]: where the dims of x, of the index tensors and of the result lie. `places` is None where the index
-    tensors do not stand together, or are masks: the result then has another form."""
+    """x[:, i, j, :]: how the dims of x and of the index tensors correspond to those of the result.
+
+    `places` are the indexed dims of x; None where they are not adjacent or the index tensors are masks: the result is
+    then laid out differently, and the operator is not sharded.
+    """
 
     def __init__(self, x: Tensor, given: tuple[object, ...], indices: tuple[Tensor, ...]) -> None:
         places = [d for d, i in enumerate(given) if isinstance(i, Ref)]
@@ -87,51 +95,49 @@ class _Indexed:
         self.places = places if together and not masks else None
         self.before = places[0] if places else 0
         self.width = max((len(t.shape) for t in indices), default=0)
-        """Dims of the index tensors, broadcast together; in the result they stand where the indexed dims stood."""
+        """Rank of the broadcast index tensors; in the result their dims take the place of the indexed dims."""
         self.rest = [
             (d, d if d < self.before else d - len(places) + self.width) for d in range(len(x.shape)) if d not in places
         ]
         """(dim of x, dim of the result) of the dims that are not indexed."""
 
     def index_dim(self, tensor: Tensor, place: int, size: int) -> int:
-        """The dim of an index tensor that is dim `place` of the broadcast ones, or REPLICATE."""
-        here = place - (self.width - len(tensor.shape))
-        return here if here >= 0 and tensor.shape[here] == size else REPLICATE
+        """The dim of an index tensor that is dim `place` of the broadcast index tensors, or REPLICATE."""
+        return broadcast_dim(tensor, place, self.width, size)
 
 
 def index(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """x[i, j, …]: the indexed dims stay whole; the other dims are spatial, and so are those of the indices."""
+    """x[i, j, …]: the indexed dims are not sharded; the other dims are spatial, and so are those of the indices."""
     x, indices = inputs[0], inputs[1:]
-    found = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
-    if found.places is None:
+    layout = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
+    if layout.places is None:
         return ()
     whole = (REPLICATE,) * len(indices)
-    rows = [((d, *whole), (o,), x.shape[d]) for d, o in found.rest]
-    for place in range(found.width):
-        size = outputs[0].shape[found.before + place]
-        cut = tuple(found.index_dim(t, place, size) for t in indices)
-        rows.append(((REPLICATE, *cut), (found.before + place,), size))
+    rows = [((d, *whole), (o,), x.shape[d]) for d, o in layout.rest]
+    for place in range(layout.width):
+        size = outputs[0].shape[layout.before + place]
+        cut = tuple(layout.index_dim(t, place, size) for t in indices)
+        rows.append(((REPLICATE, *cut), (layout.before + place,), size))
     return along(inputs, outputs, rows)
 
 
 def index_put(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """x[i, j, …] = or += values: dims that are not indexed are spatial. What is added can be cut along the indices too:
-    the additions are then pending, and the first device alone counts x."""
+    """x[i, j, …] = or += values: dims that are not indexed are spatial. For += the indices can be sharded too: the
+    output is then a pending sum, to which only the first device adds x."""
     x, indices, values = inputs[0], inputs[1:-1], inputs[-1]
-    found = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
-    if found.places is None:
+    layout = _Indexed(x, cast("tuple[object, ...]", operator.arguments[1]), indices)
+    if layout.places is None:
         return ()
-    rank = len(x.shape) - len(found.places) + found.width
+    rank = len(x.shape) - len(layout.places) + layout.width
 
     def value_dim(o: int, size: int) -> int:
-        here = o - (rank - len(values.shape))
-        return here if here >= 0 and values.shape[here] == size else REPLICATE
+        return broadcast_dim(values, o, rank, size)
 
-    rows = [((d, *(REPLICATE,) * len(indices), value_dim(o, x.shape[d])), (d,), x.shape[d]) for d, o in found.rest]
-    for place in range(found.width if operator.arguments[3:4] == (True,) else 0):
-        size = max(t.shape[place - found.width] if len(t.shape) >= found.width - place else 1 for t in indices)
-        cut = tuple(found.index_dim(t, place, size) for t in indices)
-        rows.append(((REPLICATE, *cut, value_dim(found.before + place, size)), (PARTIAL,), size))
+    rows = [((d, *(REPLICATE,) * len(indices), value_dim(o, x.shape[d])), (d,), x.shape[d]) for d, o in layout.rest]
+    for place in range(layout.width if operator.arguments[3:4] == (True,) else 0):
+        size = max(t.shape[place - layout.width] if len(t.shape) >= layout.width - place else 1 for t in indices)
+        cut = tuple(layout.index_dim(t, place, size) for t in indices)
+        rows.append(((REPLICATE, *cut, value_dim(layout.before + place, size)), (PARTIAL,), size))
     return along(inputs, outputs, rows)
 
 

@@ -1,4 +1,4 @@
-"""Losses over class scores. The sum over a cut batch is pending; its divisor counts the targets of all shards."""
+"""Losses over class scores. Over a sharded batch the sum is pending; its divisor counts the targets of all shards."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
 _NONE = 0
-"""The reduction that keeps one loss a target (1 is their mean, 2 their sum)."""
+"""torch's code of the reduction that keeps one loss per target (1: their mean, 2: their sum)."""
 _SCALAR_BYTES = 4
 
 
 def nll_forward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
     """(scores N×C×…, targets, weight?, reduction, ignored) -> (loss, total weight).
 
-    Over a cut batch each device adds the losses of its rows; the total weight (how many targets are not ignored) is
-    all-reduced, and a mean divides by it (sharding.local). Classes stay whole.
+    Over a sharded batch each device adds the losses of its rows; the total weight (the number of targets that are not
+    ignored) is all-reduced, and a mean divides by it (sharding.local). Classes are not sharded.
     """
     scores = inputs[0]
     if len(scores.shape) < 2 or scores.shape[0] < 2:

@@ -1,4 +1,5 @@
-"""Matrix products: M and N are spatial, K is summed, batch dims are spatial. Heavy: never replicated if avoidable."""
+"""Matrix products: M, N and batch dims are spatial, K is reduced. All are heavy: replicated only if nothing else is
+legal."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def matmul(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 
 
 def addmm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """bias + (M, K) × (K, N). Under a K split only the first device of the axis adds the bias (sharding.local)."""
+    """bias + (M, K) × (K, N). With K sharded only the first device of the axis adds the bias (sharding.local)."""
     return from_factors(f"{'mn'[2 - len(inputs[0].shape) :]},mk,kn->mn", inputs, outputs)
 
 
@@ -33,8 +34,8 @@ def baddbmm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def grouped_mm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """rows × one matrix an expert: (S, K), (E, K, N), ends of the experts' rows -> (S, N). Rows and experts are tied to
-    each other by values, so they stay whole."""
+    """Each expert's rows times its matrix: (S, K), (E, K, N), ends of the experts' rows -> (S, N). Which rows belong to
+    which expert depends on values, so neither S nor E is sharded."""
     return from_factors(".k,.kn,.->.n", inputs, outputs)
 
 
@@ -44,23 +45,23 @@ def grouped_mm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
 
 
 _GROUPED = {(2, 3): ".k,.kn,.->.n", (3, 2): ".mk,k.,.->m.", (2, 2): "m.,.n,.->.mn", (3, 3): "bmk,bkn->bmn"}
-"""Ranks of both operands -> dims. Rows of one operand belong to experts, up to the third input's ends of each expert's
-rows: those stay whole. Only products of equal rank 3 have no ends."""
+"""Ranks of the two operands -> equation. The third input holds the end of each expert's rows; which rows belong to an
+expert depends on its values, so that dim is never sharded. The product of two rank-3 operands has no such input."""
 _ALIGNMENT_BYTES = 16
 
 
 def aten_grouped_mm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """torch's own grouped product, forward and backward. The kernel wants strides of whole 16 bytes, so pieces of a dim
-    are no smaller than that; with a bias (which torch does not support yet) nothing is divided."""
+    """torch's own grouped product, forward and backward. The kernel requires strides that are multiples of 16 bytes, so
+    shards of a dim are multiples of that too. With a bias (which torch does not support yet) it is not sharded."""
     equation = _GROUPED[len(inputs[0].shape), len(inputs[1].shape)]
     if equation.count(",") + 1 != len(inputs):
         return ()
-    together = _ALIGNMENT_BYTES // DTYPE_BYTES[inputs[0].dtype]
-    every = from_factors(equation, inputs, outputs)
+    elements_together = _ALIGNMENT_BYTES // DTYPE_BYTES[inputs[0].dtype]
+    splits = from_factors(equation, inputs, outputs)
     return tuple(
-        s if s.factor == "b" else replace(s, size=s.size // together)
-        for s in every
-        if s.factor == "b" or (s.size % together == 0 and s.size > together)
+        s if s.factor == "b" else replace(s, size=s.size // elements_together)
+        for s in splits
+        if s.factor == "b" or (s.size % elements_together == 0 and s.size > elements_together)
     )
 
 

@@ -1,4 +1,5 @@
-"""Layer, group and batch norm. Normalised dims stay whole; a batch norm over a cut batch sums its statistics."""
+"""Layer, group and batch norm. Normalised dims are not sharded; a batch norm over a sharded batch sums its
+statistics."""
 
 from __future__ import annotations
 
@@ -49,8 +50,8 @@ def _statistics_bytes(channels: int) -> int:
 
 
 def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent; over a cut batch two sums for
-    each channel are all-reduced, and every device has the statistics of the whole batch. Given ones need no sum."""
+    """(x, weight?, bias?, running…) -> (y, mean, rstd, …): channels are independent. With the batch sharded two sums
+    a channel are all-reduced, and every device has the statistics of the whole batch; in eval mode none are."""
     batch, channels = inputs[0].shape[:2]
     vectors = len(inputs) - 1
     over_batch = Split(
@@ -67,8 +68,8 @@ def batch_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Te
 
 
 def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, x, vectors…) -> (dx, dweight, dbias): the two sums that dx needs are the weights' gradients, so those are
-    whole on every device once they are all-reduced. With given statistics dx needs no sum: those stay pending."""
+    """(dy, x, vectors…) -> (dx, dweight, dbias): the two sums that dx needs are dweight and dbias, so these
+    are all-reduced inside the operator and replicated. In eval mode dx needs no sum and they stay pending."""
     batch, channels = inputs[1].shape[:2]
     vectors = len(inputs) - 2
     shape = inputs[1].shape

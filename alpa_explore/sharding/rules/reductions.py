@@ -1,5 +1,5 @@
-"""Reductions and scans. Over a cut dim a sum or a mean leaves addends; a maximum, a softmax or a scan needs the whole
-dim."""
+"""Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a maximum, a softmax or a scan needs the
+whole dim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alpa_explore.sharding.spec import PARTIAL
 
 
 def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
-    """(reduced dims, are they kept with size 1)."""
+    """(reduced dims, whether they are kept with size 1)."""
     given = operator.arguments[1] if len(operator.arguments) > 1 else None
     dims = given if isinstance(given, tuple) else () if given is None else (given,)
     numbers = {cast(int, d) % rank for d in dims} if rank else set()
@@ -42,17 +42,18 @@ def summation(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 
 
 def mean(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """mean: a local mean divided by the number of shards is an addend (sharding.local); linear."""
+    """mean: linear; a local mean divided by the number of shards is an addend of a pending sum (sharding.local)."""
     return (*_reduce(operator, inputs, outputs, adds=True), *pending_sum(inputs, outputs))
 
 
 def whole_dims(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """amax, max.dim, argmax, any, all, var: the reduced dims stay whole."""
+    """amax, max.dim, argmax, any, all, var: the reduced dims are not sharded."""
     return _reduce(operator, inputs, outputs, adds=False)
 
 
 def histogram(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """histc(x, bins, low, high): counts add up. Equal bounds stand for those of the data: all must see it."""
+    """histc(x, bins, low, high): counts add up. Equal bounds mean the minimum and maximum of the data: not sharded
+    then."""
     low, high = (*operator.arguments[2:4], 0, 0)[:2]
     if low == high:
         return ()
@@ -60,13 +61,13 @@ def histogram(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Ten
 
 
 def _dim_argument(operator: Operator, rank: int, place: int) -> int:
-    """The dim at `place`, −1 where it is left out; a scalar has dim 0."""
+    """The dim argument at position `place`, counted from 0; it defaults to the last dim, and is 0 for a scalar."""
     dim = cast(int, operator.arguments[place]) if len(operator.arguments) > place else -1
     return dim % rank if rank else 0
 
 
 def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """softmax, log_softmax, cumsum, sort, topk (dim in second place): that dim stays whole."""
+    """softmax, log_softmax, cumsum (dim is the second argument): that dim is not sharded."""
     dim = _dim_argument(operator, len(inputs[0].shape), 1)
     return elementwise(inputs, outputs, uncut={dim})
 
@@ -82,7 +83,7 @@ def sort(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, 
 
 
 def softmax_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(gradient, output, dim): that dim stays whole."""
+    """(gradient, output, dim): that dim is not sharded."""
     dim = _dim_argument(operator, len(inputs[0].shape), 2)
     return elementwise(inputs, outputs, uncut={dim})
 

@@ -1,4 +1,4 @@
-"""Views and other movements of whole dims: a cut follows its dim wherever the dim stays in one piece."""
+"""Views and other data movement: a dim that is not split, merged or sliced keeps its sharding."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _argument(operator: Operator, place: int, default: int) -> int:
 
 
 def _same_dims(inputs: Sequence[Tensor], outputs: Sequence[Tensor], uncut: Sequence[int]) -> Splits:
-    """All tensors have the same rank and each dim but `uncut` is cut alike in all of them."""
+    """All tensors have the same rank, and each dim except `uncut` is sharded alike in all of them."""
     rank = len(outputs[0].shape)
     kept = {d % rank for d in uncut} if rank else set()
     rows = [((d,) * len(inputs), (d,) * len(outputs), outputs[0].shape[d]) for d in range(rank) if d not in kept]
@@ -53,7 +53,7 @@ def permute(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tenso
 
 
 def expand(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """A dim of size 1 (or a new one) that is repeated is whole on every device, whatever the cut of the output."""
+    """A dim of size 1 (or a new one) that is repeated is replicated in the input, however the output is sharded."""
     offset = len(outputs[0].shape) - len(inputs[0].shape)
     rows = []
     for o, size in enumerate(outputs[0].shape):
@@ -64,13 +64,13 @@ def expand(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor
 
 
 def split(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """The dim that is split stays whole: its pieces would lie on other devices than their shards."""
+    """The dim that is split is not sharded: the parts would not lie on the devices that hold their shards."""
     uncut = [_argument(operator, 2, 0)]
     return _with_sum(_same_dims(inputs, outputs, uncut), inputs, outputs)
 
 
 def cat(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """As split, backwards. An empty legacy operand of rank 1 is cut nowhere."""
+    """The concatenated dim is not sharded. An empty operand of rank 1 (a legacy form) is replicated."""
     dim = _argument(operator, 1, 0)
     rank = len(outputs[0].shape)
     rows = [
@@ -82,33 +82,33 @@ def cat(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, .
 
 
 def stack(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """Dims behind the new one move by one; the new one is not cut."""
+    """Dims after the new one move by one; the new one is not sharded."""
     new = _argument(operator, 1, 0) % len(outputs[0].shape)
     rows = [((d,) * len(inputs), (d if d < new else d + 1,), size) for d, size in enumerate(inputs[0].shape)]
     return _with_sum(along(inputs, outputs, rows), inputs, outputs)
 
 
 def select(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """The dim from which one index is taken disappears and is not cut."""
+    """The dim from which one index is taken disappears and is not sharded."""
     dim = _argument(operator, 1, 0) % len(inputs[0].shape)
     rows = [((d,), (d if d < dim else d - 1,), size) for d, size in enumerate(inputs[0].shape) if d != dim]
     return _with_sum(along(inputs, outputs, rows), inputs, outputs)
 
 
 def select_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """select, backwards: the gradient lies in one index of a tensor of zeros."""
+    """The backward of select: the gradient is written at one index of a tensor of zeros."""
     dim = _argument(operator, 2, 0) % len(outputs[0].shape)
     rows = [((d if d < dim else d - 1,), (d,), size) for d, size in enumerate(outputs[0].shape) if d != dim]
     return _with_sum(along(inputs, outputs, rows), inputs, outputs)
 
 
 def slicing(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """slice: the sliced dim is not cut."""
+    """slice: the sliced dim is not sharded."""
     return _with_sum(_same_dims(inputs, outputs, [_argument(operator, 1, 0)]), inputs, outputs)
 
 
 def slice_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """slice, backwards, and slice_scatter; the dim stands after the sizes or the source."""
+    """The backward of slice, and slice_scatter: the dim is the argument after the sizes or the source."""
     return _with_sum(_same_dims(inputs, outputs, [_argument(operator, 2, 0)]), inputs, outputs)
 
 
@@ -120,7 +120,8 @@ def select_scatter(operator: Operator, inputs: tuple[Tensor, ...], outputs: tupl
 
 
 def pad(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """Pairs of pads from the last dim backwards; a padded dim is not cut (nor one that is only moved, by 1 and −1)."""
+    """Pairs of pads from the last dim backwards; a padded dim is not sharded (nor one that is only shifted, by 1 and
+    −1)."""
     pads = _integers(operator.arguments[1])
     rank = len(inputs[0].shape)
     padded = {rank - 1 - place // 2 for place, width in enumerate(pads) if width}
@@ -128,7 +129,7 @@ def pad(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, .
 
 
 def repeat(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """Dims that are not repeated keep their cut; new ones stand in front."""
+    """Dims that are not repeated keep their sharding; new dims come first."""
     times = _integers(operator.arguments[1])
     new = len(outputs[0].shape) - len(inputs[0].shape)
     rows = [((d,), (d + new,), size) for d, size in enumerate(inputs[0].shape) if times[d + new] == 1]

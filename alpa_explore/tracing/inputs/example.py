@@ -1,4 +1,4 @@
-"""Example inputs as a flat list of named tensors, and back to what the model and the loss are called with."""
+"""Example inputs as a flat list of named tensors, and back to the arguments of model and loss."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alpa_explore.tracing.inputs.losses import Division, Loss, divide
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One microbatch: its tensors in order with their names, and the call that they are part of."""
+    """One microbatch: its tensors in order with their names, and the structure of the call that they belong to."""
 
     names: tuple[str, ...]
     tensors: tuple[torch.Tensor, ...]
@@ -36,7 +36,7 @@ class Example:
         return next((t.numel() for t in whole), self.samples)
 
     def rebuild(self, tensors: Sequence[torch.Tensor]) -> Division:
-        """The call with `tensors` in place of the example's own."""
+        """The call with `tensors` in place of those of the example."""
         rest = iter(tensors)
         leaves = [next(rest) if isinstance(leaf, torch.Tensor) else leaf for leaf in self.leaves]
         arguments, keywords, targets = pytree.tree_unflatten(leaves, self.structure)
@@ -46,7 +46,7 @@ class Example:
 def flatten_example(
     model: nn.Module, example_inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss
 ) -> Example:
-    """Divide the example inputs between model and loss and flatten them. CaptureError if they are no tensors."""
+    """Divide the example inputs between model and loss and flatten them. CaptureError when they contain no tensor."""
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
     if isinstance(example_inputs, list):
@@ -58,15 +58,15 @@ def flatten_example(
             remedy="Pass (input, …) or {'input_ids': …, 'labels': …}.",
         )
     division = divide(example_inputs, loss)
-    named, structure = pytree.tree_flatten_with_path((division.arguments, division.keywords, division.targets))
+    leaves_by_path, structure = pytree.tree_flatten_with_path((division.arguments, division.keywords, division.targets))
     forward = _parameter_names(model)
-    found = [(_name(path, forward), leaf) for path, leaf in named]
-    for name, leaf in found:
+    named_leaves = [(_name(path, forward), leaf) for path, leaf in leaves_by_path]
+    for name, leaf in named_leaves:
         if type(leaf).__module__ == "numpy":
             raise CaptureError(
                 "An example input is a NumPy value", found=name, remedy="Pass tensors: torch.from_numpy(array)."
             )
-    tensors = [(name, leaf) for name, leaf in found if isinstance(leaf, torch.Tensor)]
+    tensors = [(name, leaf) for name, leaf in named_leaves if isinstance(leaf, torch.Tensor)]
     if not tensors:
         raise CaptureError(
             "The example inputs hold no tensor",
@@ -76,13 +76,13 @@ def flatten_example(
     return Example(
         names=tuple(n for n, _ in tensors),
         tensors=tuple(t for _, t in tensors),
-        leaves=tuple(v for _, v in found),
+        leaves=tuple(v for _, v in named_leaves),
         structure=structure,
     )
 
 
 def microbatch_tensors(inputs: tuple[Any, ...] | Mapping[str, Any] | torch.Tensor, loss: Loss) -> list[torch.Tensor]:
-    """The tensors of a microbatch in the order in which `flatten_example` has them."""
+    """The tensors of a microbatch, in the order of `flatten_example`."""
     given = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
     division = divide(tuple(given) if isinstance(given, list) else given, loss)
     leaves = pytree.tree_leaves((division.arguments, division.keywords, division.targets))
@@ -94,7 +94,7 @@ def _parameter_names(model: nn.Module) -> list[str]:
 
 
 def _name(path: Any, forward: list[str]) -> str:
-    """A leaf's name: the argument of forward that it is, and its place inside that."""
+    """The name of a leaf: the argument of `forward` that it belongs to, and its path inside that."""
     steps: list[Any] = [getattr(step, "key", getattr(step, "idx", None)) for step in path]
     group, rest = steps[0], steps[1:]
     if group == 0 and rest:

@@ -1,7 +1,7 @@
 """A model's parameters and buffers as fake tensors: shapes and dtypes without memory.
 
-Each distinct tensor of the model gets one fake one on the CPU, whatever the real one is (allocated, on a GPU, on the
-meta device, fake already). The model itself is changed only inside `installed`, and restored whatever happens.
+Each distinct tensor of the model gets one fake tensor on the CPU, whatever the original is (allocated, on a GPU, on the
+meta device, already fake). The model is changed only inside `installed`, which always restores it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import nn
@@ -18,12 +19,12 @@ from torch.nn.parameter import is_lazy
 from alpa_explore.errors import CaptureError
 
 Slot = tuple[nn.Module, str, bool]
-"""A place in the model that holds a tensor: module, name in it, True for a parameter (False: buffer)."""
+"""Where a model holds a tensor: module, name in it, True for a parameter (False: buffer)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """One distinct tensor that the model holds, with every place that holds it (tied weights have several)."""
+class ModelTensor:
+    """One distinct tensor of the model, with every slot that holds it (a tied weight has several)."""
 
     name: str
     fake: torch.Tensor
@@ -31,11 +32,11 @@ class Held:
 
     @property
     def trainable(self) -> bool:
-        """True if training changes it: a parameter that requires a gradient."""
+        """True for a parameter that requires a gradient."""
         return self.fake.requires_grad
 
 
-def held_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype | None) -> tuple[Held, ...]:
+def model_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype | None) -> tuple[ModelTensor, ...]:
     """The model's distinct parameters, then buffers, in registration order, floating ones as `precision`."""
     slots: dict[int, list[Slot]] = {}
     first: dict[int, tuple[str, torch.Tensor]] = {}
@@ -54,7 +55,7 @@ def held_tensors(model: nn.Module, mode: FakeTensorMode, precision: torch.dtype 
                 first.setdefault(id(tensor), (full_name, tensor))
                 slots.setdefault(id(tensor), []).append((module, name, is_parameter))
     return tuple(
-        Held(name=name, fake=fake_like(tensor, mode, precision, tensor.requires_grad), slots=tuple(slots[key]))
+        ModelTensor(name=name, fake=fake_like(tensor, mode, precision, tensor.requires_grad), slots=tuple(slots[key]))
         for key, (name, tensor) in first.items()
     )
 
@@ -75,23 +76,25 @@ def fake_like(
 
 
 @contextmanager
-def installed(held: Sequence[Held], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Put `tensors` into the model in place of what it holds, and put that back at the end."""
+def installed(held: Sequence[ModelTensor], tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Put `tensors` into the slots of the model, and restore the original tensors at the end."""
     saved: list[tuple[dict[str, torch.Tensor | None], str, torch.Tensor | None]] = []
     try:
-        for one, tensor in zip(held, tensors, strict=True):
-            for module, name, is_parameter in one.slots:
-                place: dict[str, torch.Tensor | None] = module._parameters if is_parameter else module._buffers  # type: ignore[assignment]
-                saved.append((place, name, place[name]))
-                place[name] = tensor
+        for model_tensor, tensor in zip(held, tensors, strict=True):
+            for module, name, is_parameter in model_tensor.slots:
+                tensors_of_module = cast(
+                    "dict[str, torch.Tensor | None]", module._parameters if is_parameter else module._buffers
+                )
+                saved.append((tensors_of_module, name, tensors_of_module[name]))
+                tensors_of_module[name] = tensor
         yield
     finally:
-        for place, name, tensor_before in reversed(saved):
-            place[name] = tensor_before
+        for tensors_of_module, name, original in reversed(saved):
+            tensors_of_module[name] = original
 
 
 def attribute_tensors(model: nn.Module) -> dict[int, str]:
-    """id -> path of the tensors that the model holds as plain attributes, outside parameters and buffers."""
+    """id -> path of the tensors that the model holds as plain attributes, not as parameters or buffers."""
     return {
         id(value): f"{path}.{name}" if path else name
         for path, module in model.named_modules()
@@ -101,7 +104,7 @@ def attribute_tensors(model: nn.Module) -> dict[int, str]:
 
 
 def attribute_named(model: nn.Module, path: str) -> torch.Tensor | None:
-    """The tensor that `attribute_tensors` gave this path, None if there is none."""
+    """The plain attribute at a path of `attribute_tensors`; None if there is no such tensor."""
     owner, _, name = path.rpartition(".")
     modules = dict(model.named_modules())
     value = vars(modules[owner]).get(name) if owner in modules else None

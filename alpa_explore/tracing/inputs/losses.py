@@ -1,7 +1,7 @@
-"""From what a model returns to the scalar loss, and how example inputs are divided between model and loss.
+"""The scalar loss of a model's output, and the division of example inputs between model and loss.
 
-No `loss`: the model returns its loss itself: a scalar, an object or dict with `loss` (Hugging Face), or a tuple that
-begins with a scalar. A `loss` callable is called as loss(output, *targets), where the targets are the last of the
+Without `loss` the model returns its own: a scalar, an object or dict with `loss` (Hugging Face), or a tuple whose first
+entry is a scalar. A `loss` callable is called as loss(output, *targets), where the targets are the last of the
 example inputs, as many as it has required arguments after the first; of keyword inputs the one named 'labels',
 'targets' or 'target' is the target. A loss by name ('cross_entropy', 'mse') has one target and is applied to the
 output's `logits`, where it has them.
@@ -25,7 +25,7 @@ TARGET_NAMES = ("labels", "targets", "target")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """Example inputs divided: what the model is called with, and what the loss gets beside the output."""
+    """Example inputs divided into the arguments of the model and the targets of the loss."""
 
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
@@ -33,7 +33,7 @@ class Division:
 
 
 def divide(example_inputs: tuple[Any, ...] | Mapping[str, Any], loss: Loss) -> Division:
-    """Which of the example inputs the model takes and which are the targets of `loss` (none without a loss)."""
+    """Divide the example inputs into arguments of the model and targets of `loss` (none without a loss)."""
     count = _target_count(loss)
     if isinstance(example_inputs, Mapping):
         keywords = dict(example_inputs)
@@ -42,7 +42,7 @@ def divide(example_inputs: tuple[Any, ...] | Mapping[str, Any], loss: Loss) -> D
             raise CaptureError(
                 "The loss has no target",
                 found=f"example inputs {sorted(keywords)}, and the loss takes {count} target(s)",
-                remedy="Name it 'labels', 'targets' or 'target'; or let the model compute its loss and pass none.",
+                remedy="Name the target 'labels', 'targets' or 'target'; or pass no loss if the model computes it.",
             )
         targets = tuple(keywords.pop(n) for n in names)
         return Division(arguments=(), keywords=keywords, targets=targets)
@@ -65,7 +65,7 @@ def _target_count(loss: Loss) -> int:
         return 1
     if not callable(loss):
         raise CaptureError(
-            "The loss cannot be called", found=type(loss).__name__, remedy="Pass a function (output, target) -> scalar."
+            "The loss is not callable", found=type(loss).__name__, remedy="Pass a function (output, target) -> scalar."
         )
     function = loss.forward if isinstance(loss, torch.nn.Module) else loss
     try:
@@ -79,7 +79,7 @@ def _target_count(loss: Loss) -> int:
 
 
 def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> torch.Tensor:
-    """The loss as a tensor of no dims. CaptureError if there is none or it is not one number."""
+    """The loss as a tensor of rank 0. CaptureError when there is none or it is not a single number."""
     if loss is None:
         value = _own_loss(output)
     elif isinstance(loss, str):
@@ -98,9 +98,9 @@ def scalar_loss(output: Any, targets: tuple[Any, ...], loss: Loss) -> torch.Tens
 def _own_loss(output: Any) -> torch.Tensor:
     if isinstance(output, torch.Tensor) and output.numel() == 1:
         return output
-    own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
-    if isinstance(own, torch.Tensor):
-        return own
+    attribute = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+    if isinstance(attribute, torch.Tensor):
+        return attribute
     if isinstance(output, tuple) and output and isinstance(output[0], torch.Tensor) and output[0].numel() == 1:
         return output[0]
     raise CaptureError(
@@ -127,7 +127,8 @@ def _prediction(output: Any) -> torch.Tensor:
 
 
 def _cross_entropy(prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Classes in the last dim where the target has the other dims (language models), else in dim 1 (torch's way)."""
+    """Classes are the last dim when the target has the other dims (language models), else dim 1 (torch's
+    convention)."""
     if target.shape == prediction.shape[:-1]:
         return functional.cross_entropy(prediction.flatten(0, -2), target.flatten())
     return functional.cross_entropy(prediction, target)

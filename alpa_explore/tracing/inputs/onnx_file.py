@@ -1,7 +1,7 @@
-"""ONNX files: to a torch module by the onnx2torch package (extra `onnx`), then captured as any other.
+"""ONNX files as torch modules, by the onnx2torch package (extra `onnx`).
 
-A file holds data alone; nothing in it is run. ONNX does not say what is trained: here it is every floating-point
-initializer with at least one dim, as exporters write weights; scales and other numbers stay as they are.
+A file holds data only; no code in it is run. ONNX does not mark trainable tensors: here every floating-point
+initializer with at least one dim is trainable, as exporters write weights; scales and other scalars are constants.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch import nn
 from alpa_explore.errors import CaptureError, MissingPackageError
 
 NEEDS_TORCHVISION = ("nms", "roialign")
-"""Converters that import torchvision, which loads beside no torch but its own build. They are left out: what they
-convert picks boxes after a detector has run, and has no part in training."""
+"""Converters that import torchvision, which works only with the torch build it was made for. They are left out: they
+convert the selection of boxes after a detector, which has no part in training."""
 
 
 def load_onnx(path: str | os.PathLike[str]) -> nn.Module:
     """The module that an ONNX file describes, with its weights as parameters.
 
-    MissingPackageError without the extra; CaptureError for a file that is damaged, or holds operators that the
-    converter does not know.
+    MissingPackageError without the extra; CaptureError for a damaged file, and for operators that the converter does
+    not support.
     """
     _import_converter()
     import onnx
@@ -37,16 +37,18 @@ def load_onnx(path: str | os.PathLike[str]) -> nn.Module:
         raise CaptureError(
             "The ONNX file cannot be read",
             found=f"{path}: {error.strerror or error}",
-            remedy="Give the path of a file that you may read.",
+            remedy="Give the path of a readable file.",
         ) from error
-    except Exception as error:  # protobuf and the checker raise kinds of their own
+    except Exception as error:  # protobuf and the checker raise their own classes
         raise CaptureError(
-            "The file is no sound ONNX model", found=f"{path}: {_first_line(error)}", remedy="Export the model again."
+            "The file is not a valid ONNX model",
+            found=f"{path}: {_first_line(error)}",
+            remedy="Export the model again.",
         ) from error
     try:
         module: nn.Module = onnx2torch.convert(stored)
     except Exception as error:  # whatever the converter may raise
-        opset = max(one.version for one in stored.opset_import if one.domain in ("", "ai.onnx"))
+        opset = max(entry.version for entry in stored.opset_import if entry.domain in ("", "ai.onnx"))
         raise CaptureError(
             "The ONNX model cannot be converted to torch",
             found=f"opset {opset}: {_first_line(error)}",

@@ -1,4 +1,4 @@
-"""Drafts and phases to a TrainingGraph: tensors and operators get their numbers, parameters their update operators."""
+"""Drafts and phases -> a TrainingGraph: numbered tensors and operators, and an update operator for each parameter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from alpa_explore.errors import CaptureError
 from alpa_explore.graph import Argument, Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, counts
 from alpa_explore.tracing.aten import operator_flops
 from alpa_explore.tracing.inputs.example import Example
-from alpa_explore.tracing.inputs.fake_model import Held
-from alpa_explore.tracing.joint.joint_graph import JointGraph
-from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, Key
+from alpa_explore.tracing.inputs.fake_model import ModelTensor
+from alpa_explore.tracing.joint_graph.trace import JointGraph
+from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
 from alpa_explore.tracing.operators.phases import Phases
 from alpa_explore.tracing.optimizers import Optimizer
 
@@ -20,61 +20,57 @@ from alpa_explore.tracing.optimizers import Optimizer
 def assemble(
     *,
     name: str,
-    held: Sequence[Held],
+    held: Sequence[ModelTensor],
     example: Example,
     joint: JointGraph,
     drafts: Drafts,
     phases: Phases,
-    loss: Key,
-    gradients: Sequence[Key | None],
+    loss: TracedTensor,
+    gradients: Sequence[TracedTensor | None],
     optimizer: Optimizer,
     rematerialization: bool,
     recipe: str | None,
     attributes: dict[int, str],
     training: bool,
 ) -> TrainingGraph:
-    """Number everything. `gradients[i]` is the gradient of the i-th traced tensor: first `held`, then the example's."""
-    trained = [i for i, one in enumerate(held) if one.trainable and gradients[i] is not None]
+    """The graph. `gradients[i]` is the gradient of the i-th traced tensor; those of `held` come first, then the
+    example's."""
+    trained = [i for i, model_tensor in enumerate(held) if model_tensor.trainable and gradients[i] is not None]
     if not trained or not phases.forward:
         raise CaptureError(
             "The loss depends on no parameter",
-            found=f"{sum(one.trainable for one in held)} trainable parameters, none with a gradient",
+            found=f"{sum(model_tensor.trainable for model_tensor in held)} trainable parameters, none with a gradient",
             remedy="Look for .detach(), torch.no_grad() or integer tensors between the parameters and the loss.",
         )
-    book = _Book(drafts, gradients={key for key in gradients if key is not None})
+    builder = _GraphBuilder(drafts, gradients={key for key in gradients if key is not None})
     inputs = tuple(
-        book.hold(drafts.key(node), label, TensorKind.INPUT)
+        builder.add_tensor(drafts.key(node), label, TensorKind.INPUT)
         for node, label in zip(joint.inputs[len(held) :], example.names, strict=True)
     )
-    read = {key for made in (*phases.forward, *phases.backward, *phases.update) for key in made.inputs} | {loss}
-    for i, one in enumerate(held):
+    read = {key for draft in (*phases.forward, *phases.backward, *phases.update) for key in draft.inputs} | {loss}
+    for i, model_tensor in enumerate(held):
         key = drafts.key(joint.inputs[i])
         if i in trained:
-            book.hold(key, one.name, TensorKind.PARAMETER)
-        elif key in read or one.trainable:
-            book.hold(key, one.name, TensorKind.BUFFER)
+            builder.add_tensor(key, model_tensor.name, TensorKind.PARAMETER)
+        elif key in read or model_tensor.trainable:
+            builder.add_tensor(key, model_tensor.name, TensorKind.BUFFER)
     for key, value in drafts.constants.items():
         if key in read:
-            book.hold(key, attributes.get(id(value), key.node), TensorKind.CONSTANT)
-    for made in phases.forward:
-        book.operate(made, Phase.FORWARD)
-    for made in phases.backward:
-        book.operate(made, Phase.BACKWARD, book.placed[phases.ties[made.name].name])
-    for made in phases.update:
-        book.operate(made, Phase.UPDATE)
+            builder.add_tensor(key, attributes.get(id(value), key.node), TensorKind.CONSTANT)
+    builder.add_operators(phases)
     parameters = tuple(
-        book.update(held[i], drafts.key(joint.inputs[i]), gradient, optimizer)
+        builder.add_update(held[i], drafts.key(joint.inputs[i]), gradient, optimizer)
         for i in trained
         if (gradient := gradients[i]) is not None
     )
     floating = next(held[i].fake.dtype for i in trained)
     return TrainingGraph(
         name=name,
-        tensors=tuple(book.tensors),
-        operators=tuple(book.operators),
+        tensors=tuple(builder.tensors),
+        operators=tuple(builder.operators),
         inputs=inputs,
         parameters=parameters,
-        loss=book.number[loss],
+        loss=builder.number[loss],
         samples=example.samples,
         tokens=example.tokens,
         precision=str(floating).removeprefix("torch."),
@@ -85,73 +81,90 @@ def assemble(
     )
 
 
-def _warnings(held: Sequence[Held], gradients: Sequence[Key | None], training: bool) -> tuple[str, ...]:
-    unused = [one.name for one, gradient in zip(held, gradients, strict=False) if one.trainable and gradient is None]
-    found = []
+def _warnings(held: Sequence[ModelTensor], gradients: Sequence[TracedTensor | None], training: bool) -> tuple[str, ...]:
+    unused = [
+        model_tensor.name
+        for model_tensor, gradient in zip(held, gradients, strict=False)
+        if model_tensor.trainable and gradient is None
+    ]
+    warnings = []
     if unused:
         shown = ", ".join(unused[:5]) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
-        found.append(f"{len(unused)} parameter(s) do not reach the loss and are not trained: {shown}")
+        warnings.append(f"{len(unused)} parameter(s) do not reach the loss and are not trained: {shown}")
     if not training:
-        found.append("the model is in eval mode: dropout and batch statistics are captured as in inference")
-    return tuple(found)
+        warnings.append("the model is in eval mode: dropout and batch statistics are captured as in inference")
+    return tuple(warnings)
 
 
-class _Book:
+class _GraphBuilder:
     """Tensors and operators under construction, with the number of each traced tensor and draft."""
 
-    def __init__(self, drafts: Drafts, gradients: set[Key]) -> None:
+    def __init__(self, drafts: Drafts, gradients: set[TracedTensor]) -> None:
         self._drafts, self._gradients = drafts, gradients
         self.tensors: list[Tensor] = []
         self.operators: list[Operator] = []
-        self.number: dict[Key, int] = {}
-        self.placed: dict[str, int] = {}
+        self.number: dict[TracedTensor, int] = {}
+        self.index_of: dict[str, int] = {}
 
-    def hold(self, key: Key, name: str, kind: TensorKind) -> int:
-        """A tensor that no operator makes."""
+    def add_tensor(self, key: TracedTensor, name: str, kind: TensorKind) -> int:
+        """Add a tensor without a producer; its number."""
         if key not in self.number:
-            self.number[key] = self._tensor(name, self._drafts.tensors[key], kind, None)
+            self.number[key] = self._append_tensor(name, self._drafts.tensors[key], kind, None)
         return self.number[key]
 
-    def operate(self, one: Draft, phase: Phase, forward: int | None = None) -> None:
-        """The operator of a draft; a backward one takes module and source from its forward operator."""
-        index = self.placed[one.name] = len(self.operators)
-        inputs = tuple(self.number[key] for key in one.inputs)
-        arguments = tuple(self._argument(a) for a in one.arguments)
-        for key in one.outputs:
+    def add_operators(self, phases: Phases) -> None:
+        """Add the operators of all drafts, phase by phase."""
+        for draft in phases.forward:
+            self.add_operator(draft, Phase.FORWARD)
+        for draft in phases.backward:
+            self.add_operator(draft, Phase.BACKWARD, self.index_of[phases.forward_of[draft.name].name])
+        for draft in phases.update:
+            self.add_operator(draft, Phase.UPDATE)
+
+    def add_operator(self, draft: Draft, phase: Phase, forward: int | None = None) -> None:
+        """Add the operator of a draft; a backward operator gets module and source from its forward operator."""
+        index = self.index_of[draft.name] = len(self.operators)
+        inputs = tuple(self.number[key] for key in draft.inputs)
+        arguments = tuple(self._argument(a) for a in draft.arguments)
+        for key in draft.outputs:
             kind = TensorKind.GRADIENT if key in self._gradients else TensorKind.VALUE
-            label = one.name if len(one.outputs) == 1 else f"{one.name}.{key.output}"
-            self.number[key] = self._tensor(label, self._drafts.tensors[key], kind, index)
-        outputs = tuple(self.number[key] for key in one.outputs)
-        read, made = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs]
-        values, fakes = [self._fake(a) for a in one.arguments], [self._drafts.tensors[k] for k in one.outputs]
+            label = draft.name if len(draft.outputs) == 1 else f"{draft.name}.{key.output}"
+            self.number[key] = self._append_tensor(label, self._drafts.tensors[key], kind, index)
+        outputs = tuple(self.number[key] for key in draft.outputs)
+        read, written = [self.tensors[t] for t in inputs], [self.tensors[t] for t in outputs]
+        values, fakes = [self._fake(a) for a in draft.arguments], [self._drafts.tensors[k] for k in draft.outputs]
         self.operators.append(
             Operator(
                 index=index,
-                name=one.name,
-                kind=one.kind,
+                name=draft.name,
+                kind=draft.kind,
                 phase=phase,
                 inputs=inputs,
                 outputs=outputs,
                 arguments=arguments,
-                keywords=tuple((k, self._argument(v)) for k, v in one.keywords),
-                flops=operator_flops(one.kind, read, made, arguments, values, fakes),
-                bytes_accessed=counts.bytes_accessed(one.kind, read, made, arguments),
+                keywords=tuple((k, self._argument(v)) for k, v in draft.keywords),
+                flops=operator_flops(draft.kind, read, written, arguments, values, fakes),
+                bytes_accessed=counts.bytes_accessed(draft.kind, read, written, arguments),
                 forward=forward,
-                module=one.module if forward is None else self.operators[forward].module,
-                source=one.source if forward is None else self.operators[forward].source,
+                module=draft.module if forward is None else self.operators[forward].module,
+                source=draft.source if forward is None else self.operators[forward].source,
             )
         )
 
-    def update(self, one: Held, key: Key, gradient: Key, optimizer: Optimizer) -> Parameter:
-        """The optimizer's step of one parameter."""
+    def add_update(
+        self, weight_of_model: ModelTensor, key: TracedTensor, gradient: TracedTensor, optimizer: Optimizer
+    ) -> Parameter:
+        """Add the optimizer step of one parameter."""
         index, tensor, read = len(self.operators), self.number[key], self.number[gradient]
         weight = self.tensors[tensor]
         size = weight.bytes // max(weight.elements, 1)
-        updated = self._tensor(f"{one.name}.updated", one.fake, TensorKind.UPDATED, index)
+        updated = self._append_tensor(
+            f"{weight_of_model.name}.updated", weight_of_model.fake, TensorKind.UPDATED, index
+        )
         self.operators.append(
             Operator(
                 index=index,
-                name=f"update_{one.name}",
+                name=f"update_{weight_of_model.name}",
                 kind=optimizer.kind,
                 phase=Phase.UPDATE,
                 inputs=(tensor, read),
@@ -159,11 +172,11 @@ class _Book:
                 arguments=(Ref(tensor), Ref(read)),
                 flops=optimizer.flops_per_element * weight.elements,
                 bytes_accessed=optimizer.step_bytes(weight.elements, size),
-                module=one.name.rpartition(".")[0],
+                module=weight_of_model.name.rpartition(".")[0],
             )
         )
         return Parameter(
-            name=one.name,
+            name=weight_of_model.name,
             tensor=tensor,
             gradient=read,
             update=index,
@@ -171,18 +184,18 @@ class _Book:
         )
 
     def _fake(self, argument: DraftArgument) -> object:
-        if isinstance(argument, Key):
+        if isinstance(argument, TracedTensor):
             return self._drafts.tensors[argument]
         return [self._fake(a) for a in argument] if isinstance(argument, tuple) else argument
 
     def _argument(self, argument: DraftArgument) -> Argument:
-        if isinstance(argument, Key):
+        if isinstance(argument, TracedTensor):
             return Ref(self.number[argument])
         if isinstance(argument, tuple):
             return tuple(self._argument(a) for a in argument)
         return argument
 
-    def _tensor(self, name: str, value: torch.Tensor, kind: TensorKind, producer: int | None) -> int:
+    def _append_tensor(self, name: str, value: torch.Tensor, kind: TensorKind, producer: int | None) -> int:
         self.tensors.append(
             Tensor(
                 index=len(self.tensors),

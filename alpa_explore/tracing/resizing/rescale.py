@@ -1,21 +1,20 @@
-"""A training graph at another batch size, from captures at two sizes p < q: no third capture is made.
+"""A training graph at another batch size n, from captures at two sizes p < q, without a third capture.
 
-What the model's code and torch write into a graph for a batch of n is taken from the two captures: every size among
-shapes and arguments is a·n + b where they agree with that, a = (size_q − size_p) / (q − p). What follows from sizes is
-not taken but found again: torch's own shape functions run every operator whose sizes change, on meta tensors, and must
-make the shapes that are claimed; FLOPs and bytes are counted anew (so they need not be affine).
+Every size among shapes and arguments is taken to be affine in the batch size, a·n + b with a = (size_q − size_p) /
+(q − p). The result is then checked: every operator whose sizes change runs on meta tensors with torch's own shape
+functions and must return the assumed shapes. FLOPs and bytes are counted anew, so they need not be affine.
 
-The claim is that a capture at n would record the same operators, and this is where it could be wrong:
+The result equals a capture at n unless:
 
 - the two captures differ in anything but sizes (other operators, other constants, other dtypes);
-- a size would not be whole, or not positive;
-- a size that varies with the batch would be 1, which torch and models treat apart (broadcasting, squeezing);
+- a size would not be an integer, or not positive;
+- a size that varies with the batch would be 1, which torch and models treat specially (broadcasting, squeezing);
 - a view or an expand would change nothing at n but something at p, or the reverse: capture folds those away;
-- an operator refuses its arguments, or makes another shape: a size is not affine;
-- the model's code asks for the batch size itself and does something else at n. No capture at other sizes can tell; so a
-  third one, between the two, should be held against the answer once (`batches` does).
+- an operator rejects its arguments or returns another shape: a size is not affine;
+- the model's code branches on the batch size and behaves differently at n. Captures at other sizes cannot show this, so
+  `batches` compares one rescaled graph with a capture.
 
-In all but the last case BatchError says which.
+In all but the last case BatchError names the case.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ from alpa_explore.errors import BatchError
 from alpa_explore.graph import Argument, Operator, Ref, Tensor, TrainingGraph, counts, verify
 from alpa_explore.graph.signature import operator_signature
 from alpa_explore.tracing.aten import operator_flops, run_operator, to_torch
-from alpa_explore.tracing.operators.drafts import SAME_IF_SAME_SHAPE
+from alpa_explore.tracing.operators.folding import SAME_IF_SAME_SHAPE
 
 
 def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGraph:
     """The graph of a microbatch of `samples`, from those of `low.samples` and `high.samples` of the same model.
 
-    BatchError, with the operator or tensor, where the two do not say what it is.
+    BatchError, naming the operator or tensor, when the two do not determine it.
     """
     assert 0 < low.samples < high.samples, "two captures at different sizes, the smaller one first"
     if samples in (low.samples, high.samples):
@@ -52,7 +51,7 @@ def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGr
             operators.append(a)
             continue
         pairs = zip(a.keywords, b.keywords, strict=True)
-        here = replace(
+        resized = replace(
             a,
             arguments=tuple(_argument(line, x, y, a) for x, y in zip(a.arguments, b.arguments, strict=True)),
             keywords=tuple((name, _argument(line, x, y, a)) for (name, x), (_, y) in pairs),
@@ -60,43 +59,43 @@ def rescale(low: TrainingGraph, high: TrainingGraph, samples: int) -> TrainingGr
         if a.kind in SAME_IF_SAME_SHAPE:
             kept = [t[a.inputs[0]].shape == t[a.outputs[0]].shape for t in (low.tensors, tensors)]
             if kept[0] != kept[1]:
-                raise _refused(line, f"{a.name} ({a.kind}) would change nothing, or no longer do so")
-        flops, size = counter(here, line)
-        operators.append(replace(here, flops=flops, bytes_accessed=size))
-    found = replace(
+                raise _batch_error(line, f"{a.name} ({a.kind}) would change nothing, or no longer do so")
+        flops, size = counter(resized, line)
+        operators.append(replace(resized, flops=flops, bytes_accessed=size))
+    graph = replace(
         low,
         tensors=tensors,
         operators=tuple(operators),
         samples=samples,
         tokens=line.at(low.tokens, high.tokens, "the number of tokens"),
     )
-    return verify(found)
+    return verify(graph)
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Sizes at batch `low` and `high`, and what they are at batch `wanted` if they are affine in it."""
+    """Affine extrapolation of sizes at batch sizes `low` and `high` to batch size `samples`."""
 
     low: int
     high: int
-    wanted: int
+    samples: int
 
     def at(self, a: int, b: int, where: str) -> int:
         if a == b:
             return a
-        value = a + Fraction(b - a, self.high - self.low) * (self.wanted - self.low)
+        value = a + Fraction(b - a, self.high - self.low) * (self.samples - self.low)
         if value.denominator != 1 or value < 1:
-            raise _refused(self, f"{where} is {a} and {b} there, and would be {float(value):g}")
+            raise _batch_error(self, f"{where} is {a} and {b} there, and would be {float(value):g}")
         if value == 1:
-            raise _refused(self, f"{where} would be 1, which torch treats apart")
+            raise _batch_error(self, f"{where} would be 1, which torch treats specially")
         return int(value)
 
 
-def _refused(line: _Line, reason: str) -> BatchError:
+def _batch_error(line: _Line, reason: str) -> BatchError:
     return BatchError(
-        f"The graph at {line.wanted} samples does not follow from captures at {line.low} and {line.high}",
+        f"The graph at {line.samples} samples does not follow from captures at {line.low} and {line.high}",
         found=reason,
-        remedy=f"Capture the model at {line.wanted} samples.",
+        remedy=f"Capture the model at {line.samples} samples.",
     )
 
 
@@ -126,7 +125,7 @@ def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
         raise BatchError(
             f"Captures at {low.samples} and {high.samples} samples are different graphs",
             found=f"{len(low.operators)} and {len(high.operators)} operators; they part at {first} and {second}",
-            remedy="Capture the model at the size that is wanted.",
+            remedy="Capture the model at the size that is samples.",
         )
 
 
@@ -145,22 +144,22 @@ def _argument(line: _Line, a: Argument, b: Argument, operator: Operator) -> Argu
         return a
     if type(a) is int and type(b) is int:
         return line.at(a, b, where)
-    raise _refused(line, f"{where} is {a!r:.40} and {b!r:.40} there, and no size")
+    raise _batch_error(line, f"{where} is {a!r:.40} and {b!r:.40} there, and is not a size")
 
 
 class _Counter:
-    """FLOPs and bytes of operators at their new sizes, each distinct one run once on meta tensors."""
+    """FLOPs and bytes of operators at their new sizes; each distinct operator runs once on meta tensors."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self.tensors = tensors
-        self._known: dict[object, tuple[int, int]] = {}
+        self._counts: dict[object, tuple[int, int]] = {}
 
     def __call__(self, operator: Operator, line: _Line) -> tuple[int, int]:
-        """BatchError where the operator does not make the shapes that are claimed."""
+        """(FLOPs, bytes); BatchError when the operator does not return the assumed shapes."""
         key = operator_signature(operator, self.tensors)
-        if key not in self._known:
-            self._known[key] = self._run(operator, line)
-        return self._known[key]
+        if key not in self._counts:
+            self._counts[key] = self._run(operator, line)
+        return self._counts[key]
 
     def _run(self, operator: Operator, line: _Line) -> tuple[int, int]:
         read, made = [[self.tensors[t] for t in side] for side in (operator.inputs, operator.outputs)]
@@ -172,10 +171,10 @@ class _Counter:
         try:
             outputs = run_operator(operator, values, "meta")
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-            raise _refused(line, f"{where} refuses its arguments: {str(error).splitlines()[0]}") from error
+            raise _batch_error(line, f"{where} rejects its arguments: {str(error).splitlines()[0]}") from error
         for tensor, output in zip(made, outputs, strict=True):
             if tuple(output.shape) != tensor.shape:
-                raise _refused(line, f"{where} makes {list(output.shape)}, not {list(tensor.shape)}")
+                raise _batch_error(line, f"{where} returns {list(output.shape)}, not {list(tensor.shape)}")
         flops = operator_flops(
             operator.kind, read, made, operator.arguments, [to_torch(a, values) for a in operator.arguments], outputs
         )

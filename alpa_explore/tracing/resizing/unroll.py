@@ -1,16 +1,16 @@
-"""The graph of a model of n equal periods of blocks, from captures with 2 and with 4 of them.
+"""The graph of a model with n equal periods of blocks, from captures with 2 and with 4 of them.
 
-A graph is rows: the tensors that it is given, forward, backward and update operators with what they make, parameters. A
-row is a form, which is all that it says, with holes for numbers: of tensors and operators, and those within names. With
-n periods the rows of each part are
+A graph is written as rows, in parts: tensors without a producer; forward, backward and update operators, each with its
+output tensors; parameters. A row is a form (all its fields) with holes for numbers: tensor and operator numbers, and
+numbers inside names. With n periods the rows of each part are
 
     head, period + s, period + 2·s, …, period + (n − 2)·s, tail        x(n) = x(2) + (x(4) − x(2)) / 2 · (n − 2)
 
-where the period is the end of the head, s is what each of its numbers grows by from one period to the next, and x is
-any number of the head or the tail. The two captures must show it, or nothing is unrolled: 4 periods are the rows of 2
-with two periods more, all three have the same forms, each number grows by the same s twice, and x(4) − x(2) is even.
-(The first and the last period are not always like the others: in the backward pass there is nothing yet to add to the
-gradient that comes into the last block.) That the periods between are no different is what the caller knows.
+where the period is the end of the head, s is the step by which each of its numbers grows from one period to the next,
+and x is any number of the head or the tail. The two captures must confirm this, or nothing is unrolled: the capture
+with 4 periods has the rows of the other and two more periods; all three periods have the same forms; each number grows
+by the same s twice; x(4) − x(2) is even. (The first and the last period may differ from the others: in the backward
+pass the gradient into the last block is not a sum.) That all further periods are equal must be known to the caller.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from typing import Any
 from alpa_explore.graph import Operator, Parameter, Phase, Ref, Tensor, TensorKind, TrainingGraph, verify
 
 FEW, MORE = 2, 4
-"""Periods of the captures."""
+"""Numbers of periods in the two captures."""
 
 _INDICES = frozenset({"index", "inputs", "outputs", "forward", "producer", "tensor", "gradient", "update", "loss"})
-"""Fields whose numbers are those of tensors and operators."""
+"""Fields that hold tensor or operator numbers."""
 _TEXTS = frozenset({"name", "module"})
-"""Fields that may hold the number of a block, or of a traced node."""
+"""Fields that may contain the number of a block, or of a traced node."""
 _DIGITS = re.compile(r"(0|[1-9]\d*)")
 _COUNTED = re.compile(r"(.*?)(_\d+)?(\..*)?")
-"""A traced node's name: what it is, the count of nodes before it that were the same ('add', 'add_1', …), '.output'."""
+"""The name of a traced node: base name, number of earlier nodes of that name ('add', 'add_1', …), '.output'."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
-    """A number: on its own, or in a Ref."""
+    """A number: an int, or the tensor of a Ref."""
 
     ref: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A text with numbers between its parts; `counted`: a node's, in which a last _0 is not written."""
+    """A text with numbers between its parts; `counted`: the name of a node, whose suffix _0 is not written."""
 
     parts: tuple[str, ...]
     counted: bool
@@ -74,7 +74,7 @@ class _Row:
 
 
 def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGraph | None:
-    """What a capture with `periods` of them is; None where those with FEW and with MORE do not say it."""
+    """The graph with `periods` periods; None when the captures with FEW and MORE periods do not determine it."""
     parts = []
     for rows_of_few, rows_of_more in zip(_parts(few), _parts(more), strict=True):
         rows = _continued(rows_of_few, rows_of_more, periods - FEW)
@@ -82,14 +82,14 @@ def unroll(few: TrainingGraph, more: TrainingGraph, periods: int) -> TrainingGra
             return None
         parts.append([_filled(row) for row in rows])
     ((whole,),), held, forward, backward, update, parameters = parts
-    made = (*forward, *backward, *update)
-    found = replace(
+    operator_rows = (*forward, *backward, *update)
+    graph = replace(
         whole,
-        tensors=tuple(tensor for row in (*held, *(row[1:] for row in made)) for tensor in row),
-        operators=tuple(operator for operator, *_ in made),
+        tensors=tuple(tensor for row in (*held, *(row[1:] for row in operator_rows)) for tensor in row),
+        operators=tuple(operator for operator, *_ in operator_rows),
         parameters=tuple(parameter for (parameter,) in parameters),
     )
-    return verify(found)
+    return verify(graph)
 
 
 def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
@@ -105,10 +105,10 @@ def _parts(graph: TrainingGraph) -> tuple[list[_Row], ...]:
 
 
 def _continued(few: Sequence[_Row], more: Sequence[_Row], added: int) -> list[_Row] | None:
-    """One part of the graph, with `added` periods more than `few`."""
+    """The rows of one part with `added` more periods than `few`; None when the captures do not determine them."""
     apart = MORE - FEW
     size, odd = divmod(len(more) - len(few), apart)
-    a, b = ([repr(row.forms) for row in rows] for rows in (few, more))  # 1, 1.0 and True are equal, but not as text
+    a, b = ([repr(row.forms) for row in rows] for rows in (few, more))  # compared as text, because 1 == 1.0 == True
     cut = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), len(few))
     start, second, third = cut - size, cut + size, cut + 2 * size
     if odd or not 0 <= start <= cut or a[cut:] != b[third:] or not b[start:cut] == b[cut:second] == b[second:third]:
@@ -123,7 +123,7 @@ def _continued(few: Sequence[_Row], more: Sequence[_Row], added: int) -> list[_R
 
 
 def _steps(before: Sequence[_Row], after: Sequence[_Row]) -> list[tuple[int, ...]]:
-    """What the numbers of each row grow by."""
+    """For each row the differences of its numbers."""
     return [tuple(y - x for x, y in zip(a.numbers, b.numbers, strict=True)) for a, b in zip(before, after, strict=True)]
 
 
@@ -165,7 +165,7 @@ def _text(text: str, counted: bool, numbers: list[int]) -> _Text:
 
 
 def _filled(row: _Row) -> tuple[Any, ...]:
-    """The values of a row."""
+    """The values of a row: its forms with the numbers filled in."""
     numbers = iter(row.numbers)
     return tuple(form.type(**{name: _fill(part, numbers) for name, part in form.parts.items()}) for form in row.forms)
 

@@ -1,4 +1,4 @@
-"""A function in a child process: its answer, its errors, and what is known when it dies."""
+"""A function in a child process: its result, its errors, and the report when it dies."""
 
 import ctypes
 import os
@@ -18,15 +18,15 @@ def open_files():
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_answers_come_back_and_the_parent_is_untouched():
-    found = []
+def test_results_are_returned_and_the_parent_is_not_changed():
+    values = []
     before = open_files()
-    assert run(lambda report: found.append(1) or {"large": b"x" * 1_000_000}) == {"large": b"x" * 1_000_000}
-    assert found == []
+    assert run(lambda report: values.append(1) or {"large": b"x" * 1_000_000}) == {"large": b"x" * 1_000_000}
+    assert values == []
     assert open_files() == before
 
 
-def test_an_error_comes_back_as_its_text():
+def test_an_error_is_returned_as_its_text():
     with pytest.raises(RuntimeError, match="ZeroDivisionError: division by zero"):
         run(lambda report: 1 / 0)
 
@@ -46,11 +46,11 @@ def test_a_child_that_takes_too_long_is_ended():
     assert time.monotonic() - start < 10
 
 
-def test_threads_may_each_have_one():
-    found = []
-    threads = [threading.Thread(target=lambda n=n: found.append(run(lambda report: n))) for n in range(6)]
+def test_threads_may_each_have_a_child():
+    results = []
+    threads = [threading.Thread(target=lambda n=n: results.append(run(lambda report: n))) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(found) == list(range(6))
+    assert sorted(results) == list(range(6))

@@ -1,4 +1,4 @@
-"""Discovery: splits found by running an operator are proven by the same body as the rules, and equal to them."""
+"""Discovery: the splits it establishes pass the same proof as those of the rules, and equal them."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ CONSTANT = {
     "aten.arange.default",
     "aten.scalar_tensor.default",
 }
-"""Their result does not hang on values: pieces of it prove nothing, and discovery keeps away."""
+"""Their result does not depend on values: running shards of it proves nothing, so discovery declines."""
 NOT_RUN = {"aten._grouped_mm.default"}
 """Kernels for bfloat16 alone, whose integers must be ends of rows."""
 RULED = [
@@ -47,7 +47,7 @@ def tensor(index, shape, dtype="float32"):
 
 
 def unrun(kind, shape):
-    """What is found of x -> y of one shape, which the test itself does not run."""
+    """What discovery returns for x -> y of one shape; the test itself does not run the operator."""
     return discover(replace(OPERATOR, kind=kind), [tensor(0, shape)], [tensor(1, shape)])
 
 
@@ -59,10 +59,11 @@ def discovered(call):
 
 
 def rediscover(call):
-    """What is found is legal; what the rule says of an operator that runs as it is on its pieces is found."""
-    found, operator, tensors, values = discovered(call)
-    prove_splits(found.splits, operator, tensors, values, meshes=((2,), (2, 2)))
-    assert bool(found.splits) != bool(found.reason)
+    """Every discovered split is valid, and the splits of a rule whose operator runs unchanged on shards are all
+    discovered."""
+    result, operator, tensors, values = discovered(call)
+    prove_splits(result.splits, operator, tensors, values, meshes=((2,), (2, 2)))
+    assert bool(result.splits) != bool(result.reason)
     if call.kind not in _LOCAL and call.kind not in CONSTANT | NOT_RUN and operator.inputs:
         ours = {
             (s.inputs, s.outputs, s.divides)
@@ -70,17 +71,17 @@ def rediscover(call):
                 operator, tuple(tensors[t] for t in operator.inputs), tuple(tensors[t] for t in operator.outputs)
             )
         }
-        assert ours <= {(s.inputs, s.outputs, s.divides) for s in found.splits}, found.reason
+        assert ours <= {(s.inputs, s.outputs, s.divides) for s in result.splits}, result.reason
 
 
 @pytest.mark.parametrize("call", QUICK, ids=str)
-def test_what_a_rule_says_is_rediscovered(call):
+def test_the_splits_of_a_rule_are_rediscovered(call):
     rediscover(call)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("call", [c for c in RULED if c not in QUICK], ids=str)
-def test_what_every_rule_says_is_rediscovered(call):
+def test_the_splits_of_every_rule_are_rediscovered(call):
     rediscover(call)
 
 
@@ -92,7 +93,7 @@ R, P = REPLICATE, PARTIAL
 
 
 @pytest.mark.parametrize(
-    ("call", "wanted"),
+    ("call", "expected"),
     [
         (Call("aten.mm.default", real(8, 8), real(8, 8), factors=""), {((0, R), 0), ((R, 1), 1), ((1, 0), P)}),
         (
@@ -107,9 +108,9 @@ R, P = REPLICATE, PARTIAL
     ],
     ids=str,
 )
-def test_exactly_the_legal_splits_are_found(call, wanted):
-    found, *_ = discovered(call)
-    assert {(s.inputs, s.outputs[0]) for s in found.splits} == wanted
+def test_exactly_the_legal_splits_are_discovered(call, expected):
+    result, *_ = discovered(call)
+    assert {(s.inputs, s.outputs[0]) for s in result.splits} == expected
 
 
 x, row, image = real(4, 8, 16), real(16), real(4, 16, 4, 4)
@@ -154,7 +155,7 @@ def test_an_operator_without_a_rule_is_discovered_and_proven(call):
     assert prove_splits(coverage.splits, operator, tensors, values) == set(call.factors)
 
 
-# --- operators that somebody else defines: some are fine, some are not to be trusted
+# --- operators of a library: some are valid, some misbehave
 
 
 def define(name, function, shape=torch.empty_like, mutates=()):
@@ -171,7 +172,7 @@ def mixed(x: torch.Tensor) -> torch.Tensor:
 
 
 def window(x: torch.Tensor, width: int) -> torch.Tensor:
-    """Adds the element `width` before: of no effect where the dim is shorter than that."""
+    """Adds the element `width` positions before; no effect when the dim is shorter than that."""
     return x + torch.nn.functional.pad(x, (0, 0, width, 0))[: x.shape[0]]
 
 
@@ -199,7 +200,7 @@ def deadly(x: torch.Tensor) -> torch.Tensor:
 
 
 def deadly_in_halves(x: torch.Tensor) -> torch.Tensor:
-    """As kernels that do not check what fits: small rows kill."""
+    """Like a kernel without bounds checks: it crashes on short rows."""
     if x.shape[1] % 8 and x.shape[1] % 6:
         ctypes.string_at(0)
     return x * 2
@@ -243,25 +244,25 @@ def of(name, *arguments):
     ids=str,
 )
 def test_an_operator_of_a_library_is_discovered(call, factors):
-    found, operator, tensors, values = discovered(call)
-    assert sorted(s.factor for s in found.splits) == factors
-    prove_splits(found.splits, operator, tensors, values)
+    result, operator, tensors, values = discovered(call)
+    assert sorted(s.factor for s in result.splits) == factors
+    prove_splits(result.splits, operator, tensors, values)
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("mixed", "no way of cutting"),
+        ("mixed", "no sharding of its inputs"),
         ("noisy", "random numbers"),
         ("forgetful", "another result each time"),
         ("secretly_in_place", "writes into its inputs"),
-        ("constant", "the same whatever it is given"),
+        ("constant", "does not depend on its inputs"),
     ],
 )
-def test_an_operator_that_cannot_be_divided_says_why(name, reason):
-    found, *_ = discovered(of(name, real(4, 8)))
-    assert found.splits == ()
-    assert reason in found.reason
+def test_an_operator_that_cannot_be_divided_has_a_reason(name, reason):
+    result, *_ = discovered(of(name, real(4, 8)))
+    assert result.splits == ()
+    assert reason in result.reason
 
 
 @pytest.mark.parametrize(
@@ -273,39 +274,39 @@ def test_an_operator_that_cannot_be_divided_says_why(name, reason):
         ("unheard_of", "imported?"),
     ],
 )
-def test_an_operator_that_cannot_be_run_says_why(name, reason):
-    found = unrun(f"alpa_explore_tests.{name}.default", (4, 8))
-    assert found.splits == ()
-    assert reason in found.reason
+def test_an_operator_that_cannot_be_run_has_a_reason(name, reason):
+    result = unrun(f"alpa_explore_tests.{name}.default", (4, 8))
+    assert result.splits == ()
+    assert reason in result.reason
 
 
 @pytest.mark.parametrize("kind", ["aten.bernoulli.default", "aten.poisson.default", "aten.rand_like.default"])
-def test_random_operators_are_refused(kind):
+def test_random_operators_are_not_supported(kind):
     assert "random" in unrun(kind, (4, 8)).reason
 
 
-def test_a_shape_that_hangs_on_values_is_refused():
+def test_a_shape_that_depends_on_values_is_not_supported():
     operator = replace(OPERATOR, kind="aten.nonzero.default")
-    found = discover(operator, [tensor(0, (4, 8))], [tensor(1, (32, 2), "int64")])
-    assert "depends on values" in found.reason
+    result = discover(operator, [tensor(0, (4, 8))], [tensor(1, (32, 2), "int64")])
+    assert "depends on values" in result.reason
 
 
-def test_equal_operators_are_run_once_and_others_are_told_apart():
+def test_equal_operators_are_run_once_and_different_ones_are_distinguished():
     clamps = [replace(OPERATOR, kind="aten.clamp.default", arguments=(Ref(0), low)) for low in (1, 1.0, True, 1)]
-    given = [tensor(0, (4, 8))], [tensor(1, (4, 8))]
-    assert discover(clamps[0], *given) is discover(clamps[3], *given)
-    assert discover(clamps[0], *given) is not discover(clamps[1], *given)
+    shapes = [tensor(0, (4, 8))], [tensor(1, (4, 8))]
+    assert discover(clamps[0], *shapes) is discover(clamps[3], *shapes)
+    assert discover(clamps[0], *shapes) is not discover(clamps[1], *shapes)
 
 
-def test_the_random_state_of_the_process_is_left_alone():
+def test_the_random_state_of_the_process_is_not_changed():
     torch.manual_seed(5)
-    wanted = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(5)
     unrun("alpa_explore_tests.noisy.default", (2, 8))
-    assert torch.equal(torch.rand(3), wanted)
+    assert torch.equal(torch.rand(3), expected)
 
 
 def test_large_shapes_are_proven_on_small_ones():
     operator = replace(OPERATOR, kind="aten.logsumexp.default", arguments=(Ref(0), (2,)))
-    found = discover(operator, [tensor(0, (1024, 4096, 51200))], [tensor(1, (1024, 4096))])
-    assert [(s.factor, s.size) for s in found.splits] == [("dim0", 1024), ("dim1", 4096)]
+    result = discover(operator, [tensor(0, (1024, 4096, 51200))], [tensor(1, (1024, 4096))])
+    assert [(s.factor, s.size) for s in result.splits] == [("dim0", 1024), ("dim1", 4096)]

@@ -15,7 +15,7 @@ def aten(kind, *arguments, factors, **keywords):
 
 ALL = "dim0 dim1 dim2 sum"
 CALLS = (
-    # a cut follows the leading dim of each group
+    # a sharding follows the leading dim of each group
     aten("view.default", x, [32, 16], factors="dim0 dim2 sum"),
     aten("view.default", x, [4, 8, 4, 4], factors=ALL),
     aten("view.default", x, [4, 128], factors="dim0 dim1 sum"),
@@ -36,7 +36,7 @@ CALLS = (
     aten("t.default", real(4, 8), factors="dim1 dim0 sum"),
     aten("expand.default", real(4, 1, 8), [8, 4, 8, -1], factors="dim0 dim0 dim2 dim2 sum"),
     aten("flip.default", x, [1], factors="dim0 dim2 sum"),
-    # pieces of a dim
+    # parts of a dim
     aten("split.Tensor", x, 4, -1, factors="dim0 dim1 sum"),
     aten("split.Tensor", x, 3, factors="dim1 dim2 sum"),
     aten("split_with_sizes.default", x, [2, 6], 1, factors="dim0 dim2 sum"),

@@ -1,4 +1,4 @@
-"""Elementwise operators, optimizer steps, tensors made from nothing."""
+"""Elementwise operators, optimizer steps, created tensors."""
 
 import torch
 
@@ -86,7 +86,7 @@ CALLS = (
     aten("lift_fresh_copy.default", x, factors=SUM),
     aten("mul.Scalar", x, 3.0, factors=SUM),
     aten("div.Scalar", x, 3.0, factors=SUM),
-    # linear, but the sum passes only beside a number
+    # linear, but the sum passes only with a number
     aten("mul.Tensor", x, y),
     aten("mul.Tensor", x, row),
     aten("mul.Tensor", x, x),
@@ -101,7 +101,7 @@ CALLS = (
     aten("div.Tensor", x, scalar, factors=SUM),
     aten("div.Tensor", 2.0, x),
     *(Call(f"optimizer.{name}", x, real(4, 8), factors=BOTH) for name in ("adam", "adamw", "sgd", "sgd_momentum")),
-    # made from nothing
+    # created tensors
     aten("full.default", [4, 8], 2.5, dtype=torch.float32),
     aten("zeros.default", [4, 8], dtype=torch.bool),
     aten("ones.default", [8], factors="dim0"),

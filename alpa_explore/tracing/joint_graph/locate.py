@@ -1,7 +1,7 @@
-"""Where in the model an operator is called: path of the module, line of source, name of the torch function.
+"""Where in the model an operator is called: module path, source line, name of the torch function.
 
-Two mechanisms, both active only while the model is traced: forward hooks keep the path of the module that is running,
-and a torch-function mode sees each torch call that the model makes and annotates the nodes traced inside it.
+Two mechanisms are active while the model is traced: forward hooks record the path of the running module, and a
+torch-function mode annotates the nodes that are traced inside each torch call of the model.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _HIDDEN = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.path.dir
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
-    """The place the trace has reached; after a failure, the place where it failed."""
+class TracePosition:
+    """The position that the trace has reached; after an exception, where it was raised."""
 
     modules: list[str] = field(default_factory=list)
-    """Paths of the modules that are running, outermost first."""
+    """Paths of the running modules, outermost first."""
     function: str = ""
-    """The torch function that is running; '' between two."""
+    """The running torch function; '' between calls."""
 
     @property
     def module(self) -> str:
@@ -43,8 +43,8 @@ class Place:
 
 
 @contextmanager
-def follow_modules(model: nn.Module, place: Place) -> Iterator[None]:
-    """Keep `place.modules` up to date while the model runs; the model's own hooks are left as they were."""
+def follow_modules(model: nn.Module, place: TracePosition) -> Iterator[None]:
+    """Keep `place.modules` up to date while the model runs; the model's own hooks are not changed."""
     handles = []
     for path, module in model.named_modules():
         enter, leave = _hooks(path, place)
@@ -56,7 +56,7 @@ def follow_modules(model: nn.Module, place: Place) -> Iterator[None]:
             handle.remove()
 
 
-def _hooks(path: str, place: Place) -> tuple[Callable[..., None], Callable[..., None]]:
+def _hooks(path: str, place: TracePosition) -> tuple[Callable[..., None], Callable[..., None]]:
     def enter(module: nn.Module, args: object) -> None:
         place.modules.append(path)
 
@@ -68,10 +68,9 @@ def _hooks(path: str, place: Place) -> tuple[Callable[..., None], Callable[..., 
 
 
 class AnnotateCalls(TorchFunctionMode):
-    """Annotates the nodes of each torch call with the module and the line of the model that made it, unless the capture
-    was cancelled."""
+    """Annotates the nodes of each torch call with the module and source line that made it; ends a cancelled capture."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: TracePosition) -> None:
         super().__init__()
         self._place = place
 
@@ -80,7 +79,7 @@ class AnnotateCalls(TorchFunctionMode):
     ) -> Any:
         stop_if_cancelled()
         kwargs = kwargs or {}
-        if getattr(function, "__name__", "") == "__get__":  # tensor.shape and the like make no node
+        if getattr(function, "__name__", "") == "__get__":  # tensor.shape and similar accesses create no node
             return function(*args, **kwargs)
         args, kwargs = _on_cpu(function, args, kwargs)
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
@@ -94,9 +93,9 @@ class AnnotateCalls(TorchFunctionMode):
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The call with its device changed to the CPU, where all fake tensors are: a model may name a GPU.
+    """The call with its device replaced by the CPU, where all fake tensors are: a model may name a GPU.
 
-    Two fake tensors on different devices would end the process, in a torch built without CUDA.
+    In a torch built without CUDA, mixing fake tensors of different devices would crash the process.
     """
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": "cpu"}
@@ -116,10 +115,10 @@ def _lacks_fake_rule(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> bool:
-    """True for a grouped product that torch 2.13 cannot trace but Hugging Face's own operator can.
+    """True for a grouped product that torch 2.13 cannot trace and the operator of Hugging Face can.
 
-    torch gives fake results of it for bfloat16 only. The other operator computes the same, has fake and backward rules
-    for every dtype, and is what Hugging Face's models themselves call when they are compiled.
+    torch's operator has a fake rule for bfloat16 only. The other one computes the same, has fake and backward rules for
+    every dtype, and is the one that Hugging Face models call when they are compiled.
     """
     plain = (left.dim(), right.dim()) == (2, 3) and offs is not None and bias is None and out_dtype is None
     return plain and left.dtype != torch.bfloat16 and hasattr(torch.ops.transformers, "grouped_mm_fallback")
@@ -134,13 +133,13 @@ def caller() -> str:
 
 
 def raised_at(trace: TracebackType | None) -> str:
-    """'path/file.py:123' of the innermost line of a traceback that lies outside torch and this package, or ''."""
-    found = ""
+    """'path/file.py:123' of the innermost line of a traceback outside torch and this package; '' if there is none."""
+    location = ""
     while trace is not None:
         if not _hidden(trace.tb_frame.f_code):
-            found = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            location = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
-    return found
+    return location
 
 
 def _hidden(code: CodeType) -> bool:

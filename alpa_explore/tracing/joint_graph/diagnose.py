@@ -1,24 +1,24 @@
-"""From an exception raised while tracing to a CaptureError that says where it was and what to try."""
+"""An exception raised while tracing -> a CaptureError with its place in the model and a remedy."""
 
 from __future__ import annotations
 
 from torch._subclasses.fake_tensor import UnsupportedFakeTensorException, UnsupportedOperatorException
 
 from alpa_explore.errors import CaptureError
-from alpa_explore.tracing.joint.joint_graph import VALUE_ERRORS
-from alpa_explore.tracing.joint.locate import Place, raised_at
+from alpa_explore.tracing.joint_graph.locate import TracePosition, raised_at
+from alpa_explore.tracing.joint_graph.trace import VALUE_ERRORS
 
 _VALUES = (
-    "Tracing knows shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "
-    "loops over nonzero) by tensor operators such as torch.where, or read the value before the model is captured."
+    "Tracing has shapes, not values. Replace Python branches on tensor values (if x.sum() > 0, .item(), .tolist(), "
+    "loops over nonzero) with tensor operators such as torch.where, or read the value before the model is captured."
 )
-_OUT_OF_MEMORY = "Build the model without memory: with torch.device('meta'): model = …; capture needs shapes only."
+_OUT_OF_MEMORY = "Build the model on the meta device (with torch.device('meta'): model = …); capture needs shapes only."
 _BY_MESSAGE = (
     (
         ("inplace operation", "in-place"),
-        "The model cannot be trained as it is: replace the in-place operation (add_, relu_, x[…] = …) by a plain one.",
+        "Replace the in-place operation (add_, relu_, x[…] = …) with one that returns a new tensor.",
     ),
-    (("numpy",), "Keep the forward pass in torch: NumPy cannot see traced tensors."),
+    (("numpy",), "Keep the forward pass in torch: NumPy cannot read traced tensors."),
     (
         (
             "mat1 and mat2",
@@ -38,22 +38,22 @@ _BY_MESSAGE = (
     ),
     (
         ("dtype", "scalar type", "expected tensor for argument", "same type", "Long", "Half", "BF16"),
-        "Check the dtypes: token inputs must be int64, others floating; precision=None keeps the model's own dtypes.",
+        "Check the dtypes: token inputs must be int64, others floating-point; precision=None keeps the model's dtypes.",
     ),
     (("allocate", "out of memory"), _OUT_OF_MEMORY),
-    (("device", "CUDA enabled"), "Make tensors on the device of the input (device=x.device), not on a fixed one."),
+    (("device", "CUDA enabled"), "Create tensors on the device of the input (device=x.device), not on a fixed one."),
 )
 
 
-def diagnose(error: Exception, place: Place) -> CaptureError:
+def diagnose(error: Exception, place: TracePosition) -> CaptureError:
     """The CaptureError for an exception that tracing raised at `place`; raise it `from` the exception."""
     operator = _operator(error) or place.function or "none running"
     message = " ".join(str(error).split())[:300] or type(error).__name__
-    found = (
+    location = (
         f"operator {operator}, module {place.module or '(the model itself)'}, "
         f"line {raised_at(error.__traceback__) or 'unknown'}: {type(error).__name__}: {message}"
     )
-    return CaptureError("The model cannot be traced", found=found, remedy=_remedy(error, message))
+    return CaptureError("The model cannot be traced", found=location, remedy=_remedy(error, message))
 
 
 def _operator(error: Exception) -> str:

@@ -1,8 +1,8 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
-The model is traced as a function of its parameters, buffers and inputs, so that nothing of it is changed. Decomposed:
-losses whose mean-reduced backward is wrong on a shard (design §6), and attention, into products and a softmax. Products
-over merged batch dims get these back (unmerge), so that heads can be divided.
+The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed. Two
+groups of operators are decomposed: the losses of `DECOMPOSED`, and attention, into products and a softmax. Products
+over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint.unmerge import unmerge_batches
+from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
-"""What torch raises when a model asks a traced tensor for its value."""
+"""The exceptions of torch when a model reads the value of a traced tensor."""
 
 aten = torch.ops.aten
 DECOMPOSED = (
@@ -42,11 +42,14 @@ DECOMPOSED = (
     aten.binary_cross_entropy,
     aten.binary_cross_entropy_backward,
 )
+"""Losses whose mean-reduced backward is wrong on a shard of the batch: it divides by the local number of elements.
+DTensor gives wrong gradients for them, without an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointGraph:
-    """A traced training step: `inputs[i]` is the node of the i-th traced tensor, `gradients[i]` its gradient's."""
+    """A traced training step: `inputs[i]` is the node of the i-th traced tensor, `gradients[i]` that of its
+    gradient."""
 
     module: fx.GraphModule
     inputs: tuple[fx.Node, ...]
@@ -55,11 +58,11 @@ class JointGraph:
     loss: fx.Node
     gradients: tuple[fx.Node | None, ...]
     accumulates: dict[fx.Node, int]
-    """Node that sums gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
+    """Node that adds gradients -> seq_nr of the forward operator that produced the tensor whose gradient it is."""
 
 
 class _Step(nn.Module):
-    """The function that is traced: flat tensors -> scalar loss. It owns no parameters itself."""
+    """The function that is traced: flat tensors -> scalar loss. It has no parameters of its own."""
 
     def __init__(self, run: Callable[[Sequence[torch.Tensor]], torch.Tensor], accumulates: dict[fx.Node, int]) -> None:
         super().__init__()
@@ -68,15 +71,15 @@ class _Step(nn.Module):
     def forward(self, tensors: list[torch.Tensor]) -> torch.Tensor:
         loss = self._run(tensors)
         if get_proxy_mode() is not None:
-            _note_accumulations(loss, self._accumulates)
+            _record_accumulations(loss, self._accumulates)
         return loss
 
 
 def trace(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
     """Trace `run(tensors) -> loss` and its backward; gradients for the fake tensors that require them.
 
-    A model that reads a value while it runs is traced again as torch.compile would see it: Hugging Face models, for
-    one, look into attention masks for short cuts unless they are being compiled.
+    A model that reads a value while it runs is traced a second time in the mode of torch.compile: Hugging Face models,
+    for example, read attention masks to take shortcuts unless they are being compiled.
     """
     try:
         return _trace_once(run, tensors)
@@ -90,13 +93,13 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
     with ExitStack() as stack:
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
-        # torch logs the traceback of each failed shape rule; ours is the error that is raised.
+        # torch logs a traceback for each failed shape rule; the CaptureError already reports it.
         stack.enter_context(patch.object(logging.getLogger("torch._subclasses.fake_tensor"), "disabled", True))
         joint = aot_export_joint_with_descriptors(
             stack,
             _Step(run, accumulates),
             (list(tensors),),
-            decompositions=get_decompositions(DECOMPOSED),  # type: ignore[arg-type]
+            decompositions=get_decompositions(DECOMPOSED),  # type: ignore[arg-type]  # accepts packets of overloads too
             _disable_torch_fn_metadata_mode=True,
         )
         unmerge_batches(joint.graph_module)
@@ -105,8 +108,8 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Attention as products and a softmax, without a detour through fp32 for 16-bit inputs."""
-    before = bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())  # type: ignore[no-untyped-call]
+    """Attention as products and a softmax, without casts to fp32 for 16-bit inputs."""
+    before = bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())  # type: ignore[no-untyped-call]  # torch has no annotation
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:
         with sdpa_kernel(SDPBackend.MATH):
@@ -117,9 +120,9 @@ def _plain_attention() -> Iterator[None]:
 
 @contextmanager
 def _plain_kernels() -> Iterator[None]:
-    """No oneDNN: its fused LSTM exists on CPUs only; without it an LSTM is traced as the products it is made of."""
+    """Without oneDNN: its fused LSTM exists on CPUs only; without it an LSTM is traced as matrix products."""
     before = torch._C._get_mkldnn_enabled()
-    # Not torch.backends.mkldnn.flags: it sets every flag again and warns of GPUs that are not there.
+    # Not torch.backends.mkldnn.flags, which sets all flags and warns about missing GPUs.
     torch._C._set_mkldnn_enabled(False)
     try:
         yield
@@ -128,7 +131,7 @@ def _plain_kernels() -> Iterator[None]:
 
 
 def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -> JointGraph:
-    """Find inputs, loss and gradients by the descriptors that AOTAutograd leaves on placeholders and outputs."""
+    """Identify inputs, loss and gradients by the descriptors that AOTAutograd puts on placeholders and outputs."""
     inputs: dict[int, fx.Node] = {}
     tangent = None
     for node in module.graph.find_nodes(op="placeholder"):
@@ -137,11 +140,11 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
             inputs[described.idx] = node
         elif type(described).__name__ == "TangentAOTInput":
             tangent = node
-        # Else a token that orders side effects: the operator that takes it is refused when it is drafted.
+        # Else a token that orders side effects; drafting the operator that takes it raises CaptureError.
     (output,) = module.graph.find_nodes(op="output")
     loss = None
     gradients: dict[int, fx.Node | None] = {}
-    # Updated buffers (running statistics) are outputs too: no plan depends on them, and they are not read here.
+    # Updated buffers (running statistics) are outputs too; no plan depends on them, so they are ignored.
     for node, described in zip(output.args[0], output.meta["desc"], strict=True):
         kind = type(described).__name__
         if kind == "PlainAOTOutput":
@@ -159,12 +162,12 @@ def _read(module: fx.GraphModule, count: int, accumulates: dict[fx.Node, int]) -
     )
 
 
-def _note_accumulations(loss: torch.Tensor, found: dict[fx.Node, int]) -> None:
-    """Let each backward node tell which traced tensor it receives as the gradient of its output.
+def _record_accumulations(loss: torch.Tensor, accumulates: dict[fx.Node, int]) -> None:
+    """Register a hook on each backward node that records which traced tensor it receives as the gradient of its output.
 
-    Autograd sums gradients just before the node of the tensor's producer runs, and the sums carry the loss's seq_nr.
-    Asking every node for its incoming gradient shows whose gradient each sum is. The first node to receive it is the
-    right one: an addition hands the same tensor on to the producers of its operands.
+    Autograd adds gradients just before the node of the tensor's producer runs, and these additions carry the loss's
+    seq_nr, not the producer's. The gradient that each node receives shows whose gradient each sum is. The first node
+    that receives a sum is the right one: an addition passes the same tensor on to the producers of its operands.
     """
     waiting = [loss.grad_fn]
     seen: set[Any] = set()
@@ -173,16 +176,16 @@ def _note_accumulations(loss: torch.Tensor, found: dict[fx.Node, int]) -> None:
         if node is None or node in seen:
             continue
         seen.add(node)
-        node.register_prehook(_teller(node, found))
+        node.register_prehook(_recorder(node, accumulates))
         waiting += [following for following, _ in node.next_functions]
 
 
-def _teller(grad_fn: Any, found: dict[fx.Node, int]) -> Callable[[tuple[Any, ...]], None]:
-    def tell(gradients: tuple[Any, ...]) -> None:
+def _recorder(grad_fn: Any, accumulates: dict[fx.Node, int]) -> Callable[[tuple[Any, ...]], None]:
+    def record(gradients: tuple[Any, ...]) -> None:
         try:
             stop_if_cancelled()
         except CancelledError:
-            torch.autograd.set_detect_anomaly(False)  # else torch warns of the node at which it ends; AOT restores it
+            torch.autograd.set_detect_anomaly(False)  # or torch prints a warning for this node; AOT restores the mode
             raise
         mode = get_proxy_mode()
         if mode is None:
@@ -191,6 +194,6 @@ def _teller(grad_fn: Any, found: dict[fx.Node, int]) -> Callable[[tuple[Any, ...
             if isinstance(gradient, FunctionalTensor):
                 slot = get_proxy_slot(gradient.from_functional(), mode.tracer, None)
                 if slot is not None:
-                    found.setdefault(slot.proxy.node, grad_fn._sequence_nr())
+                    accumulates.setdefault(slot.proxy.node, grad_fn._sequence_nr())
 
-    return tell
+    return record

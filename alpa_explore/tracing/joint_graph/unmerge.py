@@ -1,16 +1,16 @@
-"""Give batched products their batch dims back.
+"""Restores the batch dims of batched matrix products.
 
-torch.matmul of (B, H, M, K) by (B, H, K, N) is traced as view → bmm → view with B and H merged into one dim. Blocks of
-H alone are not contiguous in B·H, so a bmm could be divided over samples but never over heads: the tensor parallelism
-of attention would be lost. This pass follows each merged tensor beside its unmerged form through transposes and
-products, writes the products as `aten.matmul` of the unmerged forms, and lets dead code elimination take the merged
-ones.
+torch.matmul of (B, H, M, K) by (B, H, K, N) is traced as view → bmm → view, with B and H merged into one dim. Blocks of
+H alone are not contiguous in B·H, so the bmm could be sharded over samples but never over heads, which would exclude
+the tensor parallelism of attention. This pass tracks the unmerged form of each merged tensor through transposes and
+products, rewrites the products as `aten.matmul` of the unmerged forms, and leaves the merged ones to dead code
+elimination.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -46,7 +46,7 @@ def unmerge_batches(module: fx.GraphModule) -> None:
             with module.graph.inserting_after(product):
                 merged = _insert(module, node, aten.view.default, (product, list(shape)))
             node.replace_all_uses_with(merged)
-            module.graph.erase_node(node)  # the product now carries its sequence number
+            module.graph.erase_node(node)  # the new product has its sequence number
             unmerged[merged] = product
 
 
@@ -55,21 +55,24 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def _peel(node: fx.Node) -> fx.Node:
-    """What `node` copies: an expand to the same shape and a copy made only so that a view could merge."""
-    while node.target in (aten.expand.default, aten.clone.default) and _shape(node.args[0]) == _shape(node):  # type: ignore[arg-type]
-        node = node.args[0]  # type: ignore[assignment]
+    """The node below copies and expands to the same shape, which are traced only to make a merging view possible."""
+    while node.target in (aten.expand.default, aten.clone.default):
+        source = cast(fx.Node, node.args[0])
+        if _shape(source) != _shape(node):
+            break
+        node = source
     return node
 
 
 def _swaps_last_two(node: fx.Node) -> bool:
     if node.target is aten.transpose.int:
-        return {d % 3 for d in node.args[1:3]} == {1, 2}  # type: ignore[operator]
-    return node.target is aten.permute.default and [d % 3 for d in node.args[1]] == [0, 2, 1]  # type: ignore[operator, union-attr]
+        return {d % 3 for d in cast("tuple[int, ...]", node.args[1:3])} == {1, 2}
+    return node.target is aten.permute.default and [d % 3 for d in cast("list[int]", node.args[1])] == [0, 2, 1]
 
 
-def _insert(module: fx.GraphModule, like: fx.Node, target: Any, args: tuple[Any, ...]) -> fx.Node:
-    """A new call with the phase, sequence number and origin of `like`."""
+def _insert(module: fx.GraphModule, template: fx.Node, target: Any, args: tuple[Any, ...]) -> fx.Node:
+    """A new call with the phase, sequence number and origin of `template`."""
     node = module.graph.call_function(target, args)
-    node.meta = dict(like.meta)
+    node.meta = dict(template.meta)
     node.meta["val"] = target(*(a.meta["val"] if isinstance(a, fx.Node) else a for a in args))
     return node

@@ -1,0 +1,173 @@
+"""From the nodes of a joint graph to drafts of operators; nodes that compute nothing are folded away (`folding`).
+
+`getitem` nodes disappear, because an operator has several outputs. Small tensors written in the model's code become
+`constant.literal` operators, so that the graph holds their values.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses import FakeTensor
+
+from alpa_explore.errors import CaptureError
+from alpa_explore.graph import counts
+from alpa_explore.tracing.aten import DROPPED_KEYWORDS, LITERAL, to_symbol
+from alpa_explore.tracing.joint_graph.locate import MODULE, SOURCE
+from alpa_explore.tracing.joint_graph.trace import JointGraph
+from alpa_explore.tracing.operators.drafts import Draft, DraftArgument, Drafts, TracedTensor
+from alpa_explore.tracing.operators.folding import fold
+from alpa_explore.units import DTYPE_BYTES
+
+LITERAL_ELEMENTS = 4096
+"""A tensor of the model's code with more elements is an input of the graph, of kind CONSTANT, instead of a literal. Set
+by hand."""
+
+
+def draft(joint: JointGraph) -> Drafts:
+    """Draft an operator for each node of the joint graph that computes something; CaptureError for unsupported
+    nodes."""
+    drafts = Drafts()
+    for node in joint.module.graph.nodes:
+        if node.op == "placeholder":
+            drafts.values[node] = key = TracedTensor(node.name)
+            drafts.tensors[key] = node.meta["val"]
+            if joint.tangent is node:
+                _draft_tangent(drafts, joint.tangent)
+        elif node.op == "get_attr":
+            _draft_constant(drafts, node, getattr(joint.module, str(node.target)))
+        elif node.op == "call_function" and node.target is operator.getitem:
+            parts = drafts.values[node.args[0]]
+            assert isinstance(parts, tuple)
+            drafts.values[node] = parts[node.args[1]]
+        elif node.op == "call_function":
+            _draft_call(drafts, node)
+    return drafts
+
+
+def _draft_tangent(drafts: Drafts, node: fx.Node) -> None:
+    """The gradient of the loss with respect to itself: the constant 1."""
+    key, value = TracedTensor(node.name), node.meta["val"]
+    dtype = to_symbol(value.dtype)
+    assert dtype is not None
+    constant_one = Draft(
+        name=node.name,
+        kind="aten.full.default",
+        arguments=((), 1.0),
+        keywords=(("dtype", dtype),),
+        outputs=(key,),
+        backward=True,
+        sequence=None,
+        module="",
+        source="",
+    )
+    drafts.add(constant_one, [value])
+
+
+def _draft_constant(drafts: Drafts, node: fx.Node, value: object) -> None:
+    if not isinstance(value, torch.Tensor):
+        raise CaptureError(
+            "The model uses a construct that is not a tensor operator",
+            found=f"{node.target} ({type(value).__name__})",
+            remedy="Replace torch.cond, flex_attention and similar constructs with plain tensor operators.",
+        )
+    drafts.values[node] = key = drafts.literals.setdefault(id(value), TracedTensor(node.name))
+    if key in drafts.tensors:
+        return
+    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() > LITERAL_ELEMENTS:
+        drafts.tensors[key] = drafts.constants[key] = value
+        return
+    dtype = to_symbol(value.dtype)
+    assert dtype is not None
+    literal = Draft(
+        name=node.name,
+        kind=LITERAL,
+        arguments=(tuple(value.flatten().tolist()), tuple(value.shape)),
+        keywords=(("dtype", dtype),),
+        outputs=(key,),
+        backward=False,
+        sequence=None,
+        module="",
+        source="",
+    )
+    drafts.add(literal, [value])
+
+
+def _draft_call(drafts: Drafts, node: fx.Node) -> None:
+    place = node.meta.get("custom", {})
+    module, source = place.get(MODULE, ""), place.get(SOURCE, "")
+    where = f"module {module or '(the model itself)'}, {source or 'source unknown'}"
+    if node.target is torch.ops.higher_order.with_effects and not any(v is not None for v in node.meta["val"][1:]):
+        # A check of values (torch.linalg has some): it returns only a token that orders side effects.
+        drafts.values[node] = (None, None)
+        return
+    if not isinstance(node.target, torch._ops.OpOverload):
+        raise CaptureError(
+            "The model uses a construct that is not a tensor operator",
+            found=f"{node.target} in {where}",
+            remedy="Replace torch.cond, flex_attention and similar constructs with plain tensor operators.",
+        )
+    kind = str(node.target)
+    arguments = tuple(_argument(drafts, a) for a in node.args)
+    _check_dtypes(drafts, kind, arguments, where)
+    keywords = {k: _argument(drafts, v) for k, v in node.kwargs.items() if k not in DROPPED_KEYWORDS and v is not None}
+    value = node.meta.get("val", ())  # an assertion returns nothing
+    kind, arguments, folded = fold(drafts, kind, arguments, keywords, value)
+    if folded is not None:
+        drafts.values[node] = folded
+        return
+    parts = [value] if isinstance(value, torch.Tensor) else list(value)
+    made = [None if part is None else TracedTensor(node.name, place) for place, part in enumerate(parts)]
+    drafts.values[node] = TracedTensor(node.name) if isinstance(value, torch.Tensor) else tuple(made)
+    outputs = [part for part in parts if part is not None]
+    for part in outputs:
+        if str(part.dtype).removeprefix("torch.") not in DTYPE_BYTES:
+            raise CaptureError(
+                "A tensor has an unsupported dtype",
+                found=f"{part.dtype} made by {kind} in {where}",
+                remedy="Capture with precision='bfloat16', or use float, int and bool dtypes.",
+            )
+    drafts.add(
+        Draft(
+            name=node.name,
+            kind=kind,
+            arguments=arguments,
+            keywords=tuple(keywords.items()),
+            outputs=tuple(k for k in made if k is not None),
+            backward=node.meta.get("partitioner_tag") in ("is_backward", "must_be_in_backward"),
+            sequence=node.meta.get("seq_nr"),
+            module=module,
+            source=source,
+        ),
+        outputs,
+    )
+
+
+def _check_dtypes(drafts: Drafts, kind: str, arguments: tuple[DraftArgument, ...], where: str) -> None:
+    """CaptureError for a product of different dtypes, which runs on fake tensors but would fail on real ones."""
+    if not counts.is_matrix_product(kind) or counts.packet(kind).startswith("transformers."):
+        return
+    dtypes = {str(drafts.tensors[a].dtype).removeprefix("torch.") for a in arguments if isinstance(a, TracedTensor)}
+    if kind == "aten._grouped_mm.default":
+        dtypes.discard("int32")  # the offsets of the groups
+    if len(dtypes) > 1:
+        raise CaptureError(
+            "A matrix product has operands of different dtypes",
+            found=f"{' and '.join(sorted(dtypes))} in {kind}, {where}",
+            remedy="Check the example inputs and the casts in the model: tokens are int64, others floating-point.",
+        )
+
+
+def _argument(drafts: Drafts, value: Any) -> DraftArgument:
+    if isinstance(value, fx.Node):
+        return drafts.key(value)
+    if isinstance(value, list | tuple):
+        return tuple(_argument(drafts, v) for v in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    symbol = to_symbol(value)
+    assert symbol is not None, f"an argument of type {type(value).__name__} is not supported"
+    return symbol
