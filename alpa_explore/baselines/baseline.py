@@ -34,7 +34,8 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals,
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import plan as planner
 from alpa_explore.plans.assemble import assemble
-from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.search.profile_stages import StageProfile

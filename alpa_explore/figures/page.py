@@ -33,9 +33,10 @@ from alpa_explore.figures.decisions.timeline import timeline_figure, timeline_ta
 from alpa_explore.figures.style import CONFIG
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import cell, heading, layers_phrase, printable, sentence
+from alpa_explore.plans.report.text import cell, heading, layers_phrase, sentence
 from alpa_explore.store.write import write_text
 
 _ROWS = 2000

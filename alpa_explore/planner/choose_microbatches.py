@@ -20,7 +20,8 @@ from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.models.catalog import divisors_of
 from alpa_explore.planner.nearest_fit import nothing_fits, nothing_fits_at_any
 from alpa_explore.plans.assemble import choose_stages
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import render_table
 

@@ -26,8 +26,9 @@ from alpa_explore.numerics.collection import no_collection
 from alpa_explore.planner.choose_microbatches import best_count, best_of_one_batch, best_of_one_size, known_microbatches
 from alpa_explore.planner.nearest_fit import nothing_fits, too_small
 from alpa_explore.plans.assemble import assemble, choose_stages
-from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.mesh_tasks import warm_up
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
 from alpa_explore.search.lazy_pricing import profile_on_demand
@@ -294,7 +295,7 @@ def _other_layers(before: Plan, options: PlanOptions, *, cancel: threading.Event
     with cancelled_by(cancel):
         details = rebuild(before).details
     assert details is not None, "a rebuilt plan has its problems"
-    basis = details.basis or before
+    basis = before.basis or before
     clock, cluster, b = _Clock(), basis.cluster, options.num_microbatches
     with clock("layering"):
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)

@@ -12,15 +12,9 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
-from alpa_explore.plans.plan import (
-    ModelSummary,
-    Plan,
-    PlanLayer,
-    PlanOptions,
-    Predicted,
-    Statistics,
-)
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import known_words, planned_stage
+from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.search.profile_stages import StageProfile
@@ -62,7 +56,8 @@ def assemble(
             constraints=profile.constraints,
             seconds=tuple(seconds),
         ),
-        details=StageDetails(profile.problem_of, profile.choices, graph, basis),
+        details=StageDetails(profile.problem_of, profile.choices, graph),
+        basis=basis,
     )
     return choose_stages(empty, pipeline)
 

@@ -6,7 +6,7 @@ from alpa_explore import units
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
-from alpa_explore.plans.plan import PlanOperator, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 

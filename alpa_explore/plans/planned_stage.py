@@ -7,21 +7,22 @@ from functools import partial
 from typing import TypeAlias, TypeVar, overload
 
 from alpa_explore.inter_op.stage_table import receive_seconds
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 _Described = TypeVar("_Described", bound="PlanOperator | PlanTensor")
 Words: TypeAlias = Mapping[tuple[object, ...], tuple[Sequence[PlanOperator], Sequence[PlanTensor]]]
 
 
-def known_words(plan: Plan) -> Words:
+def known_words(plan: PlanValue) -> Words:
     """What the stages of a plan say of their operators and tensors, for a plan that cannot describe others."""
     stages = (*plan.stages, *plan.interleaved)
     return {(s.layers, s.logical_mesh, s.solution_key): (s.operators, s.tensors) for s in stages}
 
 
 def planned_stage(
-    plan: Plan,
+    plan: PlanValue,
     words: Words,
     index: int,
     key: RangeKey,

@@ -23,8 +23,9 @@ from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.catalog import entry, names
 from alpa_explore.models.recipe import follow
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
-from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
-from alpa_explore.plans.stage_details import StageDetails, stage_candidate
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import ModelSummary, PlanStage
+from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
 from alpa_explore.tracing.catalogue import catalogue_graph
@@ -48,7 +49,7 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
-        candidate = stage_candidate(plan, stage)
+        candidate = plan.candidate_of(stage)
         found = _choices(plan, stage, details.problem(stage.layers, candidate.logical_mesh, candidate.version))
         if choices.setdefault(stage.solution_key, found) != found:
             raise _disagree(f"stage {stage.index} has the solution key of another stage, and other choices")

@@ -15,8 +15,9 @@ from itertools import accumulate, pairwise
 from alpa_explore.errors import ScheduleError
 from alpa_explore.inter_op.schedule_terms import SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import once_seconds
-from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.planned_stage import Words, known_words, planned_stage
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.task import Schedule
 
@@ -24,7 +25,7 @@ Range = tuple[int, int]
 """First and last layer, inclusive."""
 
 
-def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
+def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
     """What each stage of `table` is; stage k runs on the devices of the plan's stage `table.submesh_of_stage[k]`.
 
     ScheduleError where the table was made for another pipeline, or needs a run of layers whose cost is not known.
@@ -57,7 +58,7 @@ def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
     return _cut(plan, [(k * each, (k + 1) * each - 1) for k in range(len(order))], order, known_words(plan))
 
 
-def interleaved_stages(plan: Plan, words: Words) -> tuple[PlanStage, ...]:
+def interleaved_stages(plan: PlanValue, words: Words) -> tuple[PlanStage, ...]:
     """The stages of the interleaved schedule that a plan was made for; none where it was made for another."""
     turns = _planned_turns(plan)
     if turns is None:
@@ -69,7 +70,7 @@ def interleaved_stages(plan: Plan, words: Words) -> tuple[PlanStage, ...]:
 
 
 def schedule_table(
-    plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
+    plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Schedule:
     """The table of a schedule for a plan's stages and B; of that which it was made for unless given.
 
@@ -95,13 +96,13 @@ def schedule_table(
     return build_schedule(name, submeshes, plan.options.num_microbatches, stages_per_submesh=stages_per_submesh)
 
 
-def planned_schedule(plan: Plan) -> str:
+def planned_schedule(plan: PlanValue) -> str:
     """The name in `schedules.catalog` of the schedule that a plan was made for; a single stage needs none but 1F1B."""
     asked = plan.options.pipeline.schedule
     return SIMULATED_AS.get(asked, asked) if len(plan.stages) > 1 else SCHEDULES[0]
 
 
-def possible_schedules(plan: Plan) -> tuple[str, ...]:
+def possible_schedules(plan: PlanValue) -> tuple[str, ...]:
     """The names of the schedules that exist for this plan; the first is what it was planned for, if that does."""
     found = []
     for name in dict.fromkeys((planned_schedule(plan), *SCHEDULES)):
@@ -111,12 +112,12 @@ def possible_schedules(plan: Plan) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _planned_turns(plan: Plan) -> int | None:
+def _planned_turns(plan: PlanValue) -> int | None:
     """How often a microbatch comes through a submesh of a plan that was made for the interleaved schedule."""
     return plan.terms.turns if planned_schedule(plan) == INTERLEAVED else None
 
 
-def _cut(plan: Plan, ranges: Sequence[Range], order: Sequence[int], words: Words) -> tuple[PlanStage, ...]:
+def _cut(plan: PlanValue, ranges: Sequence[Range], order: Sequence[int], words: Words) -> tuple[PlanStage, ...]:
     costs, b, depth = plan.costs, plan.options.num_microbatches, len(plan.stages)
     shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
     turns, tied = len(order) // depth, once_seconds(costs, plan.cluster, plan.options.pipeline)

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.plans.describe import describe_stage, describe_tensors
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.pricing.stage_costs import StageCandidate
 
 Range = tuple[int, int]
@@ -26,8 +25,6 @@ class StageDetails:
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> choice of every node."""
     graph: TrainingGraph
-    basis: Plan | None = None
-    """Of a plan whose costs are not complete, the one that bounds what was not priced."""
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
 
@@ -50,17 +47,3 @@ class StageDetails:
         """What the choice of `candidate` says of sources, weights and accumulators."""
         problem = self.problem(layers, candidate.logical_mesh, candidate.version)
         return describe_tensors(problem, self.choices[candidate.solution_key])
-
-
-def stage_candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
-    """The candidate that was chosen for a stage. PlanFileError where the plan does not hold it."""
-    for candidates in plan.costs.candidates.values():
-        for candidate in candidates:
-            found = (candidate.solution_key, candidate.logical_mesh.shape)
-            if found == (stage.solution_key, stage.logical_mesh):
-                return candidate
-    raise PlanFileError(
-        "The choice of a stage is not among the costs of its plan",
-        found=f"solution {stage.solution_key}",
-        remedy="The file was changed: plan again.",
-    )

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
+from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import Links, StageTimes
@@ -24,7 +25,7 @@ from alpa_explore.schedules.task import Schedule
 
 
 def plan_timeline(
-    plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
+    plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Timeline:
     """One iteration of `plan` under a schedule, by name or as a table; under that of the plan unless given.
 
@@ -128,7 +129,7 @@ def _resident_shares(stage: PlanStage) -> tuple[float, float]:
 
 
 def _links(
-    plan: Plan, submesh_of_stage: Sequence[int], last_layers: Sequence[int]
+    plan: PlanValue, submesh_of_stage: Sequence[int], last_layers: Sequence[int]
 ) -> tuple[Links, list[tuple[float, float]]]:
     """The links of all stages, and for each stage the seconds of (its output forward, its gradient backward)."""
     names: dict[str, int] = {}

@@ -21,8 +21,10 @@ from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.inter_op.options import PipelineOptions, phrases
 from alpa_explore.planner.plan import replan
-from alpa_explore.plans.differences import differences
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.value import PlanValue
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
 TIED = "sums of tied weights"
@@ -69,7 +71,7 @@ class Change:
     """Whether it takes other devices, not only another setting."""
 
 
-def time_parts(plan: Plan) -> tuple[StageTime, ...]:
+def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
     """For each stage what T consists of (see the module's text)."""
     b, total = plan.options.num_microbatches, plan.predicted.iteration_seconds
     found = []
@@ -99,7 +101,7 @@ def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
     return found
 
 
-def collective_seconds(plan: Plan, stage: PlanStage) -> list[tuple[str, float]] | None:
+def collective_seconds(plan: PlanValue, stage: PlanStage) -> list[tuple[str, float]] | None:
     """(axis and its link, seconds of a microbatch) for each mesh axis of a stage; None where the plan does not say."""
     sizes = [(axis, size) for axis, size in enumerate(stage.logical_mesh) if size > 1]
     totals = [0.0] * len(sizes)
@@ -114,7 +116,7 @@ def collective_seconds(plan: Plan, stage: PlanStage) -> list[tuple[str, float]] 
     ]
 
 
-def _link(plan: Plan, stage: PlanStage, axis: int) -> str:
+def _link(plan: PlanValue, stage: PlanStage, axis: int) -> str:
     """Which links a ring along an axis of the logical mesh takes (see `cluster.mesh.logical_mesh`)."""
     stride = math.prod(stage.logical_mesh[axis + 1 :])
     inside = stage.logical_mesh[axis] * stride <= plan.stages[stage.index].submesh[1]

@@ -12,10 +12,10 @@ from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.stage_table import once_seconds
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.planned_stage import planned_stage
 from alpa_explore.plans.rebuild import rebuild
-from alpa_explore.plans.stage_details import stage_candidate
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 
@@ -33,17 +33,17 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
             remedy=f"Give {shape[0]}x{shape[1]}:DEVICE, or plan for the other cluster.",
         )
     if graph is None and plan.details is not None:
-        candidate = stage_candidate(plan, plan.stages[0])
+        candidate = plan.candidate_of(plan.stages[0])
         problem = plan.details.problem(plan.stages[0].layers, candidate.logical_mesh, candidate.version)
         graph = problem.stage.layered.graph
     used: dict[RangeKey, dict[str, StageCandidate]] = {}
     for stage in (*plan.stages, *plan.interleaved):
-        candidate = stage_candidate(plan, stage)
+        candidate = plan.candidate_of(stage)
         mesh = logical_mesh(cluster, Submesh(*stage.submesh), stage.logical_mesh)
         used.setdefault(_key(plan, stage), {})[stage.solution_key] = replace(candidate, logical_mesh=mesh)
     costs = replace(plan.costs, candidates={key: tuple(own.values()) for key, own in used.items()}, bounds={})
     made = rebuild(
-        replace(plan, cluster=cluster, costs=costs, details=None, t_max_sweep=(), microbatches=()),
+        replace(plan, cluster=cluster, costs=costs, details=None, basis=None, t_max_sweep=(), microbatches=()),
         graph,
         allow_import=allow_import,
     )

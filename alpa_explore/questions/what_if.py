@@ -20,8 +20,8 @@ from alpa_explore.intra_op.regrets import regrets as regrets_of
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import Plan, PlanOperator
-from alpa_explore.plans.stage_details import stage_candidate
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 SpecChoice = str | Mapping[str, object]
@@ -152,7 +152,7 @@ class _Opened:
                 remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
             )
         self.plan, self.stage = plan, plan.stages[stage]
-        candidate = stage_candidate(plan, self.stage)
+        candidate = plan.candidate_of(self.stage)
         self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
         self.choices = plan.details.choices[candidate.solution_key]
         self.inverse_b = 1.0 / plan.options.num_microbatches

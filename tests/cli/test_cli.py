@@ -21,8 +21,7 @@ from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.models.catalog import names
 from alpa_explore.planner import plan as planner
-from alpa_explore.plans.file.plan_file import load_plan
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
 

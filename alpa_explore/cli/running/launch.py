@@ -94,7 +94,7 @@ def asked_schedule(options: argparse.Namespace) -> str | Schedule | None:
 
 def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they come."""
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
 
     plan = load_plan(options.file)

@@ -15,7 +15,8 @@ from alpa_explore.planner.choose_microbatches import (
     microbatches_table,
     same_global_batch,
 )
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 
 __all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]
 

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import dress, empty, faint, hatching, ink_on, lines, stage_color, stage_marker
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest, layers_phrase
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.plans.plan import PlanOperator, PlanStage
+from alpa_explore.plans.records import PlanOperator, PlanStage
 
 _TIME_SHARE = 0.95
 """Of a long stage those rows are shown that take this share of its time together."""

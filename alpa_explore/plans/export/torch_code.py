@@ -12,8 +12,10 @@ import textwrap
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.report.text import layers_phrase, printable, sentence
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.text import layers_phrase, sentence
+from alpa_explore.plans.value import PlanValue
 
 _HEAD = '''"""{title}
 
@@ -59,7 +61,7 @@ def distribute(model, meshes, rank=None):
 '''
 
 
-def torch_code(plan: Plan) -> str:
+def torch_code(plan: PlanValue) -> str:
     """The source of a module. OptionError where the plan does not hold its strategies, or how weights are stored."""
     stages = plan.interleaved or plan.stages
     for stage in stages:

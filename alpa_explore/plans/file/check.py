@@ -10,7 +10,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from alpa_explore.plans.report.text import printable
+from alpa_explore.plans.printable import printable
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
 

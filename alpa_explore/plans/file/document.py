@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.plans.plan import (
+from alpa_explore.plans.records import (
     ModelSummary,
-    Plan,
     PlanLayer,
     PlanOperator,
     PlanOptions,
@@ -21,6 +20,7 @@ from alpa_explore.plans.plan import (
     Statistics,
     TriedMicrobatches,
 )
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.spec_constraint import read_constraints
 
@@ -43,9 +43,10 @@ COLUMNS = (
 """Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
 
 Document = dict[str, Any]
+_P = TypeVar("_P", bound=PlanValue)
 
 
-def to_document(plan: Plan) -> Document:
+def to_document(plan: PlanValue) -> Document:
     """The plan as dicts, lists, strings, numbers, booleans and None."""
     cluster, device = plan.cluster, plan.cluster.device
     figures = asdict(device)
@@ -75,11 +76,11 @@ def to_document(plan: Plan) -> Document:
     }
 
 
-def from_document(document: Mapping[str, Any]) -> Plan:
+def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
     """The plan of a document that satisfies the schema; keys that this version does not know are left out."""
     cluster = _cluster(document["cluster"])
     costs = _costs(document["costs"], cluster, document["layers"], document["model"]["rematerialization"])
-    return Plan(
+    return kind(
         model=_made(ModelSummary, document["model"]),
         cluster=cluster,
         options=_options(document["options"]),

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from alpa_explore.plans.differences import Difference, differences
-from alpa_explore.plans.plan import Plan, PlanOperator
+from alpa_explore.plans.records import PlanOperator
+from alpa_explore.plans.report.differences import Difference, differences
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
+from alpa_explore.plans.value import PlanValue
 
 WHOLE = "whole on each device"
 
@@ -36,8 +37,8 @@ class DividedOtherwise:
 class PlanComparison:
     """What differs between `old` and `new`."""
 
-    old: Plan
-    new: Plan
+    old: PlanValue
+    new: PlanValue
     settings: tuple[Difference, ...]
     headline: tuple[tuple[HeadlineFigure, HeadlineFigure], ...]
     """(old, new) of every figure that both have."""
@@ -52,7 +53,7 @@ class PlanComparison:
         return self.old.global_batch == self.new.global_batch
 
 
-def compare_plans(old: Plan, new: Plan) -> PlanComparison:
+def compare_plans(old: PlanValue, new: PlanValue) -> PlanComparison:
     """How `new` differs from `old`."""
     before = {figure.name: figure for figure in headline(old)}
     known = _operators(old)
@@ -84,7 +85,7 @@ def compare_plans(old: Plan, new: Plan) -> PlanComparison:
     )
 
 
-def _operators(plan: Plan) -> dict[str, tuple[PlanOperator, str]]:
+def _operators(plan: PlanValue) -> dict[str, tuple[PlanOperator, str]]:
     """Name -> the operator and how it is divided; of a shared weight's updates the first."""
     found: dict[str, tuple[PlanOperator, str]] = {}
     for stage in plan.stages:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.text import fullest, iteration_sum, printable, run_of_layers
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import fullest, iteration_sum, run_of_layers
+from alpa_explore.plans.value import PlanValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class HeadlineFigure:
     """Between 0 and 1 for figures that are part of a whole."""
 
 
-def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
+def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     """Step time, samples/s, tokens/s, FLOP/s and their share of the peak, device-hours, bubble, memory, stages."""
     p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
     full, second, byte = fullest(plan), units.seconds, units.bytes_
@@ -117,7 +118,7 @@ def _short(value: float) -> str:
     return f"{value:+,.0f}" if abs(value) >= 10 else f"{value:+.2g}"
 
 
-def _device_hours(plan: Plan) -> HeadlineFigure:
+def _device_hours(plan: PlanValue) -> HeadlineFigure:
     """What a billion tokens (a million samples, where a sample is no sequence) cost in hours of one device."""
     sequences = plan.model.tokens > plan.model.samples
     rate = plan.tokens_per_second if sequences else plan.samples_per_second

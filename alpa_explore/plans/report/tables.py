@@ -13,12 +13,13 @@ from typing import Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 
 Row = dict[str, Any]
 
 
-def stages_table(plan: Plan) -> list[Row]:
+def stages_table(plan: PlanValue) -> list[Row]:
     """One row a stage: where it runs, how long a microbatch takes, and what fills the memory of one of its devices."""
     memory = plan.cluster.device.memory_bytes
     return [
@@ -40,7 +41,7 @@ def stages_table(plan: Plan) -> list[Row]:
     ]
 
 
-def layers_table(plan: Plan) -> list[Row]:
+def layers_table(plan: PlanValue) -> list[Row]:
     """One row a layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
     stage_of = stage_of_layer(plan)
     return [
@@ -57,7 +58,7 @@ def layers_table(plan: Plan) -> list[Row]:
     ]
 
 
-def t_max_table(plan: Plan) -> list[Row]:
+def t_max_table(plan: PlanValue) -> list[Row]:
     """One row an evaluated candidate, and one for each run of neighbours that had the same other outcome."""
     rounds, best = plan.terms.rounds, chosen_candidate(plan)
     rows: list[Row] = []
@@ -82,7 +83,7 @@ def t_max_table(plan: Plan) -> list[Row]:
     return rows
 
 
-def sharding_table(plan: Plan, stage: int = 0) -> list[Row]:
+def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
     """One row an operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
 
     OptionError for a stage that the plan does not have.
@@ -107,7 +108,7 @@ def sharding_table(plan: Plan, stage: int = 0) -> list[Row]:
     ]
 
 
-def stage_costs_table(plan: Plan) -> list[Row]:
+def stage_costs_table(plan: PlanValue) -> list[Row]:
     """One row a (layer range × submesh): its fastest candidate that fits at the latest place it can have.
 
     `microbatches_fit` is how many microbatches a device could hold (0: it does not fit at all); the candidate shown
@@ -143,7 +144,7 @@ def stage_costs_table(plan: Plan) -> list[Row]:
     return rows
 
 
-def comparison_table(plans: Sequence[Plan]) -> list[Row]:
+def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
     """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
     tied = any(plan.tied_seconds for plan in plans)
     return [
@@ -162,12 +163,12 @@ def comparison_table(plans: Sequence[Plan]) -> list[Row]:
     ]
 
 
-def stage_of_layer(plan: Plan) -> Sequence[int]:
+def stage_of_layer(plan: PlanValue) -> Sequence[int]:
     """Index of the stage of each layer."""
     return [s.index for s in plan.stages for _ in range(s.layers[0], s.layers[1] + 1)]
 
 
-def stage_named(plan: Plan, index: int) -> PlanStage:
+def stage_named(plan: PlanValue, index: int) -> PlanStage:
     """Stage `index`; OptionError when there is none."""
     if not 0 <= index < len(plan.stages):
         last = len(plan.stages) - 1
@@ -186,13 +187,13 @@ def outcome(point: SweepPoint) -> str:
     return "ruled out" if point.pruned else "no partition"
 
 
-def chosen_candidate(plan: Plan) -> int | None:
+def chosen_candidate(plan: PlanValue) -> int | None:
     """Place of the t_max in the sweep that gave the plan: least T, and of equals the least t_max."""
     totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
     return min(totals)[1] if totals else None
 
 
-def plan_summary(plan: Plan) -> Mapping[str, Any]:
+def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
     """The plan without its operators, candidates and sweep: what `alpa-explore plan --json` prints."""
     p, model, options = plan.predicted, plan.model, plan.options
     return {

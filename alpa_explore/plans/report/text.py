@@ -7,7 +7,8 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 
 _HEADINGS = {
     "num_microbatches": "B",
@@ -108,17 +109,17 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(run_of_layers(run) for run in runs)
 
 
-def pace_setter(plan: Plan) -> PlanStage:
+def pace_setter(plan: PlanValue) -> PlanStage:
     """The slowest stage: every microbatch waits for it."""
     return max(plan.stages, key=lambda s: s.latency_seconds)
 
 
-def fullest(plan: Plan) -> PlanStage:
+def fullest(plan: PlanValue) -> PlanStage:
     """The stage whose devices have the least memory left."""
     return max(plan.stages, key=lambda s: s.peak_bytes)
 
 
-def sentence(plan: Plan) -> str:
+def sentence(plan: PlanValue) -> str:
     """The plan as one would read it aloud."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
     rate = (
@@ -138,7 +139,7 @@ def sentence(plan: Plan) -> str:
     )
 
 
-def rematerialized_sentence(plan: Plan) -> str:
+def rematerialized_sentence(plan: PlanValue) -> str:
     """Which layers compute their forward pass again."""
     layers = [layer for s in plan.stages for layer in s.rematerialized]
     if not layers:
@@ -148,7 +149,7 @@ def rematerialized_sentence(plan: Plan) -> str:
     )
 
 
-def tied_sentences(plan: Plan) -> Sequence[str]:
+def tied_sentences(plan: PlanValue) -> Sequence[str]:
     """Which stages sum gradients with others, where that is counted."""
     found = []
     for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
@@ -161,7 +162,7 @@ def tied_sentences(plan: Plan) -> Sequence[str]:
     return found
 
 
-def iteration_sum(plan: Plan) -> str:
+def iteration_sum(plan: PlanValue) -> str:
     """T as the sum that it is, in symbols and with the numbers put in."""
     p, terms, second = plan.predicted, plan.terms, units.seconds
     symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"

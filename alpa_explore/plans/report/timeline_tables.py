@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import ranges
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
@@ -24,7 +24,7 @@ ACTION_NAMES = {
 """For people."""
 
 
-def submeshes_table(plan: Plan, timeline: Timeline) -> list[Row]:
+def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
     """One row a submesh: its stages, how long it works and waits, what fills a device at its worst moment."""
     schedule, device = timeline.schedule, plan.cluster.device
     rows = []
@@ -79,7 +79,7 @@ def critical_table(timeline: Timeline) -> list[Row]:
     ]
 
 
-def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
+def timeline_summary(plan: PlanValue, timeline: Timeline) -> dict[str, Any]:
     """The figures of one timeline; what `alpa-explore simulate --json` prints."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
     rows = submeshes_table(plan, timeline)
@@ -107,7 +107,7 @@ def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
+def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row]:
     """One row a timeline: schedules side by side."""
     found = []
     for timeline in timelines:
@@ -127,7 +127,7 @@ def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
     return found
 
 
-def timeline_sentence(plan: Plan, timeline: Timeline) -> str:
+def timeline_sentence(plan: PlanValue, timeline: Timeline) -> str:
     """The timeline as one would read it aloud."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
     rows = submeshes_table(plan, timeline)

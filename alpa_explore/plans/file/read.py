@@ -1,4 +1,4 @@
-"""Plan files: JSON that a person can read and compare, safe to open from a stranger (no pickle, checked, limited)."""
+"""Reading a plan file: safe to do with one from a stranger (no pickle, checked, limited in size)."""
 
 from __future__ import annotations
 
@@ -7,53 +7,24 @@ import os
 import re
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from alpa_explore import units
 from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.file import tuning
 from alpa_explore.plans.file.check import first_fault
-from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys, to_document
-from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.text import printable
-from alpa_explore.store.write import write_text
+from alpa_explore.plans.file.document import FORMAT, VERSION, from_document, rename_older_keys
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.value import PlanValue
 
-MAX_BYTES = 128 * 2**20
-"""Largest plan file that is read: a plan for 512 devices takes a tenth of it."""
-_LINE = 150
-"""Characters up to which a list or an object stays on one line."""
-_DEPTH = 4
-"""Levels below which nothing is broken over lines: an operator of a stage is one line."""
+_P = TypeVar("_P", bound=PlanValue)
 _AGAIN = "Write it again with `alpa-explore plan … -o FILE`, or ask for another copy."
 
 
-def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write the plan file, whole or not at all. PlanFileError when that is impossible (folder missing, disk full)."""
-    write_text(path, plan_text(plan), "The plan")
+def read_plan(path: str | os.PathLike[str], kind: type[_P]) -> _P:
+    """The plan in a file, as a value of the class `kind`; nothing in the file is executed or imported.
 
-
-def plan_text(plan: Plan) -> str:
-    """The text of the plan file: the same plan always gives the same text."""
-    try:
-        text = _lines(to_document(plan)) + "\n"
-    except ValueError as error:  # json's: NaN and infinity are not JSON
-        raise PlanFileError(
-            "The plan was not written",
-            found=f"a figure in it is not a number ({error})",
-            remedy="Check the cluster's figures (bandwidths, FLOP/s): one of them may be 0.",
-        ) from error
-    if len(text) > MAX_BYTES:
-        raise PlanFileError(
-            "The plan was not written",
-            found=f"{units.bytes_(len(text))} are more than plan files may hold",
-            remedy="Plan with fewer layers: candidates grow with their square.",
-        )
-    return text
-
-
-def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan file; nothing in it is run, imported or followed.
-
-    PlanFileError, with one line that says what to do, when the file is missing, cut off, damaged, too large, from a
+    PlanFileError, with one line that says what to do, when the file is missing, truncated, damaged, too large, from a
     newer version, or not a plan.
     """
     document = _parse(_read(path), path)
@@ -62,7 +33,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     fault = first_fault(document)
     if fault is not None:
         raise PlanFileError("The plan file is damaged", found=f"{path}, {fault}", remedy=_AGAIN)
-    return from_document(document)
+    return from_document(document, kind)
 
 
 def _read(path: str | os.PathLike[str]) -> str:
@@ -75,10 +46,10 @@ def _read(path: str | os.PathLike[str]) -> str:
             raise PlanFileError(
                 "There is no plan file", found=f"{path} is a pipe or a device", remedy="Copy it to a file first."
             )
-        if status.st_size > MAX_BYTES:
+        if status.st_size > tuning.MAX_BYTES:
             raise _too_large(path)
         with where.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            content = stream.read(tuning.MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise PlanFileError(
             "There is no plan file", found=str(path), remedy="Check the name; `alpa-explore plan … -o FILE` writes one."
@@ -88,7 +59,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         raise PlanFileError(
             "The plan file cannot be read", found=found, remedy="Check that you may read it."
         ) from error
-    if len(content) > MAX_BYTES:  # it has grown meanwhile
+    if len(content) > tuning.MAX_BYTES:  # it has grown meanwhile
         raise _too_large(path)
     try:
         return content.decode("utf-8")
@@ -134,7 +105,7 @@ def _recognise(document: Any, path: str | os.PathLike[str]) -> None:
 def _too_large(path: str | os.PathLike[str]) -> PlanFileError:
     return PlanFileError(
         "The plan file is too large",
-        found=f"{path} has more than {units.bytes_(MAX_BYTES)}",
+        found=f"{path} has more than {units.bytes_(tuning.MAX_BYTES)}",
         remedy="A plan is far smaller: check that it is the right file.",
     )
 
@@ -145,23 +116,3 @@ def _not_a_plan(path: str | os.PathLike[str], why: str) -> PlanFileError:
         found=printable(f"{path}, {why}"),
         remedy="Name a file that `alpa-explore plan … -o FILE` or `plan.save` wrote.",
     )
-
-
-def _lines(value: Any, depth: int = 0) -> str:
-    """JSON with one layer, operator, candidate or figure a line, so that two plans can be compared line by line."""
-    nested = isinstance(value, dict | list) and any(isinstance(v, dict | list) for v in _parts(value))
-    if depth == _DEPTH or (depth > 1 and not nested) or not value or not isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if depth > 1:
-        line = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        if len(line) <= _LINE:
-            return line
-    inner, outer = "\n" + " " * (depth + 1), "\n" + " " * depth
-    if isinstance(value, dict):
-        parts = [f"{json.dumps(k, ensure_ascii=False)}: {_lines(v, depth + 1)}" for k, v in value.items()]
-        return "{" + inner + ("," + inner).join(parts) + outer + "}"
-    return "[" + inner + ("," + inner).join(_lines(v, depth + 1) for v in value) + outer + "]"
-
-
-def _parts(value: dict[str, Any] | list[Any]) -> Any:
-    return value.values() if isinstance(value, dict) else value
