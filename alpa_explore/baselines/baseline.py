@@ -227,7 +227,7 @@ class _Pricer:
             self._known[key] = self._fastest(first, last, mesh, roles)
         quickest = self._known[key]
         memory = self.cluster.device.memory_bytes
-        if quickest is None or _peak(quickest[1], held) <= memory:
+        if quickest is None or quickest[1].peak_bytes(held) <= memory:
             return quickest
         problem, asked = self._asked(first, last, mesh, roles)
         # What does not fit is kept where nothing else is found: it says by how much.
@@ -266,10 +266,6 @@ class _Pricer:
         name = f"baseline-{len(self.choices)}"
         self.choices[name] = choices
         return name, problem.totals(choices)
-
-
-def _peak(totals: StageTotals, held: int) -> float:
-    return totals.weight_bytes + held * totals.activation_bytes + totals.workspace_bytes
 
 
 def _none_fits(kind: str, cluster: Cluster, refused: Sequence[tuple[str, InfeasiblePlanError]]) -> InfeasiblePlanError:

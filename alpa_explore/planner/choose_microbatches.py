@@ -41,7 +41,7 @@ def tried(plan: Plan) -> TriedMicrobatches:
         stages=len(plan.stages),
         fullest_stage=full.index,
         weight_bytes=full.weight_bytes,
-        held_bytes=full.microbatches_held * full.activation_bytes,
+        held_bytes=full.activations_held_bytes,
         workspace_bytes=full.workspace_bytes,
     )
 

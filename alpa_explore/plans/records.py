@@ -147,9 +147,14 @@ class PlanStage:
     """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
 
     @property
+    def activations_held_bytes(self) -> float:
+        """Activations of all the microbatches that it holds."""
+        return self.microbatches_held * self.activation_bytes
+
+    @property
     def peak_bytes(self) -> float:
         """Memory of one of its devices."""
-        return self.weight_bytes + self.microbatches_held * self.activation_bytes + self.workspace_bytes
+        return self.weight_bytes + self.activations_held_bytes + self.workspace_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,8 +90,8 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24)
     chosen = plan.details.choices[here.solution_key]
     points = [
         (
-            p.totals.microbatch_seconds + p.totals.iteration_seconds / plan.options.num_microbatches,
-            p.totals.weight_bytes + held * p.totals.activation_bytes,
+            p.totals.latency_seconds(plan.options.num_microbatches),
+            p.totals.held_bytes(held),
             p.totals.workspace_bytes,
             mesh.shape,
             p.provenance,
@@ -115,7 +115,7 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
     points = [
         (
             c.latency_seconds(b),
-            c.weight_bytes + held * c.activation_bytes,
+            c.held_bytes(held),
             c.workspace_bytes,
             c.logical_mesh.shape,
             c.provenance,

@@ -273,11 +273,11 @@ class _Opened:
         old, new = self.problem.totals(self.choices), self.problem.totals(choices)
         before, after = describe_stage(self.problem, self.choices), describe_stage(self.problem, choices)
         held = self.stage.microbatches_held
-        peaks = [t.weight_bytes + held * t.activation_bytes + t.workspace_bytes for t in (old, new)]
+        peaks = [totals.peak_bytes(held) for totals in (old, new)]
         lines = [[f"{o.name}: {line}" for o in side for line in o.communication] for side in (before, after)]
         return WhatIf(
-            seconds=new.microbatch_seconds + new.iteration_seconds * self.inverse_b,
-            seconds_before=old.microbatch_seconds + old.iteration_seconds * self.inverse_b,
+            seconds=new.latency_at(self.inverse_b),
+            seconds_before=old.latency_at(self.inverse_b),
             peak_bytes=peaks[1],
             peak_bytes_before=peaks[0],
             fits=bool(np.less_equal(peaks[1], self.plan.cluster.device.memory_bytes)),

@@ -166,7 +166,7 @@ def _key(box: _Box) -> str:
 
 
 def _parts(stage: PlanStage) -> tuple[float, float, float]:
-    return stage.weight_bytes, stage.microbatches_held * stage.activation_bytes, stage.workspace_bytes
+    return stage.weight_bytes, stage.activations_held_bytes, stage.workspace_bytes
 
 
 def _label(plan: Plan, stage: PlanStage) -> str:

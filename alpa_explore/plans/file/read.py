@@ -28,18 +28,23 @@ def read_plan(path: str | os.PathLike[str], kind: type[_P]) -> _P:
     newer version, or not a plan.
     """
     document = _parse(_read(path), path)
-    _recognise(document, path)
-    rename_older_keys(document)
+    _check_version(document, path)
+    try:
+        renamed = rename_older_keys(document)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
     fault = first_fault(document)
     if fault is not None:
-        raise PlanFileError("The plan file is damaged", found=f"{path}, {fault}", remedy=_AGAIN)
+        for new, old in renamed.items():  # name what the file holds
+            fault = fault.replace(new, old, 1) if fault.startswith(new) else fault
+        raise _damaged(path, fault)
     return from_document(document, kind)
 
 
 def _read(path: str | os.PathLike[str]) -> str:
-    where = Path(path)
+    file = Path(path)
     try:
-        status = where.stat()
+        status = file.stat()
         if stat.S_ISDIR(status.st_mode):
             raise PlanFileError("There is no plan file", found=f"{path} is a folder", remedy="Name a file in it.")
         if not stat.S_ISREG(status.st_mode):
@@ -48,7 +53,7 @@ def _read(path: str | os.PathLike[str]) -> str:
             )
         if status.st_size > tuning.MAX_BYTES:
             raise _too_large(path)
-        with where.open("rb") as stream:
+        with file.open("rb") as stream:
             content = stream.read(tuning.MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise PlanFileError(
@@ -59,7 +64,7 @@ def _read(path: str | os.PathLike[str]) -> str:
         raise PlanFileError(
             "The plan file cannot be read", found=found, remedy="Check that you may read it."
         ) from error
-    if len(content) > tuning.MAX_BYTES:  # it has grown meanwhile
+    if len(content) > tuning.MAX_BYTES:  # it grew after `stat`
         raise _too_large(path)
     try:
         return content.decode("utf-8")
@@ -69,8 +74,8 @@ def _read(path: str | os.PathLike[str]) -> str:
 
 def _parse(text: str, path: str | os.PathLike[str]) -> Any:
     try:
-        document = json.loads(text, parse_constant=_refuse)
-        # Half of a surrogate pair is legal in JSON and in no other text: it could never be written or shown again.
+        document = json.loads(text, parse_constant=_reject_constant)
+        # JSON allows half of a surrogate pair; such text could never be encoded, so neither written nor shown.
         if re.search(r"\\u[dD][89a-fA-F]", text):
             json.dumps(document, ensure_ascii=False).encode("utf-8")
     except RecursionError as error:
@@ -84,22 +89,26 @@ def _parse(text: str, path: str | os.PathLike[str]) -> Any:
     return document
 
 
-def _refuse(constant: str) -> float:
+def _reject_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not a number")
 
 
-def _recognise(document: Any, path: str | os.PathLike[str]) -> None:
+def _check_version(document: Any, path: str | os.PathLike[str]) -> None:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise _not_a_plan(path, f'it has no "format": "{FORMAT}"')
     version = document.get("version")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise PlanFileError("The plan file is damaged", found=f"{path}, version: {version!r:.40}", remedy=_AGAIN)
+        raise _damaged(path, f"version: {version!r:.40}")
     if version > VERSION:
         raise PlanFileError(
             "The plan file is from a newer alpa_explore",
             found=f"{path} has version {version}; this one reads {VERSION}",
             remedy="Upgrade with `pip install --upgrade alpa-explore`, or plan again.",
         )
+
+
+def _damaged(path: str | os.PathLike[str], fault: str) -> PlanFileError:
+    return PlanFileError("The plan file is damaged", found=f"{path}, {fault}", remedy=_AGAIN)
 
 
 def _too_large(path: str | os.PathLike[str]) -> PlanFileError:

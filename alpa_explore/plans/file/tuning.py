@@ -9,3 +9,5 @@ LINE_CHARACTERS = 150
 BROKEN_LEVELS = 4
 """Nesting levels that are broken over lines; what is nested more deeply stays on one line, so that an operator of a
 stage is one line."""
+MESSAGE_CHARACTERS = 160
+"""Characters to which a message about a damaged file is shortened: it may quote what the file holds. Set by hand."""
