@@ -1,4 +1,4 @@
-"""The records of a plan: its options, model, layers, stages, operators and predicted figures, one dataclass each."""
+"""The parts of a plan as records: options, model, layers, stages, operators, predicted figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """What the user asked of the planner."""
+    """The settings that a plan was made with."""
 
     num_microbatches: int
     delta: float
@@ -21,16 +21,16 @@ class PlanOptions:
     """Layer boundaries set by hand; empty when clustered."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     rematerialization: str = ""
-    """'auto' where each stage chose which of its layers are rematerialised; empty where the model says it for all."""
+    """'auto' where every stage chose which of its layers are rematerialised; empty where the model decides for all."""
     spec_constraints: tuple[SpecConstraint, ...] = ()
-    """Specs that operators were pinned to, or kept from."""
+    """Specs that operators or stored weights were pinned to, or forbidden to have."""
     baseline: str = ""
-    """Where the plan is what people do by hand: which ("megatron (tp 4, dp 2, pp 2)"); empty for the planner's own."""
+    """Name of the baseline that the plan is, as "megatron (tp 4, dp 2, pp 2)"; empty for a plan of the planner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSummary:
-    """The model as the plan needs it when the graph is gone."""
+    """What a plan keeps of its model, so that it needs no graph."""
 
     name: str
     recipe: str | None
@@ -57,10 +57,10 @@ class PlanLayer:
     """Names of its forward operators, in order."""
     operator_flops: tuple[int, ...]
     operator_cut_bytes: tuple[int, ...]
-    """For each of them the bytes that would cross a cut just behind it."""
+    """For each of them, the bytes that would cross a cut directly after it."""
     flops: int
     cut_bytes: int
-    """C of Eq. 6: bytes made in this layer and read by forward operators outside it."""
+    """C of Eq. 6: bytes produced in this layer and read by forward operators outside it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class PlanOperator:
     module: str
     layer: int
     strategy: str
-    """Factor that each mesh axis divides, '-' for none."""
+    """Factor that each mesh axis divides; '-' for none."""
     inputs: tuple[str, ...]
     """Spec of each input as this operator reads it."""
     output: str
@@ -88,27 +88,27 @@ class PlanOperator:
     flops: int
     output_shape: tuple[int, ...]
     weight_half: bool = False
-    """A backward operator that no other layer waits for: it leads only to gradients of weights."""
+    """Whether it is a backward operator that only gradients of weights depend on: no other layer waits for it."""
     gradient_bytes: float = 0.0
-    """Of an update operator: what the gradient that it reads keeps on a device; 0 in a file of an earlier version."""
+    """Bytes of the gradient that an update operator reads, on one device; 0 in a file of an earlier version."""
     optimizer_bytes: float = 0.0
-    """Of an update operator: what its state keeps on a device."""
+    """Bytes of the optimizer state of an update operator, on one device."""
     axis_seconds: tuple[float, ...] = ()
-    """What each microbatch pays for collectives on each mesh axis with more than one device: bringing its inputs (twice
-    where it is computed again) and completing what leaves the stage; of an update, summing its gradient. Empty in a
-    file of an earlier version."""
+    """Seconds of collectives in each microbatch, by mesh axis with more than one device: resharding its inputs (twice
+    where it is rematerialised) and completing outputs that leave the stage; for an update, summing its gradient. Empty
+    in a file of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTensor:
-    """A tensor that no operator of the stage makes, or that outlives a microbatch, and the spec chosen for it.
+    """A tensor that no operator of the stage produces, or that outlives a microbatch, and the spec chosen for it.
 
-    Together with the operators these are all that was decided for a stage.
+    Together with the operators' strategies these are all choices of a stage.
     """
 
     name: str
     role: str
-    """'source': it comes from outside; 'weight': as it is stored; 'accumulator': the sum of its gradients."""
+    """'source': it enters the stage; 'weight': a stored weight; 'accumulator': the sum of a weight's gradients."""
     spec: str
 
 
@@ -131,20 +131,20 @@ class PlanStage:
     activation_bytes: float
     workspace_bytes: float
     microbatches_held: int
-    """What the schedule holds at most: min(place from the end, B) for 1F1B."""
+    """The most microbatches whose activations it holds: min(place from the end, B) under 1F1B."""
     solution_key: str
     """`StageCandidate.solution_key` of the candidate that was chosen."""
     operators: Sequence[PlanOperator]
-    """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, where a
-    stage's choice of strategies is not in the file."""
+    """In execution order: forward, backward, update. Empty after `replan` of a plan that was read from a file, for a
+    stage whose strategies the file does not have."""
     rematerialized: tuple[int, ...] = ()
-    """Its layers that hold only what enters them and run their forward operators again."""
+    """Its layers that keep only their inputs and run their forward operators again in the backward pass."""
     receive_seconds: float = 0.0
-    """What a microbatch waits for its inputs from other stages; 0 unless communication is counted."""
+    """Waiting time of a microbatch for inputs from other stages; 0 unless communication is counted."""
     tensors: Sequence[PlanTensor] = ()
     """Sources, weights and accumulators; empty in a file of an earlier version."""
     tied_seconds: float = 0.0
-    """Once an iteration: summing gradients of weights that earlier stages read too; 0 unless that is counted."""
+    """Once an iteration: summing the gradients of weights that earlier stages read too; 0 unless that is counted."""
 
     @property
     def activations_held_bytes(self) -> float:
@@ -165,13 +165,13 @@ class Predicted:
     t_max_seconds: float
     sum_latency_seconds: float
     bubble_fraction: float
-    """Share of the iteration in which the average stage waits: 1 − Σ_i B·t_i / (S·T)."""
+    """Share of the iteration that the average stage idles: 1 − Σ_i B·t_i / (S·T)."""
     peak_bytes_per_device: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """What planning took."""
+    """The effort of planning."""
 
     solves: int
     distinct_solves: int
@@ -185,7 +185,7 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedMicrobatches:
-    """What another number of microbatches would do. Figures are None where no plan fits in memory."""
+    """The best plan at one of the numbers of microbatches tried. Figures are None where no plan fits in memory."""
 
     num_microbatches: int
     samples: int
@@ -193,13 +193,13 @@ class TriedMicrobatches:
     iteration_seconds: float | None
     stages: int | None = None
     fullest_stage: int | None = None
-    """The stage whose devices hold most; the bytes are those of one of them."""
+    """The stage with the highest peak memory; the bytes are those of one of its devices."""
     weight_bytes: float | None = None
     held_bytes: float | None = None
     """Activations of all the microbatches that it holds."""
     workspace_bytes: float | None = None
     over_bytes: float | None = None
-    """Where nothing fits: by how much the nearest thing would not."""
+    """Where no plan fits: by how much the one that comes closest exceeds a device's memory."""
 
     @property
     def samples_per_second(self) -> float:

@@ -1,4 +1,4 @@
-"""What a plan made in this process can still look up: the sharding problem behind a stage, and the choice for it."""
+"""The sharding problems behind the stages of a plan, and the choices made in them, while the process has them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class StageDetails:
-    """Problems are built when first asked for, and kept: a slider that moves B needs none of them."""
+    """Problems are built on first use and kept: moving the slider of B needs none of them."""
 
     problem_of: Callable[..., StageProblem]
-    """(first layer, last layer, logical mesh) -> problem, and of a version after them where that is not 0."""
+    """(first layer, last layer, logical mesh[, version where it is not 0]) -> problem."""
     choices: Mapping[str, tuple[int, ...]]
-    """`StageCandidate.solution_key` -> choice of every node."""
+    """`StageCandidate.solution_key` -> the choice of every node."""
     graph: TrainingGraph
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
 
     def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
-        """The decisions of these layers on `mesh`, in one of the versions of `StageCosts.versions`."""
+        """The sharding problem of these layers on `mesh`, rematerialised as in one of `StageCosts.versions`."""
         key = (layers, mesh, version)
         if key not in self._problems:
             self._problems[key] = self.problem_of(*layers, mesh, *((version,) if version else ()))
@@ -44,6 +44,6 @@ class StageDetails:
         return self._operators[key]
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
-        """What the choice of `candidate` says of sources, weights and accumulators."""
+        """The specs of sources, weights and accumulators under the choice of `candidate`."""
         problem = self.problem(layers, candidate.logical_mesh, candidate.version)
         return describe_tensors(problem, self.choices[candidate.solution_key])

@@ -1,4 +1,4 @@
-"""A plan as a frozen value: what was decided, what it is predicted to take, and the figures that follow from both."""
+"""A plan as a frozen value: its choices, its predicted costs, and the figures that follow from both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
 
 @dataclass(frozen=True, kw_only=True)
 class PlanValue:
-    """A complete plan. `costs` are kept so that another B is an evaluation and a rerun of the DP."""
+    """A complete plan. It keeps the stage costs, so that another B takes only an evaluation and a rerun of the DP."""
 
     model: ModelSummary
     cluster: Cluster
@@ -37,10 +37,10 @@ class PlanValue:
     costs: StageCosts = field(repr=False)
     warnings: tuple[str, ...] = ()
     interleaved: tuple[PlanStage, ...] = ()
-    """Where the schedule that was planned for interleaves: the stages that it runs, several on each submesh in turn.
-    `stages` then says what each submesh runs in all, as the pipeline was found."""
+    """For a plan of an interleaved schedule: the stages that the schedule runs, several on each submesh in turn.
+    `stages` then has one entry per submesh with all layers that it runs, as the pipeline DP chose them."""
     microbatches: tuple[TriedMicrobatches, ...] = ()
-    """The numbers of microbatches that were tried, where the planner was to find the best; this plan is of them."""
+    """The numbers of microbatches that were tried, where the planner was asked for the best; this plan has one of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)
@@ -48,27 +48,27 @@ class PlanValue:
 
     @property
     def terms(self) -> ScheduleTerms:
-        """What the schedule that was planned for means."""
+        """The bubble and the microbatches held under the schedule that the plan was made for."""
         return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
 
     @property
     def tied_seconds(self) -> float:
-        """Of the iteration: sums of tied weights between stages."""
+        """Seconds of an iteration for summing gradients of tied weights between stages."""
         return sum(s.tied_seconds for s in self.stages)
 
     @property
     def samples_per_second(self) -> float:
-        """Training samples (sequences, images) a second."""
+        """Training samples (sequences, images) per second."""
         return self.model.samples * self.options.num_microbatches / self.predicted.iteration_seconds
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens a second (equals samples for models without tokens)."""
+        """Tokens per second (equals samples for models without tokens)."""
         return self.model.tokens * self.options.num_microbatches / self.predicted.iteration_seconds
 
     @property
     def flops_per_second_per_device(self) -> float:
-        """Model FLOP/s of one device; recomputation is not counted."""
+        """Model FLOP/s per device; recomputation is not counted."""
         total = self.model.model_flops * self.options.num_microbatches
         return total / self.predicted.iteration_seconds / self.cluster.devices
 
