@@ -40,7 +40,7 @@ class PlanValue:
     """For a plan of an interleaved schedule: the stages that the schedule runs, several on each submesh in turn.
     `stages` then has one entry per submesh with all layers that it runs, as the pipeline DP chose them."""
     microbatches: tuple[TriedMicrobatches, ...] = ()
-    """The numbers of microbatches that were tried, where the planner was asked for the best; this plan has one of them."""
+    """The numbers of microbatches that were tried, where the planner chose the best; this plan has one of them."""
     details: StageDetails | None = field(default=None, repr=False, compare=False)
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)

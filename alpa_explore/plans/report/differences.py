@@ -1,4 +1,4 @@
-"""What two plans were asked differently: the settings, in words, so that a comparison can say what was changed."""
+"""The settings in which two plans differ, in words, so that a comparison can name what was changed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alpa_explore.plans.value import PlanValue
 
 
 class Difference(NamedTuple):
-    """One setting, as it is in one plan and in the other."""
+    """One setting and its values in the old and in the new plan."""
 
     name: str
     old: str
@@ -48,6 +48,6 @@ def settings_in_words(plan: PlanValue) -> dict[str, str]:
         "solver": o.solver,
         "boundaries": ", ".join(o.boundaries) or "clustered",
         "baseline": o.baseline or "none",
-        "spec_constraints": "; ".join(map(str, o.spec_constraints)) or "none",
+        "spec constraints": "; ".join(map(str, o.spec_constraints)) or "none",
         **phrases(o.pipeline),
     }

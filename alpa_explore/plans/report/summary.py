@@ -29,7 +29,7 @@ def plan_report(plan: PlanValue) -> str:
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
-        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
+        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} from the cache; "
         f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
         f"Seconds by pass: {spent or 'not recorded'}.",
     ]

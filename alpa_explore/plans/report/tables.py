@@ -1,7 +1,7 @@
-"""What each figure shows, as rows: for text output, for --json, and beside a figure for those who cannot see it.
+"""The data of each figure as rows: for text output, for --json, and as an accessible table beside the figure.
 
-A row is a dict; its figures are SI and the unit is in the key (`latency_seconds`), as everywhere. `text.render_table`
-formats rows for people.
+A row is a dict; its values are in SI units and the unit is in the key (`latency_seconds`). `text.render_table` formats
+rows for people.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 def stages_table(plan: PlanValue) -> list[Row]:
-    """One row a stage: where it runs, how long a microbatch takes, and what fills the memory of one of its devices."""
+    """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device."""
     memory = plan.cluster.device.memory_bytes
     return [
         {
@@ -42,7 +42,7 @@ def stages_table(plan: PlanValue) -> list[Row]:
 
 
 def layers_table(plan: PlanValue) -> list[Row]:
-    """One row a layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
+    """One row per layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
     stage_of = stage_of_layer(plan)
     return [
         {
@@ -59,7 +59,7 @@ def layers_table(plan: PlanValue) -> list[Row]:
 
 
 def t_max_table(plan: PlanValue) -> list[Row]:
-    """One row an evaluated candidate, and one for each run of neighbours that had the same other outcome."""
+    """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason."""
     rounds, best = plan.terms.rounds, chosen_candidate(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
@@ -84,7 +84,7 @@ def t_max_table(plan: PlanValue) -> list[Row]:
 
 
 def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
-    """One row an operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
+    """One row per operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
 
     OptionError for a stage that the plan does not have.
     """
@@ -109,18 +109,17 @@ def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
 
 
 def stage_costs_table(plan: PlanValue) -> list[Row]:
-    """One row a (layer range × submesh): its fastest candidate that fits at the latest place it can have.
+    """One row per (layer range × submesh): the fastest candidate that fits at the latest place the range can have.
 
-    `microbatches_fit` is how many microbatches a device could hold (0: it does not fit at all); the candidate shown
-    then is the one that needs least. `stage` is the stage of the plan that it became.
+    `microbatches_fit` is the number of microbatches that a device could hold; where it is 0 nothing fits, and the row
+    shows the candidate that needs least memory. `stage` is the stage of the plan that the pair became, or None.
     """
     costs, b = plan.costs, plan.options.num_microbatches
     chosen = {(*s.layers, s.submesh): s.index for s in plan.stages}
     rows = []
     for (first, last, submesh), candidates in costs.candidates.items():
-        piece = costs.submeshes[submesh]
-        shape = (piece.nodes, piece.devices_per_node)
-        # A range that ends with the last layer can be the last stage; others have one stage behind them at least.
+        shape = (costs.submeshes[submesh].nodes, costs.submeshes[submesh].devices_per_node)
+        # A range that ends with the last layer can be the last stage; any other has at least one stage after it.
         place = 1 if last == costs.num_layers - 1 else 2
         held = plan.terms.held(place, place)
         best = costs.choose((first, last, submesh), held, b)
@@ -145,7 +144,7 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
 
 
 def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
-    """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+    """One row per plan: its iteration time and its parts, its memory, and its time relative to the first plan."""
     tied = any(plan.tied_seconds for plan in plans)
     return [
         {
@@ -181,14 +180,14 @@ def stage_named(plan: PlanValue, index: int) -> PlanStage:
 
 
 def outcome(point: SweepPoint) -> str:
-    """What became of a t_max candidate, in two words at most."""
+    """The outcome of a t_max candidate, in one or two words."""
     if point.iteration_seconds is not None:
         return "evaluated"
     return "ruled out" if point.pruned else "no partition"
 
 
 def chosen_candidate(plan: PlanValue) -> int | None:
-    """Place of the t_max in the sweep that gave the plan: least T, and of equals the least t_max."""
+    """Index in the sweep of the t_max that gave the plan: the least T, and of equal T the least t_max."""
     totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
     return min(totals)[1] if totals else None
 

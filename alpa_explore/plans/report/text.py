@@ -1,4 +1,4 @@
-"""Plans and tables as plain text. Names in a plan may come from a stranger: nothing they hold reaches the terminal."""
+"""Plans and tables as plain text. Names in a plan may come from a stranger, so they are made printable first."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PROVENANCE_PHRASES = {
     "unknown": "",
     "near": "a choice within 0.25 % of the fastest",
     "convex": "a point of the convex part of the frontier of seconds and bytes",
-    "fitting": "the fastest that fits beside the microbatches it holds",
-    "fastest": "the fastest there is, proven",
+    "fitting": "the fastest that fits with the microbatches it holds",
+    "fastest": "the fastest, proven",
     "exact": "a point of the exact frontier of seconds and bytes",
 }
-"""What `Provenance` means, for people."""
+"""The values of `Provenance` in words, for the screen."""
 
 
 def printable(text: str) -> str:
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def heading(key: str) -> str:
-    """The heading of a table's column: `latency_seconds` -> 'latency' (the figures below it name their unit)."""
+    """The heading of a table's column: `latency_seconds` -> 'latency' (the values below it show their unit)."""
     if key in _HEADINGS:
         return _HEADINGS[key]
     unit = next((suffix for suffix in _UNITS if suffix.startswith("_") and key.endswith(suffix)), "")
@@ -51,7 +51,7 @@ def heading(key: str) -> str:
 
 
 def cell(key: str, value: Any) -> str:
-    """One value of a table for people, by the unit that its key names."""
+    """One value of a table as text, formatted by the unit that its key names."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -73,7 +73,7 @@ def cell(key: str, value: Any) -> str:
 
 
 def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Rows as aligned columns under headings, numbers to the right; all keys of the first row unless told which."""
+    """Rows as aligned columns under headings, numbers to the right; by default all keys of the first row."""
     if not rows:
         return "(nothing)"
     keys = list(columns or rows[0])
@@ -120,7 +120,7 @@ def fullest(plan: PlanValue) -> PlanStage:
 
 
 def sentence(plan: PlanValue) -> str:
-    """The plan as one would read it aloud."""
+    """The plan in two sentences: stages, time, throughput, memory."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
     rate = (
         f"{units.seconds(p.iteration_seconds)} an iteration of {plan.global_batch:,} samples, "
@@ -140,7 +140,7 @@ def sentence(plan: PlanValue) -> str:
 
 
 def rematerialized_sentence(plan: PlanValue) -> str:
-    """Which layers compute their forward pass again."""
+    """Which layers are rematerialised."""
     layers = [layer for s in plan.stages for layer in s.rematerialized]
     if not layers:
         return "No layer computes its forward pass again: memory suffices."
@@ -150,20 +150,20 @@ def rematerialized_sentence(plan: PlanValue) -> str:
 
 
 def tied_sentences(plan: PlanValue) -> Sequence[str]:
-    """Which stages sum gradients with others, where that is counted."""
-    found = []
+    """Which stages sum the gradients of a shared weight, where that is counted."""
+    sentences = []
     for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
         stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
         if len(stages) > 1:
             among = ", ".join(map(str, stages))
-            found.append(
+            sentences.append(
                 f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
             )
-    return found
+    return sentences
 
 
 def iteration_sum(plan: PlanValue) -> str:
-    """T as the sum that it is, in symbols and with the numbers put in."""
+    """Eq. 2 for this plan, in symbols and with its numbers."""
     p, terms, second = plan.predicted, plan.terms, units.seconds
     symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
     numbers = (
@@ -175,6 +175,6 @@ def iteration_sum(plan: PlanValue) -> str:
 
 
 def overlaps(device: Device) -> Sequence[str]:
-    """What of collectives hides behind computing, in words; nothing in the paper."""
+    """The shares of communication that overlap with computation, in words; none in the paper."""
     shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
     return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]
