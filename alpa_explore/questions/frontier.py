@@ -81,7 +81,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
 
-    found = whole_frontier(
+    solved = whole_frontier(
         plan.details.problem(planned.layers, mesh, candidate.version),
         solver,
         plan.cluster.device.memory_bytes,
@@ -100,9 +100,9 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
             p.provenance,
             p.choices == chosen,
         )
-        for p in found.points
+        for p in solved.points
     ]
-    return _stage_frontier(plan, planned, held, points, complete=found.proven)
+    return _stage_frontier(plan, planned, held, points, complete=solved.proven)
 
 
 def known_frontier(plan: Plan, stage: int) -> StageFrontier:

@@ -63,7 +63,7 @@ def test_to_pin_all_that_was_chosen_changes_nothing(free):
     held = planned(layers=1, pin=chosen)
     assert held.predicted == free.predicted
     assert [s.logical_mesh for s in held.stages] == [s.logical_mesh for s in free.stages]
-    assert [d.name for d in differences(free, held)] == ["spec_constraints"]
+    assert [d.name for d in differences(free, held)] == ["spec constraints"]
 
 
 def test_a_pin_costs_what_the_stage_solved_again_under_it_costs(name):

@@ -135,7 +135,7 @@ def timeline_sentence(plan: PlanValue, timeline: Timeline) -> str:
     sends = sum(r["on_path_seconds"] for r in critical_table(timeline) if r["kind"] == "send")
     beside = ""
     if form is not None:
-        beside = f" ({form.formula} says {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
+        beside = f" ({form.formula} gives {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
     fits = "fits" if worst["memory_fraction"] <= 1 else "does NOT fit"
     return (
         f"{schedule.name}, B = {schedule.num_microbatches:,}: {units.seconds(timeline.makespan_seconds)} an iteration"
