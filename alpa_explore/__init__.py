@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from alpa_explore.inter_op.options import PipelineOptions as PipelineOptions
     from alpa_explore.planner.interface import plan as plan
     from alpa_explore.planner.replan import replan as replan
-    from alpa_explore.plans.file.plan_file import load_plan as load_plan
     from alpa_explore.plans.plan import Plan as Plan
+    from alpa_explore.plans.plan import load_plan as load_plan
     from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.programs.execution.interpret import interpret as interpret
     from alpa_explore.programs.lowering.lower import lower as lower
@@ -51,7 +51,7 @@ _HOME = {
     "frontier": "alpa_explore.questions.frontier",
     "interpret": "alpa_explore.programs.execution.interpret",
     "launch": "alpa_explore.runtime.launch",
-    "load_plan": "alpa_explore.plans.file.plan_file",
+    "load_plan": "alpa_explore.plans.plan",
     "lower": "alpa_explore.programs.lowering.lower",
     "plan": "alpa_explore.planner.interface",
     "regrets": "alpa_explore.questions.what_if",

@@ -123,7 +123,7 @@ def compare(name: str, ilps: Ilps) -> bool:
             objective, choices = ilps(asked, problem, 0, None)
             worst = max(worst, abs((solve(asked).objective if ours is None else ours.cost) / objective - 1))
             optimum[key, mesh], totals = objective, problem.totals(choices)
-            peak_of[key, mesh] = lambda held, t=totals: t.weight_bytes + held * t.activation_bytes + t.workspace_bytes
+            peak_of[key, mesh] = totals.peak_bytes
         print(f"  {mesh}: {len(ranges)} stages, largest difference so far {worst:.1e}", flush=True)
     memory, within = cluster.device.memory_bytes, dict[tuple[str, LogicalMesh, int], float]()
 

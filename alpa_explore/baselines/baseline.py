@@ -27,7 +27,8 @@ from alpa_explore.planner import interface
 from alpa_explore.planner.default_layering import default_layering
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.assemble import assemble
-from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.tracing.cancelling import cancelled_by
 
 

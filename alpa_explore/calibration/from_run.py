@@ -19,7 +19,7 @@ from alpa_explore.calibration.refit import LinkCollective, Observation, refit
 from alpa_explore.cluster import Cluster
 from alpa_explore.cost.compute import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
-from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.execution.rehearsal import CollectiveCall, rehearse
 from alpa_explore.programs.instruction import Compute, Optimize

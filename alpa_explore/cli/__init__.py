@@ -35,7 +35,7 @@ from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, program, verify
 from alpa_explore.cli.solving import compare_solvers, coverage, solve
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.plans.report.text import printable
+from alpa_explore.plans.printable import printable
 
 INTERRUPTED = 130
 FAULT = 70

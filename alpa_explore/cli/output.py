@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from alpa_explore.plans.report.text import printable
+from alpa_explore.plans.printable import printable
 
 
 def print_json(value: Any) -> None:

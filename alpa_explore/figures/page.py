@@ -23,9 +23,10 @@ from alpa_explore.figures.page_sections import Section, page_sections
 from alpa_explore.figures.style import CONFIG
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import cell, heading, printable, sentence
+from alpa_explore.plans.report.text import cell, heading, sentence
 from alpa_explore.store.write import write_text
 
 _WIDE = ("module", "communication", "reason", "inputs", "outputs")

@@ -10,7 +10,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from alpa_explore.plans.report.text import printable
+from alpa_explore.plans.printable import printable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

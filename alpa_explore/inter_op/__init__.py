@@ -1,1 +1,22 @@
-"""The inter-operator pass: layers and submeshes into stages (`pipeline_dp.pipeline_dp`)."""
+"""The inter-operator pass (Alpa, arXiv 2201.12023, §5.1): layers are grouped into stages, and each gets a submesh.
+
+In the order to read them:
+
+- `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked and phrased.
+- `schedule_terms`: what a schedule means for the planner: its bubble, and the microbatches that a stage holds.
+- `stage_table`: the latency table that the DP reads: stage costs at one B, with the options written into it.
+- `pipeline_dp`: the public verb, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
+- `recurrence`, `kernels`: Eq. 3 for one t_max, over arrays; its inner loops compiled.
+- `t_max_sweep`: the search over t_max; bounds rule out most candidates without an evaluation.
+- `result`: the stages, the figures of Eq. 2, and what became of every t_max candidate.
+- `reference`: the paper's pseudocode, straight and slow, for tests to compare with.
+
+`pipeline_dp` knows nothing of models, options or memory: all of that is in its table. Two inputs generalise the paper
+and keep the search exact: a schedule whose bubble is q times smaller, and seconds that a stage adds once an iteration.
+
+To add an option: a field of `PipelineOptions` whose default is the paper, with its form, check and phrase in `options`;
+its lines in `stage_table` (for a schedule, in `schedule_terms`); the schema of the plan file; a command-line flag; a
+case against brute force in tests/inter_op/test_options.py.
+
+Stage costs come from `pricing`; this package imports neither solvers nor anything that plans, draws or runs.
+"""

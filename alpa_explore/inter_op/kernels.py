@@ -1,7 +1,7 @@
-"""The innermost loops of the recurrence, compiled by numba (see `recurrence` for the formulas).
+"""The inner loops of the recurrence, compiled by numba (the formulas are in `recurrence`).
 
-A row F(k, ·) over the devices is read only between the first and the last number of devices that has a partition, and
-latencies above t_max are passed over before anything is added. What is added, and in which order, is the pseudocode's.
+A row F(k, ·) over numbers of devices is read only between its first and its last finite entry, and latencies above
+t_max are skipped before anything is added. Terms are added in the order of the paper's pseudocode.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _add_stage(
 
 @compiled()
 def _span(row: Floats, span: Ints) -> None:
-    """Write the first and the last place of a finite entry; first > last where there is none."""
+    """Write the indices of the first and the last finite entry of a row; first > last where there is none."""
     low, high = 0, len(row) - 1
     while low <= high and row[low] == np.inf:
         low += 1

@@ -1,13 +1,13 @@
-"""What a user may ask of the pipeline beyond the paper; every default is the paper's.
+"""What a user may ask of the pipeline beyond the paper; every default gives the paper's planner.
 
     cuts, num_stages, stage_submeshes   which stages there may be
     schedule, stages_per_submesh        how many microbatches a stage holds, how large the bubble is (`schedule_terms`)
-    communication                       what a stage receives from others is added to its latency
+    communication                       add the time to receive inputs from other stages to a stage's latency
     submesh_space                       which submeshes a stage may have
     imbalance_tolerance                 how far a stage's share of the FLOPs may be from its share of the devices
-    tied_weights                        the sum of a weight's gradients over the stages that use it is added
+    tied_weights                        add the time to sum a tied weight's gradients over the stages that use it
 
-`stage_table` turns each of them into entries of the latency table, so that the DP itself stays the paper's.
+`stage_table` writes each of them into the latency table, so that the DP itself stays the paper's.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES, ScheduleTerms
 
 CONSTRAINTS = frozenset({"cuts", "num_stages", "stage_submeshes", "imbalance_tolerance"})
-"""Fields that rule partitions out."""
+"""Fields that exclude partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineOptions:
-    """See the module's text."""
+    """See the module's docstring."""
 
     cuts: tuple[int, ...] = ()
-    """Layers with which a stage must begin (1 to L − 1)."""
+    """Layers at which a stage must begin (1 to L − 1)."""
     num_stages: int | None = None
     stage_submeshes: tuple[tuple[int, int, int], ...] = ()
-    """(stage, nodes, devices per node): stages count from 0, or from −1 backwards from the last."""
+    """(stage, nodes, devices per node). Stages are numbered from 0, or backwards from −1, which is the last."""
     communication: bool = False
     schedule: str = "1f1b"
     stages_per_submesh: int = 2
-    """v, of the schedule interleaved-1f1b alone."""
+    """v; read by the schedule interleaved-1f1b only."""
     submesh_space: str = "all"
     imbalance_tolerance: float | None = None
     """A stage with a share x of the devices does between x / (1 + tolerance) and x · (1 + tolerance) of the FLOPs."""
     tied_weights: bool = False
 
     def __post_init__(self) -> None:
-        """OptionError for what a field cannot be made of; lists and numpy's numbers become tuples and Python's."""
-        for field, (made_of, form) in _FORMS.items():
+        """Lists become tuples and numpy's numbers Python's; OptionError for a value that a field cannot take."""
+        for field, (convert, form) in _FORMS.items():
             given = getattr(self, field)
             try:
-                object.__setattr__(self, field, made_of(given))
+                object.__setattr__(self, field, convert(given))
             except (TypeError, ValueError) as error:
                 raise OptionError(
                     f"The pipeline option {field} must be {form}",
@@ -60,11 +60,11 @@ class PipelineOptions:
 
     @property
     def constrained(self) -> bool:
-        """True when some partition is ruled out that the paper would take."""
+        """Whether a partition that the paper's planner may choose is excluded."""
         return not CONSTRAINTS.isdisjoint(phrases(self))
 
     def terms(self, num_microbatches: int, *, recomputes: bool = False) -> ScheduleTerms:
-        """What the schedule means at this B; `recomputes` where the backward pass runs forward operators again."""
+        """The schedule's bubble and memory at this B; `recomputes` where forward operators are rematerialised."""
         return ScheduleTerms(
             schedule=self.schedule,
             num_microbatches=num_microbatches,
@@ -75,25 +75,25 @@ class PipelineOptions:
 
 def _whole(given: Any) -> int:
     if isinstance(given, bool):
-        raise TypeError("a switch is no number")
+        raise TypeError("a Boolean is not a number")
     return operator.index(given)
 
 
 def _switch(given: Any) -> bool:
     if given not in (True, False):
-        raise TypeError("neither on nor off")
+        raise TypeError("not a Boolean")
     return bool(given)
 
 
 def _name(given: Any) -> str:
     if not isinstance(given, str):
-        raise TypeError("no name")
+        raise TypeError("not a string")
     return given
 
 
 def _share(given: Any) -> float:
     if isinstance(given, bool) or not isinstance(given, Real):
-        raise TypeError("no number")
+        raise TypeError("not a number")
     return float(given)
 
 
@@ -111,18 +111,18 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "imbalance_tolerance": (lambda given: None if given is None else _share(given), "a number, as 0.5"),
     "tied_weights": (_switch, "True or False"),
 }
-"""Field -> what makes it of what was given (TypeError, ValueError where it cannot), and what it is in words."""
+"""Field -> the function that converts a given value (TypeError, ValueError where it cannot), and its form in words."""
 
 
 def phrases(options: PipelineOptions) -> dict[str, str]:
-    """Field -> what it asks for, in words; only those that are not the paper's."""
+    """Field -> its setting in words, for the screen; only fields that differ from the paper's."""
     cuts, tolerance = ", ".join(map(str, options.cuts)), options.imbalance_tolerance
     interleaved = options.schedule == "interleaved-1f1b"
     words = {
-        "cuts": f"a stage begins with layer {cuts}" if cuts else "",
+        "cuts": f"stages begin at layer {cuts}" if cuts else "",
         "num_stages": f"{options.num_stages} stages" if options.num_stages else "",
         "stage_submeshes": "; ".join(f"stage {s} on {n}x{m}" for s, n, m in options.stage_submeshes),
-        "imbalance_tolerance": "" if tolerance is None else f"an imbalance of at most {tolerance:g}",
+        "imbalance_tolerance": "" if tolerance is None else f"FLOP imbalance of at most {tolerance:g}",
         "schedule": "" if options.schedule == "1f1b" else f"schedule {options.schedule}",
         "stages_per_submesh": f"{options.stages_per_submesh} stages a submesh" if interleaved else "",
         "communication": "communication between stages counted" if options.communication else "",
@@ -135,14 +135,25 @@ def phrases(options: PipelineOptions) -> dict[str, str]:
 def check_options(
     options: PipelineOptions, cluster: Cluster, num_layers: int | None = None, num_microbatches: int | None = None
 ) -> None:
-    """OptionError for what no pipeline could satisfy; what depends on `num_layers` or B only where they are given."""
+    """OptionError for options that no pipeline can satisfy.
+
+    What depends on `num_layers` or on B is only checked where they are given.
+    """
+    _check_schedule(options)
+    _check_stages(options, num_layers)
+    if options.num_stages is not None and num_microbatches is not None:
+        options.terms(num_microbatches).check_depth(options.num_stages)
+    _check_submeshes(options, cluster, num_layers)
+
+
+def _check_schedule(options: PipelineOptions) -> None:
     if options.schedule not in SCHEDULES:
         raise OptionError(
             "There is no such schedule", found=f"'{options.schedule}'", remedy=f"Use one of: {', '.join(SCHEDULES)}."
         )
     if options.stages_per_submesh < 2:
         raise OptionError(
-            "An interleaved schedule has two stages on a submesh or more",
+            "An interleaved schedule needs at least two stages on a submesh",
             found=f"{options.stages_per_submesh}",
             remedy="Give 2 or more, or choose the schedule 1f1b.",
         )
@@ -155,43 +166,44 @@ def check_options(
     tolerance = options.imbalance_tolerance
     if tolerance is not None and not 0 <= tolerance < math.inf:
         raise OptionError(
-            "The imbalance tolerance is a share of 0 or more",
+            "The imbalance tolerance must be a share of 0 or more",
             found=f"{tolerance}",
-            remedy="Give 0.5 for half as much again, or leave it out.",
+            remedy="Give 0.5 to allow half as much again, or leave it out.",
         )
+
+
+def _check_stages(options: PipelineOptions, num_layers: int | None) -> None:
+    """Cuts and the number of stages against the number of layers, and against each other."""
     if options.num_stages is not None and not 1 <= options.num_stages <= (num_layers or math.inf):
         raise OptionError(
-            "A stage has a layer at least",
+            "A stage needs at least one layer",
             found=f"num_stages={options.num_stages}",
             remedy=f"Give 1 to {num_layers or 'the number of layers'}.",
         )
     for cut in options.cuts:
         if cut < 1 or (num_layers is not None and cut >= num_layers):
             raise OptionError(
-                "A cut names the layer with which a stage begins",
+                "A cut must name a layer at which a stage can begin",
                 found=f"layer {cut}",
                 remedy=f"Give 1 to {'the last layer' if num_layers is None else num_layers - 1}.",
             )
     if options.num_stages is not None and len(set(options.cuts)) >= options.num_stages:
         raise OptionError(
-            "So many cuts make more stages than are asked for",
+            "The cuts make more stages than num_stages allows",
             found=f"{len(set(options.cuts))} cuts and num_stages={options.num_stages}",
             remedy="Each cut begins another stage: leave out a cut, or ask for more stages.",
         )
-    if options.num_stages is not None and num_microbatches is not None:
-        options.terms(num_microbatches).check_depth(options.num_stages)
-    _check_submeshes(options, cluster, num_layers)
 
 
 def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int | None) -> None:
-    pieces = submeshes(cluster, options.submesh_space)
-    seen: dict[int, int] = {}
+    shapes = submeshes(cluster, options.submesh_space)
+    devices_at: dict[int, int] = {}
     for stage, nodes, devices in options.stage_submeshes:
-        if Submesh(nodes, devices) not in pieces:
+        if Submesh(nodes, devices) not in shapes:
             raise OptionError(
                 "No stage can have this submesh",
                 found=f"{nodes}x{devices} on {cluster}",
-                remedy=f"Use one of: {', '.join(f'{p.nodes}x{p.devices_per_node}' for p in pieces)}.",
+                remedy=f"Use one of: {', '.join(f'{s.nodes}x{s.devices_per_node}' for s in shapes)}.",
             )
         most = num_layers if options.num_stages is None else options.num_stages
         if most is not None and not -most <= stage < most:
@@ -202,12 +214,12 @@ def _check_submeshes(options: PipelineOptions, cluster: Cluster, num_layers: int
             )
         if stage > 0 and options.num_stages is None:
             raise OptionError(
-                "Which stage this is depends on how many there are",
+                "Which stage this is depends on the number of stages",
                 found=f"stage {stage} without num_stages",
                 remedy="Give num_stages too, or count from the last stage: −1 is the last, −2 the one before it.",
             )
         place = stage if options.num_stages is None or stage < 0 else stage - options.num_stages
-        if seen.setdefault(place, nodes * devices) != nodes * devices:
+        if devices_at.setdefault(place, nodes * devices) != nodes * devices:
             raise OptionError(
-                "A stage has one submesh", found=f"two for stage {stage}", remedy="Leave one of them out."
+                "A stage can have only one submesh", found=f"two for stage {stage}", remedy="Leave one of them out."
             )

@@ -1,15 +1,15 @@
-"""The inter-operator pass (paper §5; Eq. 2, 3): which layers form a stage, and which submesh each stage gets.
+"""The inter-operator pass (Alpa §5.1, Eq. 2 and 3): which layers form a stage, and which submesh each stage gets.
 
     T = min over s and t_max of  F(s, 0, D; t_max) + (B − 1)·t_max        (all D devices are used)
 
-A schedule may have a bubble that is q times smaller, and a stage may add seconds once an iteration. Of stages with
-latencies t, (P − 1)·t idle seconds become (P − 1)·t / q, so that
+A schedule may have a bubble that is q times smaller, and a stage may add seconds once an iteration. With P stages of
+latency t, the (P − 1)·t idle seconds become (P − 1)·t / q, so that
 
     T = Σt / q + (B − 1/q)·t_max + Σ once = min of [F(s, 0, D; t_max) + (q·B − 1)·t_max] / q      with q·once in F
 
-which is the same search with q·B in place of B: the paper's is q = 1, once = 0.
+which is the same search with q·B in place of B. The paper's case is q = 1, once = 0.
 
-F is in `recurrence`, the search over t_max in `t_max_sweep`, the pseudocode itself in `reference`.
+F is in `recurrence`, the search over t_max in `t_max_sweep`, the paper's pseudocode itself in `reference`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.recurrence import Recurrence
-from alpa_explore.inter_op.result import PipelineResult, SweepPoint
+from alpa_explore.inter_op.result import PipelineResult, Stage, SweepPoint
 from alpa_explore.inter_op.t_max_sweep import Sweep
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints
 
 __all__ = ["PipelineResult", "SweepPoint", "pipeline_dp"]
 
@@ -37,17 +37,17 @@ def pipeline_dp(
     bubble_divisor: int = 1,
     once_seconds: Floats | None = None,
 ) -> PipelineResult:
-    """Stages with the least iteration time.
+    """The stages with the least iteration time.
 
     `latency` [L, L + 1, M, S] in seconds: layers k..i-1 on submesh shape m at place s + 1 counted from the last stage;
-    inf where such a stage cannot be (it does not exist, or does not fit in memory there). S ≤ L is the largest number
-    of stages. `devices_of` [M]: devices of each shape. Only i > k is read. `bubble_divisor` is q; `once_seconds`
-    [L, L + 1]: what layers k..i-1 as a stage add to an iteration.
+    inf where such a stage is impossible (it does not exist, or does not fit in memory there). S ≤ L is the largest
+    number of stages. `devices_of` [M]: devices of each shape. Only entries with i > k are read. `bubble_divisor` is q;
+    `once_seconds` [L, L + 1]: what layers k..i-1 as a stage add to an iteration.
 
-    The result is the pseudocode's, bit for bit. Of partitions with equal T the one with the smallest t_max is taken,
-    of these the one with the fewest stages, of these the one whose first stage is shortest, then of the first shape,
-    and so on to the last stage. OptionError when num_microbatches < 1 or there is no device; an infeasible problem is
-    a result (`feasible` is False).
+    The result is the pseudocode's, bit for bit. Among partitions with equal T the one with the smallest t_max is
+    taken; then the one with the fewest stages; then the one whose first stage is shortest, then of the first shape, and
+    so on to the last stage. OptionError when num_microbatches < 1 or there is no device; an infeasible problem is a
+    result (`feasible` is False).
     """
     if num_microbatches < 1:
         raise OptionError(
@@ -57,15 +57,8 @@ def pipeline_dp(
         raise OptionError("A plan needs at least one device", found=f"{total_devices}", remedy="Give a larger cluster.")
     latency = np.asarray(latency, dtype=np.float64)
     devices = np.asarray(devices_of, dtype=np.int64)
-    layers, ends, shapes, places = latency.shape
-    assert (ends, devices.shape) == (layers + 1, (shapes,)), "see the docstring for shapes"
-    assert 1 <= places <= layers, "a stage has a layer at least"
-    assert not np.isnan(latency).any(), "a latency is a number or inf"
-    assert (devices > 0).all(), "a shape has a device at least"
-
-    once = np.zeros((layers, ends)) if once_seconds is None else once_seconds
-    assert once.shape == (layers, ends), "one figure a range of layers"
-    assert bubble_divisor >= 1, "no schedule has a larger bubble than 1F1B"
+    once = np.zeros(latency.shape[:2]) if once_seconds is None else once_seconds
+    _check_shapes(latency, devices, once, bubble_divisor)
 
     candidates = _candidates(latency)
     recurrence = Recurrence(latency, devices, total_devices, bubble_divisor * once)
@@ -73,25 +66,24 @@ def pipeline_dp(
         recurrence=recurrence, candidates=candidates, num_microbatches=num_microbatches, bubble_divisor=bubble_divisor
     )
     sweep.run()
-    if sweep.best < 0:
-        total = t_max = sum_latency = math.inf
-        extra = 0.0
-        stages: tuple[tuple[int, int, int], ...] = ()
-    else:
-        # Once more in full: the search may have met another partition with the same Σt first.
+    total = t_max = sum_latency = math.inf
+    once_of_stages = 0.0
+    stages: tuple[Stage, ...] = ()
+    if sweep.best >= 0:
+        # Evaluated again in full: the search may have met another partition with the same Σt first.
         t_max = float(candidates[sweep.best])
         best = recurrence.exact(t_max)
         total, sum_latency, stages = sweep.best_seconds / bubble_divisor, best.sum_latency_seconds, best.stages
         rounds = bubble_divisor * num_microbatches - 1
         assert sum_latency + rounds * t_max == sweep.best_seconds, "the search and the recurrence disagree"
-        extra = float(sum(once[first, end] for first, end, _ in stages))
-        if extra:
+        once_of_stages = float(sum(once[first, end] for first, end, _ in stages))
+        if once_of_stages:
             sum_latency = recurrence.sum_latency(stages)
     return PipelineResult(
         total_seconds=total,
         t_max_seconds=t_max,
         sum_latency_seconds=sum_latency,
-        once_seconds=extra,
+        once_seconds=once_of_stages,
         stages=stages,
         evaluations=sweep.evaluations,
         candidates=candidates,
@@ -99,12 +91,23 @@ def pipeline_dp(
     )
 
 
+def _check_shapes(latency: Floats, devices: Ints, once: Floats, bubble_divisor: int) -> None:
+    """The preconditions of `pipeline_dp` that only its callers in this package can violate."""
+    layers, ends, shapes, places = latency.shape
+    assert (ends, devices.shape) == (layers + 1, (shapes,)), "see the docstring for shapes"
+    assert 1 <= places <= layers, "a stage has at least one layer"
+    assert not np.isnan(latency).any(), "a latency is a number or inf"
+    assert (devices > 0).all(), "a shape has at least one device"
+    assert once.shape == (layers, ends), "one figure per range of layers"
+    assert bubble_divisor >= 1, "no schedule has a larger bubble than 1F1B"
+
+
 def _candidates(latency: Floats) -> Floats:
     """Every distinct finite latency of layers k..i-1, i > k, ascending."""
     layers = latency.shape[0]
     start, last = np.triu_indices(layers)
     ranges = latency[start, last + 1]  # [ranges, M, S]
-    # A latency seldom changes from place to place: sort the first place and the changes only.
+    # Latencies seldom change from place to place: sort those of the first place and those that change.
     changed = ranges[..., 1:] != ranges[..., :-1]
     values = np.concatenate((ranges[..., 0].ravel(), ranges[..., 1:][changed]))
     values = np.unique(values[np.isfinite(values)])

@@ -3,14 +3,14 @@
     F(s, k, d; t_max) = min over k < i ≤ L and shapes of
                         t(k..i-1, shape, s) + once(k..i-1) + F(s − 1, i, d − devices(shape); t_max)      with t ≤ t_max
 
-once is what a stage adds to an iteration and not to each microbatch: 0 in the paper. `exact` is that. `relaxed` forgets
-s: each stage takes the least of its latencies over the places it could have,
+once is what a stage adds to an iteration and not to each microbatch; it is 0 in the paper. `exact` evaluates F.
+`relaxed` drops s: each stage takes the least of its latencies over the places it could have,
 
     R(k, d; t_max) = min over i, shapes of  min_s t(k..i-1, shape, s) + once + R(i, d − devices(shape); t_max)  ≤  F
 
-which is L times cheaper, and mostly says F itself: where its best partition pays the same latencies at the places the
-stages really have (memory does not bind), R = F. Floating-point addition is monotone, and both add from the last stage
-on as the pseudocode does, so these relations hold for the rounded values, not just for the real ones.
+which is L times cheaper and usually equals F: where its best partition pays the same latencies at the places that the
+stages then have (memory does not bind), R = F. Floating-point addition is monotone, and both add from the last stage to
+the first as the pseudocode does, so these relations hold for the rounded values too.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from alpa_explore.numerics.arrays import Floats, Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """The least Σ(t + once) under one t_max (inf when there is no partition) and, when it was asked for, the stages."""
+    """The least Σ(t + once) under one t_max (inf when there is no partition), and the stages that reach it."""
 
     sum_latency_seconds: float
     bottleneck_seconds: float
-    """Largest latency of its stages: down to this t_max the answer stays the same."""
+    """Largest latency of its stages: for every t_max from here up to the evaluated one the partition is the same."""
     stages: tuple[Stage, ...]
     exact: bool
-    """False when only a lower bound: some stage's latency is not the one of the place it has."""
+    """False for a lower bound only: some stage's latency is not that of the place it has."""
 
 
 NO_PARTITION = Partition(sum_latency_seconds=math.inf, bottleneck_seconds=math.inf, stages=(), exact=True)
 
 
 class Recurrence:
-    """A latency table made ready for evaluation at many t_max."""
+    """A latency table prepared for evaluation at many t_max."""
 
     def __init__(self, latency: Floats, devices_of: Ints, total_devices: int, once: Floats) -> None:
         """`latency` [L, L + 1, M, S] and `once` [L, L + 1] in seconds, `devices_of` [M]; see `pipeline_dp`."""
@@ -49,7 +49,7 @@ class Recurrence:
         self.devices = np.ascontiguousarray(devices_of, dtype=np.int64)
         self.total_devices = total_devices
         self.once = np.ascontiguousarray(once, dtype=np.float64)
-        # [S, L, (L + 1)·M]: one slab a place; a stage in an impossible place is inf (place 1 must end at L, and so on).
+        # [S, L, (L + 1)·M]: one slab per place; a stage in an impossible place is inf (at place 1 it must end with L).
         slabs = np.ascontiguousarray(np.moveaxis(latency, 3, 0))
         start, end = np.arange(self.num_layers)[:, None], np.arange(self.num_layers + 1)[None, :]
         for place, slab in enumerate(slabs, start=1):
@@ -59,7 +59,7 @@ class Recurrence:
         self._relaxed: Floats = self._exact.min(axis=0)
 
     def relaxed(self, t_max: float) -> Partition:
-        """The least Σt with every stage's latency taken at its best place; `exact` when it is F itself."""
+        """R of the module's docstring: every stage's latency taken at its best place; `exact` where it equals F."""
         table = relaxed_table(self._relaxed, self.once, self.devices, self.total_devices, t_max)
         total = float(table[0, -1])
         if total == math.inf:
@@ -72,7 +72,7 @@ class Recurrence:
         return self._described(total, tuple(stages))
 
     def exact(self, t_max: float) -> Partition:
-        """F(s, 0, D; t_max) at its least over s; of ties the fewest stages, then the shortest first stage …"""
+        """F(s, 0, D; t_max) minimised over s; ties go to the fewest stages, then to the shortest first stage …"""
         tables = exact_tables(self._exact, self.once, self.devices, self.total_devices, t_max)
         totals = tables[:, 0, -1]
         depth = int(np.argmin(totals))
@@ -98,7 +98,7 @@ class Recurrence:
         return total
 
     def _first_stage(self, latency: Floats, rest: Floats, k: int, d: int, t_max: float) -> Stage:
-        """The stage that begins with layer k where d devices are left: the first of the best options."""
+        """The best stage that begins with layer k where d devices are left; of equal ones the first."""
         left = d - self.devices
         after = np.where(left >= 0, rest[:, np.maximum(left, 0)], np.inf).ravel()
         paid = np.where(latency <= t_max, latency, np.inf) + np.repeat(self.once[k], self.num_shapes)
@@ -107,7 +107,7 @@ class Recurrence:
         return k, i, shape
 
     def _described(self, total: float, stages: tuple[Stage, ...]) -> Partition:
-        """The relaxed partition, and whether its stages pay the same at the places they have."""
+        """The relaxed partition; it is exact where its stages pay the same latencies at the places they have."""
         options = [i * self.num_shapes + shape for _, i, shape in stages]
         starts = [k for k, _, _ in stages]
         paid = self._relaxed[starts, options]

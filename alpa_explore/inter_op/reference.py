@@ -1,7 +1,7 @@
-"""The pipeline DP as the specification's pseudocode has it (section 5): straight, slow, and only there to compare with.
+"""The pipeline DP written straight from Alpa's pseudocode (arXiv 2201.12023, §5.1): slow, for tests to compare with.
 
-Two forms: one with a cost cache of (latency, weight bytes, activation bytes) and a memory limit, as in the
-specification; one where the caller has applied memory to latency[k, i, shape, s − 1] already, as the planner does.
+It comes in two forms. One takes (latency, weight bytes, activation bytes) of every stage and a memory limit, as the
+paper does. The other takes latency[k, i, shape, s − 1] with the memory limit already applied, as the planner does.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from alpa_explore.inter_op.result import Stage
 from alpa_explore.numerics.arrays import Floats
 
 Lookup = Callable[[int, int, int, int], float | None]
-"""(k, i, shape, s) -> latency of layers k..i-1 on the shape at place s from the end; None when it cannot be there."""
+"""(k, i, shape, s) -> latency of layers k..i-1 on the shape at place s from the end; None when it is infeasible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceResult:
-    """The pseudocode's GlobalMin, with the candidate, the Σt and the stages that first reached it."""
+    """The least T of the pseudocode, with the t_max, the Σt and the stages that first reached it."""
 
     total_seconds: float
     t_max_seconds: float
@@ -37,7 +37,10 @@ def reference_with_memory(
     num_microbatches: int,
     memory_limit: float,
 ) -> ReferenceResult:
-    """`costs[k, i, shape]` = (latency, weight bytes, activation bytes of a microbatch); place s holds s of them."""
+    """The best pipeline under a memory limit.
+
+    `costs[k, i, shape]` = (latency, weight bytes, activation bytes of a microbatch); place s holds s microbatches.
+    """
 
     def lookup(k: int, i: int, shape: int, s: int) -> float | None:
         if (k, i, shape) not in costs:
@@ -46,13 +49,13 @@ def reference_with_memory(
         return None if weight + s * activation > memory_limit else latency
 
     candidates = {latency for latency, _, _ in costs.values()}
-    return _rigorous(lookup, candidates, devices_of, num_layers, num_layers, total_devices, num_microbatches)
+    return _minimise(lookup, candidates, devices_of, num_layers, num_layers, total_devices, num_microbatches)
 
 
 def reference_dp(
     latency: Floats, devices_of: Sequence[int], total_devices: int, num_microbatches: int
 ) -> ReferenceResult:
-    """The same on a table [L, L + 1, shapes, S] of seconds; inf where a stage cannot be (see `pipeline_dp`)."""
+    """The best pipeline for a table [L, L + 1, shapes, S] of seconds; inf where infeasible (see `pipeline_dp`)."""
     num_layers, deepest = latency.shape[0], latency.shape[3]
 
     def lookup(k: int, i: int, shape: int, s: int) -> float | None:
@@ -67,10 +70,10 @@ def reference_dp(
         for s in range(deepest)
         if math.isfinite(latency[k, i, shape, s])
     }
-    return _rigorous(lookup, candidates, devices_of, num_layers, deepest, total_devices, num_microbatches)
+    return _minimise(lookup, candidates, devices_of, num_layers, deepest, total_devices, num_microbatches)
 
 
-def _rigorous(
+def _minimise(
     lookup: Lookup,
     candidates: Iterable[float],
     devices_of: Sequence[int],
@@ -83,7 +86,7 @@ def _rigorous(
     for t_max in sorted(candidates):
         if (num_microbatches - 1) * t_max >= best.total_seconds:
             break
-        # table[s, k, d]: least Σt of layers k.. in exactly s stages on exactly d devices; step: its first stage.
+        # table[s, k, d]: least Σt of layers k.. in exactly s stages on exactly d devices; step: its first (end, shape).
         table = np.full((deepest + 1, num_layers + 1, total_devices + 1), np.inf)
         step: dict[tuple[int, int, int], tuple[int, int]] = {}
         table[0, num_layers, 0] = 0.0
@@ -108,12 +111,12 @@ def _rigorous(
                     total_seconds=sum_latency + (num_microbatches - 1) * t_max,
                     t_max_seconds=t_max,
                     sum_latency_seconds=sum_latency,
-                    stages=_walk(step, devices_of, s, total_devices),
+                    stages=_backtrack(step, devices_of, s, total_devices),
                 )
     return best
 
 
-def _walk(
+def _backtrack(
     step: Mapping[tuple[int, int, int], tuple[int, int]], devices_of: Sequence[int], s: int, d: int
 ) -> tuple[Stage, ...]:
     stages: list[Stage] = []

@@ -1,4 +1,4 @@
-"""What the pipeline DP returns: the stages, the figures of Eq. 2, and the t_max sweep behind them."""
+"""The result of the pipeline DP: the stages, the figures of Eq. 2, and the t_max sweep behind them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class SweepPoint:
 
     t_max_seconds: float
     iteration_seconds: float | None
-    """T with the best Σt under this t_max; None when pruned, or when no partition keeps under it."""
+    """T with the least Σt under this t_max; None when pruned, or when every partition exceeds it."""
     pruned: bool
-    """True when the candidate was ruled out without being evaluated."""
+    """Whether the candidate was ruled out without being evaluated."""
     reason: str
-    """What came out, or the bound that ruled it out, in words."""
+    """The outcome in words: the parts of T, or the bound that ruled the candidate out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRun:
-    """Candidates `first` to `end` (exclusive) of the sweep, which share an outcome (`values` only where evaluated)."""
+    """Candidates `first` to `end` (exclusive) of the sweep that share an outcome; an evaluated one is a run of one."""
 
     first: int
     end: int
@@ -48,11 +48,11 @@ class PipelineResult:
     sum_latency_seconds: float
     """Σt of the stages, added from the last stage to the first; inf when infeasible."""
     once_seconds: float
-    """What the stages add to an iteration beside their latencies; 0 in the paper."""
+    """Seconds that the stages add to an iteration beside their latencies; 0 in the paper."""
     stages: tuple[Stage, ...]
     """From the first stage to the last."""
     evaluations: int
-    """DP evaluations that were needed (the pseudocode needs one for each candidate that it does not break off)."""
+    """Number of DP evaluations (the pseudocode makes one for every candidate up to where it stops)."""
     candidates: Floats = field(repr=False)
     """Every distinct finite latency, ascending, read-only: the values that t_max can take."""
     runs: tuple[SweepRun, ...] = field(repr=False)
@@ -65,7 +65,7 @@ class PipelineResult:
 
     @functools.cached_property
     def sweep(self) -> tuple[SweepPoint, ...]:
-        """One point for every candidate, ascending; made when first asked for (tens of thousands on large clusters)."""
+        """One point per candidate, ascending; made on first use (there are tens of thousands on large clusters)."""
         values: Sequence[float] = self.candidates.tolist()
         return tuple(
             SweepPoint(

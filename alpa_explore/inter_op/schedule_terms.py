@@ -1,21 +1,21 @@
-"""What the planner knows of a schedule: how large its bubble is, and how many microbatches a stage holds.
+"""A schedule as the planner models it: the size of its bubble, and how many microbatches a stage holds.
 
-    T = Σt / q + (B − 1/q)·t_max
+    T = Σt / q + (B − 1/q)·t_max                                                       (Eq. 2 of the paper for q = 1)
 
-for P stages; of equal stages that take t it is B·t + (P − 1)·t / q, the formula of `schedules.closed_form` and, where
-sends take no time, what `simulate` gives. Place s counts from the end, 1 is the last stage.
+For P equal stages of latency t this is B·t + (P − 1)·t / q, the formula of `schedules.closed_form`; where sends take no
+time, `simulate` gives the same. Place s counts from the end: 1 is the last stage.
 
-name               q         a stage holds                       there must be
+name               q         a stage holds                       requires
 1f1b               1         min(s, B) (the paper)
 1f1b-overlap       1         min(2s − 1, B)                      (eager 1F1B: sends hide behind computing)
 gpipe              1         B
 interleaved-1f1b   v         ⌈min(2(s − 1) + (v − 1)P + 1, v·B) / v⌉   P | B; v layers in every stage
 zb-h1              3 or 2    min(P, B)                           P ≤ B
 
-Interleaved: a stage of the plan is what one submesh runs, v stages of the schedule. Their layers are taken to cost what
-as many neighbouring layers do; of P = 1 there is nothing to interleave. ZB-H1: the bubble is (P − 1)·(f + i − w), where
-forward f, backward to the input i and backward to the weight w share t as in matrix products: a third each; with the
-forward pass run again before i, in some layers or all, a quarter, a half and a quarter.
+Interleaved: a stage of the plan is what one submesh runs, that is v stages of the schedule. Their layers are assumed to
+cost what as many adjacent layers cost; with P = 1 there is nothing to interleave. ZB-H1: the bubble is
+(P − 1)·(f + i − w), where forward f, backward to the input i and backward to the weight w share t as in a matrix
+product: a third each; where some layers or all rematerialise the forward pass before i, a quarter, a half, a quarter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from alpa_explore.errors import OptionError
 
 SCHEDULES = ("1f1b", "1f1b-overlap", "gpipe", "interleaved-1f1b", "zb-h1")
 SIMULATED_AS = {"1f1b-overlap": "eager-1f1b"}
-"""Names that `schedules.catalog` has otherwise."""
+"""Schedules that have another name in `schedules.catalog`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,13 @@ class ScheduleTerms:
     schedule: str
     num_microbatches: int
     stages_per_submesh: int = 2
-    """Of the interleaved schedule."""
+    """v; read by the interleaved schedule only."""
     recomputes: bool = False
-    """Whether the backward pass runs forward operators again."""
+    """Whether the backward pass rematerialises forward operators."""
 
     @property
     def turns(self) -> int:
-        """How often a microbatch comes through a submesh."""
+        """How often a microbatch passes through a submesh."""
         return self.stages_per_submesh if self.schedule == "interleaved-1f1b" else 1
 
     @property
@@ -53,13 +53,13 @@ class ScheduleTerms:
 
     @property
     def rounds(self) -> float:
-        """B − 1/q: how often t_max is paid."""
+        """B − 1/q, the factor of t_max in T."""
         q, b = self.bubble_divisor, self.num_microbatches
         return b - 1 if q == 1 else b - 1 / q
 
-    def iteration_seconds(self, latencies: Sequence[float]) -> float:
-        """T of stages with these latencies, whatever is paid once an iteration aside."""
-        return sum(latencies) / self.bubble_divisor + self.rounds * max(latencies)
+    def iteration_seconds(self, latencies: Sequence[float], once_seconds: float = 0.0) -> float:
+        """T of stages with these latencies (Eq. 2), which together add `once_seconds` to an iteration."""
+        return sum(latencies) / self.bubble_divisor + self.rounds * max(latencies) + once_seconds
 
     @property
     def rounds_text(self) -> str:
@@ -68,16 +68,16 @@ class ScheduleTerms:
 
     @property
     def share(self) -> str:
-        """How 1/q is written behind what it divides."""
+        """'/q' as a formula on screen writes it behind a term; empty where q is 1."""
         return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor}"
 
     @property
-    def knows_depth(self) -> bool:
-        """Whether what a stage holds depends on the number of stages too."""
+    def depends_on_depth(self) -> bool:
+        """Whether the microbatches that a stage holds depend on the number of stages too."""
         return self.schedule in ("interleaved-1f1b", "zb-h1")
 
     def held(self, place: int, depth: int) -> int:
-        """Microbatches whose activations the stage at `place` from the end, of `depth` stages, holds at most."""
+        """The most microbatches whose activations a stage holds, at `place` from the end of `depth` stages."""
         b, v = self.num_microbatches, self.stages_per_submesh
         if self.schedule == "interleaved-1f1b":
             runs = min(2 * (place - 1) + (v - 1) * depth + 1, v * b)
@@ -86,14 +86,14 @@ class ScheduleTerms:
         return min(whole, b)
 
     def depths(self, most: int) -> tuple[int, ...]:
-        """The numbers of stages up to `most` for which the schedule exists."""
+        """The numbers of stages, up to `most`, for which the schedule exists."""
         b = self.num_microbatches
         if self.schedule == "interleaved-1f1b":
             return tuple(p for p in range(1, most + 1) if b % p == 0)
         return tuple(range(1, (min(most, b) if self.schedule == "zb-h1" else most) + 1))
 
     def check_depth(self, num_stages: int) -> None:
-        """OptionError where the schedule does not exist for so many stages."""
+        """OptionError where the schedule does not exist for this number of stages."""
         if num_stages not in (possible := self.depths(num_stages)):
             raise OptionError(
                 f"The schedule {self.schedule} does not exist for this pipeline",
@@ -102,5 +102,5 @@ class ScheduleTerms:
             )
 
     def least_layers(self, depth: int) -> int:
-        """How many layers every one of `depth` stages has at least."""
+        """The fewest layers that each of `depth` stages can have."""
         return self.turns if depth > 1 else 1

@@ -2,25 +2,28 @@
 
     entry [k, i, m, s − 1] = t(k..i-1, m, held(s)) + receive(k..i-1, m)          inf where the options forbid it
 
-t is the fastest candidate that fits beside the microbatches which the schedule holds at place s from the end
-(`StageCosts.latency_table`). receive is added when `communication` is on: the bytes that come in from other stages
-(activations from earlier ones, gradients from later ones, each counted where it is received) over the stage's share of
-the links. Between nodes a node's devices share its network card, so a stage of n × m devices has n·m/M cards; a cluster
-of one node has a link for each device. Whether two neighbours will lie in one node is not known before they are
-placed: in a cluster of several nodes the network is assumed. One latency is paid for each direction. Where a microbatch
-comes through a submesh v times, so does what it receives.
+t is the latency of the fastest candidate that fits in memory with the microbatches that the schedule holds at place s
+from the end (`StageCosts.latency_table`).
 
-Where what is held depends on the number of stages P too, or not every P will do, there is a table and a DP for each P,
-and the best is taken: of equal ones that with the fewest stages.
+receive is added when `communication` is on: the bytes that arrive from other stages (activations from earlier stages,
+gradients from later ones, each counted where it is received) divided by the bandwidth of the stage's share of the
+links. The devices of a node share its network card, so a stage of n × m devices has n·m/M cards; in a cluster of one
+node every device has a link. Whether two neighbouring stages will share a node is unknown before they are placed: with
+several nodes the network is assumed. Each direction pays one link latency. Where a microbatch passes through a submesh
+v times, its inputs are received v times.
 
-A tied weight, read in several stages, is summed over them once an iteration, which is added when `tied_weights` is on:
-the stage that is not the first to read it pays an all-reduce of its gradient between two ranks, over the slowest link
-of the cluster. So u stages that read it make u − 1 of them. That is a figure of the stage's layers alone, beside its
-latency: `once_seconds` of the DP.
+Where the microbatches held depend on the number of stages P, or a schedule exists only for some P, there is a table and
+a DP for each P, and the best result is taken; of equal ones that with the fewest stages.
 
-Forbidden are: ranges with a `cut` inside; ranges with fewer layers than the schedule wants in a stage, and all where it
-does not exist for so many stages; a first stage at another place than `num_stages`; another submesh than that of
-`stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the tolerance.
+The gradients of a tied weight, which several stages read, are summed over these stages once an iteration. This is added
+when `tied_weights` is on: every stage that reads the weight, except the first, pays an all-reduce of the gradient
+between two ranks over the slowest link of the cluster; u stages make u − 1 all-reduces. The figure depends on the
+stage's layers alone and is no part of its latency: it is `once_seconds` of the DP.
+
+Entries are inf for: ranges with a cut inside; ranges with fewer layers than the schedule needs in a stage, and all
+ranges where the schedule does not exist for that number of stages; a first stage at another place than `num_stages`;
+another submesh than that of `stage_submeshes` at its place; submeshes outside the space; shares of FLOPs outside the
+tolerance.
 """
 
 from __future__ import annotations
@@ -45,17 +48,17 @@ from alpa_explore.sharding.reshard import StepKind
 def best_pipeline(
     costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
 ) -> PipelineResult:
-    """The best pipeline under the options; with `bound` by the proven bounds instead of the known candidates.
+    """The best pipeline under the options; with `bound` by lower bounds on latencies in place of the candidates.
 
-    OptionError for options that contradict each other, or that `costs` know too little for.
+    OptionError for options that contradict each other, or that need figures which `costs` does not have.
     """
     layers = costs.num_layers
     check_options(options, cluster, layers)
     terms = schedule_terms(costs, options, num_microbatches)
     once = once_seconds(costs, cluster, options)
 
-    def best(asked: PipelineOptions) -> PipelineResult:
-        table = stage_table(costs, cluster, asked, num_microbatches, bound=bound)
+    def best(options: PipelineOptions) -> PipelineResult:
+        table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
         return pipeline_dp(
             table,
             [m.devices for m in costs.submeshes],
@@ -65,21 +68,21 @@ def best_pipeline(
             once_seconds=once,
         )
 
-    if options.num_stages is not None or not terms.knows_depth:
+    if options.num_stages is not None or not terms.depends_on_depth:
         return best(options)
     depths = [depth for depth in terms.depths(layers) if layers >= depth * terms.least_layers(depth)]
-    return min((best(replace(options, num_stages=depth)) for depth in depths), key=lambda found: found.total_seconds)
+    return min((best(replace(options, num_stages=depth)) for depth in depths), key=lambda result: result.total_seconds)
 
 
 def schedule_terms(costs: StageCosts, options: PipelineOptions, num_microbatches: int) -> ScheduleTerms:
-    """What the schedule that was asked for means at this B."""
+    """The schedule of `options` at this B."""
     return options.terms(num_microbatches, recomputes=any(costs.versions))
 
 
 def stage_table(
     costs: StageCosts, cluster: Cluster, options: PipelineOptions, num_microbatches: int, *, bound: bool = False
 ) -> Floats:
-    """The table of the module's text, shape [L, L + 1, submeshes, S]; S is `num_stages` where that is given, else L."""
+    """The table of the module's docstring, [L, L + 1, submeshes, S]; S is `num_stages` where that is given, else L."""
     layers = costs.num_layers
     terms = schedule_terms(costs, options, num_microbatches)
     depth = options.num_stages or layers
@@ -89,8 +92,7 @@ def stage_table(
     if options.communication:
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):
-                waits = receive_seconds(costs, cluster, options, (first, last, shape))
-                table[first, last + 1, shape] += waits
+                table[first, last + 1, shape] += receive_seconds(costs, cluster, options, (first, last, shape))
     for first, last in _ranges(layers):
         if last - first + 1 < terms.least_layers(depth) or not possible:
             table[first, last + 1] = np.inf
@@ -99,26 +101,28 @@ def stage_table(
 
 
 def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) -> Floats:
-    """What layers k..i-1 as a stage pay once an iteration for weights that earlier stages read too, [L, L + 1]; 0 where
-    that is not counted."""
+    """Seconds [L, L + 1] that layers k..i-1 as a stage spend once an iteration on weights that earlier stages read too.
+
+    0 where that is not counted.
+    """
     link = cluster.inside_node if cluster.nodes == 1 else cluster.between_nodes
-    found = np.zeros((costs.num_layers, costs.num_layers + 1))
+    once = np.zeros((costs.num_layers, costs.num_layers + 1))
     for readers, gradient_bytes in costs.tied_weights if options.tied_weights else ():
         seconds = collective_seconds(StepKind.ALL_REDUCE, gradient_bytes, 2, link.bandwidth, link.latency_seconds)
         for first, last in _ranges(costs.num_layers):
             if min(readers) < first and any(first <= layer <= last for layer in readers):
-                found[first, last + 1] += seconds
-    return found
+                once[first, last + 1] += seconds
+    return once
 
 
 def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions, key: RangeKey) -> float:
-    """What the stage waits for its inputs from other stages, for each microbatch; 0 where that is not counted."""
+    """Seconds that a stage waits in each microbatch for inputs from other stages; 0 where that is not counted."""
     if not options.communication:
         return 0.0
     first, last, shape = key
     if (first, last) not in costs.received_bytes:
         raise OptionError(
-            "The plan does not know what passes between its stages",
+            "The plan does not record the bytes that pass between its stages",
             found="a plan from an earlier version",
             remedy="Plan again with communication on: its solves are kept, so that is quick.",
         )
@@ -126,21 +130,21 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     directions = (first > 0) + (last < costs.num_layers - 1)
     if not directions:
         return 0.0
-    piece = costs.submeshes[shape]
+    submesh = costs.submeshes[shape]
     if cluster.nodes == 1:
-        link, lanes = cluster.inside_node, float(piece.devices)
+        link, lanes = cluster.inside_node, float(submesh.devices)
     else:
-        link, lanes = cluster.between_nodes, piece.devices / cluster.devices_per_node
+        link, lanes = cluster.between_nodes, submesh.devices / cluster.devices_per_node
     return options.terms(1).turns * (directions * link.latency_seconds + received / (link.bandwidth * lanes))
 
 
 def chosen_candidate(
     costs: StageCosts, options: PipelineOptions, key: RangeKey, place: int, depth: int, num_microbatches: int
 ) -> tuple[StageCandidate, int]:
-    """The candidate of a stage at `place` from the end of a pipeline of `depth`, and the microbatches that it holds."""
+    """The candidate for a stage at `place` from the end of `depth` stages, and the microbatches that it holds."""
     held = schedule_terms(costs, options, num_microbatches).held(place, depth)
     candidate = costs.choose(key, held, num_microbatches)
-    assert candidate is not None, "the pipeline holds a stage that does not fit"
+    assert candidate is not None, "the pipeline has a stage that does not fit in memory"
     return candidate, held
 
 
@@ -151,7 +155,7 @@ def _restrict(table: Floats, costs: StageCosts, cluster: Cluster, options: Pipel
     if options.num_stages is not None:
         table[0, ..., [s for s in range(layers) if s + 1 != options.num_stages]] = np.inf
     for stage, nodes, devices in options.stage_submeshes:
-        others = [m for m, p in enumerate(costs.submeshes) if (p.nodes, p.devices_per_node) != (nodes, devices)]
+        others = [m for m, s in enumerate(costs.submeshes) if (s.nodes, s.devices_per_node) != (nodes, devices)]
         if stage == 0 or (options.num_stages is not None and stage == -options.num_stages):
             table[0][:, others] = np.inf
         else:
@@ -163,27 +167,27 @@ def _restrict(table: Floats, costs: StageCosts, cluster: Cluster, options: Pipel
 
 
 def _restrict_submeshes(table: Floats, costs: StageCosts, cluster: Cluster, space_name: str) -> None:
-    known = set(costs.submeshes)
-    if all(known != set(submeshes(cluster, name)) for name in SUBMESH_SPACES):
-        return  # the plan has submeshes of its own: a baseline
+    priced = set(costs.submeshes)
+    if all(priced != set(submeshes(cluster, name)) for name in SUBMESH_SPACES):
+        return  # a baseline, which chooses its submeshes itself
     space = set(submeshes(cluster, space_name))
-    if not space <= known:
-        missing = next(p for p in submeshes(cluster, space_name) if p not in known)
+    if not space <= priced:
+        missing = next(s for s in submeshes(cluster, space_name) if s not in priced)
         raise OptionError(
             "The plan holds no costs for these submeshes",
             found=f"{missing} in the space '{space_name}'",
             remedy="Plan again with this space: its solves are kept.",
         )
-    table[:, :, [m for m, p in enumerate(costs.submeshes) if p not in space]] = np.inf
+    table[:, :, [m for m, s in enumerate(costs.submeshes) if s not in space]] = np.inf
 
 
 def _balance(table: Floats, costs: StageCosts, cluster: Cluster, factor: float) -> None:
     total = sum(costs.layer_flops)
     for first, last in _ranges(costs.num_layers):
         flops = sum(costs.layer_flops[first : last + 1])
-        for shape, piece in enumerate(costs.submeshes):
-            # flops / total against devices / D, without a division: equal shares are equal.
-            work, share = flops * cluster.devices, total * piece.devices
+        for shape, submesh in enumerate(costs.submeshes):
+            # flops / total against devices / D, multiplied out so that equal shares compare equal.
+            work, share = flops * cluster.devices, total * submesh.devices
             if not share <= work * factor * (1 + 1e-12) or not work <= share * factor * (1 + 1e-12):
                 table[first, last + 1, shape] = np.inf
 

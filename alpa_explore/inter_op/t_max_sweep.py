@@ -1,16 +1,18 @@
 """The search for the best t_max: T(t_max) = F(t_max) + (B−1)·t_max over all candidates, most of them never evaluated.
 
-Where a schedule has a bubble q times smaller, q·T = F + (q·B−1)·t_max is what is searched; what is told is T.
+Where a schedule has a bubble q times smaller, the search minimises q·T = F + (q·B−1)·t_max; results are reported as T.
 
-F does not increase with t_max, so an evaluation at one candidate says something about every other:
+F does not increase with t_max, so an evaluation at one candidate bounds T at every other:
 
     t ≤ b:  T(t) ≥ F(b) + (B−1)·t                  (fewer partitions are allowed at t than at b)
     m ≤ t ≤ b, m the slowest stage of the partition found at b:  F(t) = F(b)
     F(b) = inf: no candidate below b has a partition
 
-Intervals of open candidates wait in a queue by the least T that they could still hold; the first is trimmed from above
-by the best T so far and halved. When the first can no longer win, nothing can. A candidate is ruled out only when
-(bound, t_max) ≥ (best T, its t_max) in lexicographic order: of equal T the smallest t_max wins, as in the pseudocode.
+Intervals of open candidates wait in a priority queue, ordered by a lower bound on T. The search takes the first
+interval, removes the candidates that cannot beat the incumbent (the best T so far), evaluates the one in the middle and
+queues what remains open on either side. It ends when no interval can beat the incumbent. A candidate is ruled out only
+when (bound, t_max) ≥ (best T, its t_max) in lexicographic order: of equal T the smallest t_max wins, as in the
+pseudocode.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from alpa_explore.numerics.arrays import Floats
 
 @dataclass(slots=True, kw_only=True)
 class Sweep:
-    """A running search; `runs` are its findings, in any order until `finished_runs`."""
+    """A search in progress; `runs` holds the outcomes so far, in any order."""
 
     recurrence: Recurrence
     candidates: Floats
@@ -39,14 +41,14 @@ class Sweep:
     best_seconds: float = math.inf
     """q·T."""
     best: int = -1
-    """Index of the best candidate; -1 while none is feasible."""
+    """Index of the incumbent; -1 while no candidate is feasible."""
     evaluations: int = 0
     runs: list[SweepRun] = field(default_factory=list)
     queue: list[tuple[float, int, int, float]] = field(default_factory=list)
-    """(least possible T, first, end, lower bound on F) of intervals of open candidates."""
+    """(lower bound on q·T, first, end, lower bound on F) of each interval of open candidates."""
 
     def run(self) -> None:
-        """Settle every candidate."""
+        """Evaluate or rule out every candidate."""
         if not len(self.candidates):
             return
         self._probe(0, len(self.candidates), len(self.candidates) - 1, -math.inf)
@@ -59,7 +61,7 @@ class Sweep:
                 self._probe(first, kept, (first + kept - 1) // 2, bound)
 
     def finished_runs(self) -> tuple[SweepRun, ...]:
-        """The findings in ascending order, the winner named."""
+        """The outcomes in ascending order of t_max; the best is marked in its reason."""
         runs = sorted(self.runs, key=lambda run: run.first)
         for place, run in enumerate(runs):
             if run.first == self.best and not run.pruned:
@@ -81,10 +83,10 @@ class Sweep:
         return "" if self.bubble_divisor == 1 else f"/{self.bubble_divisor}"
 
     @property
-    def _rest(self) -> str:
+    def _waiting_text(self) -> str:
         return f"(B−1{self._share})·t_max"
 
-    def _told(self, seconds: float) -> str:
+    def _text(self, seconds: float) -> str:
         return units.seconds(seconds / self.bubble_divisor)
 
     def _waiting(self, index: int) -> float:
@@ -103,49 +105,49 @@ class Sweep:
         return max(kept, min(equal, self.best))  # an equal T at a smaller t_max would still win
 
     def _probe(self, first: int, end: int, at: int, bound: float) -> None:
-        """Evaluate candidate `at` of the open interval [first, end), settle what follows, queue what is left."""
+        """Evaluate candidate `at` of the open interval [first, end), record what follows from it, queue the rest."""
         self.evaluations += 1
         t_max = float(self.candidates[at])
-        found = self.recurrence.relaxed(t_max)
+        partition = self.recurrence.relaxed(t_max)
         self._push(at + 1, end, bound)
-        if not found.exact:
-            kept = self._still_open(first, at + 1, found.sum_latency_seconds)
+        if not partition.exact:
+            kept = self._still_open(first, at + 1, partition.sum_latency_seconds)
             if kept <= at:  # the lower bound alone rules this candidate out
-                self._rule_out(kept, at + 1, found.sum_latency_seconds)
-                self._push(first, kept, found.sum_latency_seconds)
+                self._rule_out(kept, at + 1, partition.sum_latency_seconds)
+                self._push(first, kept, partition.sum_latency_seconds)
                 return
             self.evaluations += 1
-            found = self.recurrence.exact(t_max)
-        if found.sum_latency_seconds == math.inf:
-            self._settle(at, at + 1, None, False, "no partition on all devices keeps every stage under this t_max")
+            partition = self.recurrence.exact(t_max)
+        if partition.sum_latency_seconds == math.inf:
+            self._record(at, at + 1, None, False, "no partition on all devices keeps every stage under this t_max")
             below = f"no partition keeps every stage under this t_max: none does under {units.seconds(t_max)}"
-            self._settle(first, at, None, True, below)
+            self._record(first, at, None, True, below)
             return
-        self._feasible(first, at, found)
+        self._record_feasible(first, at, partition)
 
-    def _feasible(self, first: int, at: int, found: Partition) -> None:
-        """Record T at `at` and at the slowest stage of the partition found there; nothing between can be better."""
-        slowest = max(first, int(np.searchsorted(self.candidates, found.bottleneck_seconds, side="left")))
+    def _record_feasible(self, first: int, at: int, partition: Partition) -> None:
+        """Record T at `at` and at the latency of the partition's slowest stage; between the two T only increases."""
+        slowest = max(first, int(np.searchsorted(self.candidates, partition.bottleneck_seconds, side="left")))
         for index in dict.fromkeys((slowest, at)):
-            total = found.sum_latency_seconds + self._waiting(index)
+            total = partition.sum_latency_seconds + self._waiting(index)
             if (total, index) < (self.best_seconds, self.best if self.best >= 0 else len(self.candidates)):
                 self.best_seconds, self.best = total, index
-            sum_text, waiting = self._told(found.sum_latency_seconds), self._told(self._waiting(index))
-            self._settle(index, index + 1, total, False, f"Σt{self._share} {sum_text} + {self._rest} {waiting}")
-        same = f"same partition as at t_max {units.seconds(found.bottleneck_seconds)}, which waits less"
-        self._settle(slowest + 1, at, None, True, same)
-        self._push(first, slowest, found.sum_latency_seconds)
+            sum_text, waiting = self._text(partition.sum_latency_seconds), self._text(self._waiting(index))
+            self._record(index, index + 1, total, False, f"Σt{self._share} {sum_text} + {self._waiting_text} {waiting}")
+        same = f"same partition as at t_max {units.seconds(partition.bottleneck_seconds)}, which waits less"
+        self._record(slowest + 1, at, None, True, same)
+        self._push(first, slowest, partition.sum_latency_seconds)
 
     def _rule_out(self, first: int, end: int, bound: float) -> None:
-        """Settle [first, end) by Σt ≥ bound; apart those for which waiting alone is too long."""
+        """Record [first, end) as ruled out by Σt ≥ bound; those for which waiting alone is too long say so."""
         waiting = self._rounds * self.candidates[first:end]
         alone = first + int(np.searchsorted(waiting, self.best_seconds, side="left"))
-        best = self._told(self.best_seconds)
-        least = f"Σt{self._share} is at least {self._told(bound)}"
-        self._settle(first, alone, None, True, f"{least}: T cannot be under {best}")
-        self._settle(alone, end, None, True, f"{self._rest} alone is not under the best T, {best}")
+        best = self._text(self.best_seconds)
+        least = f"Σt{self._share} is at least {self._text(bound)}"
+        self._record(first, alone, None, True, f"{least}: T cannot be under {best}")
+        self._record(alone, end, None, True, f"{self._waiting_text} alone is not under the best T, {best}")
 
-    def _settle(self, first: int, end: int, total: float | None, pruned: bool, reason: str) -> None:
+    def _record(self, first: int, end: int, total: float | None, pruned: bool, reason: str) -> None:
         if first < end:
             seconds = None if total is None else total / self.bubble_divisor
             self.runs.append(SweepRun(first=first, end=end, iteration_seconds=seconds, pruned=pruned, reason=reason))

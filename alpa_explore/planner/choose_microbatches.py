@@ -18,7 +18,8 @@ from alpa_explore.planner.tried_microbatches import (
     possible_counts,
     tried,
 )
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.tracing.catalogue import catalogue_batches
 
 

@@ -20,8 +20,9 @@ from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.planner.request import Count, flop_tolerance, microbatch_count, pipeline_options
 from alpa_explore.planner.tried_microbatches import best_count, microbatches_from_costs
 from alpa_explore.plans.assemble import assemble, choose_stages
-from alpa_explore.plans.plan import Plan, PlanOptions
+from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import layered_graphs, rebuild
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.search.lazy_pricing import profile_lazily
 from alpa_explore.search.pipeline_query import PipelineQuery
 from alpa_explore.search.stage_profile import TIME_LIMIT_REACHED
@@ -116,7 +117,7 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
     with cancelled_by(anew.cancel):
         details = rebuild(before).details
     assert details is not None, "a rebuilt plan has its problems"
-    basis = details.basis or before
+    basis = before.basis or before
     clock = Clock()
     with clock("layering"):
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)

@@ -13,7 +13,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.intra_op.solve import check_solver
 from alpa_explore.models.catalog import entry
-from alpa_explore.plans.plan import PlanOptions
+from alpa_explore.plans.records import PlanOptions
 from alpa_explore.search.eager.version_pricing import rematerialized_layers
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 

@@ -16,7 +16,8 @@ from alpa_explore.errors import InfeasiblePlanError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.planner.nearest_fit import nothing_fits
 from alpa_explore.plans.assemble import choose_stages
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.search.pipeline_query import PipelineQuery
 
 COUNTS = tuple(2**i for i in range(11))

@@ -1,4 +1,4 @@
-"""The plan as a value, put together from what the passes found."""
+"""A plan from the results of the passes: graph, layers, stage costs and pipeline."""
 
 from __future__ import annotations
 
@@ -12,15 +12,9 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate, once_seconds
 from alpa_explore.layering import Layering, crossing_bytes
-from alpa_explore.plans.plan import (
-    ModelSummary,
-    Plan,
-    PlanLayer,
-    PlanOptions,
-    Predicted,
-    Statistics,
-)
-from alpa_explore.plans.planned_stage import known_words, planned_stage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.planned_stage import planned_stage, stage_descriptions
+from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, Predicted, Statistics
 from alpa_explore.plans.schedule_stages import interleaved_stages
 from alpa_explore.plans.stage_details import StageDetails
 from alpa_explore.search.stage_profile import StageProfile
@@ -37,7 +31,7 @@ def assemble(
     seconds: Sequence[tuple[str, float]],
     basis: Plan | None = None,
 ) -> Plan:
-    """The complete plan; `seconds` are (pass, seconds), `basis` as in StageDetails."""
+    """The complete plan; `seconds` are (pass, seconds), `basis` as in `PlanValue`."""
     empty = Plan(
         model=_summary(graph),
         cluster=cluster,
@@ -62,23 +56,25 @@ def assemble(
             constraints=profile.constraints,
             seconds=tuple(seconds),
         ),
-        details=StageDetails(profile.problem_of, profile.choices, graph, basis),
+        details=StageDetails(profile.problem_of, profile.choices, graph),
+        basis=basis,
     )
     return choose_stages(empty, pipeline)
 
 
 def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
     """`plan` with the stages of `pipeline`, evaluated at its number of microbatches."""
-    b, costs, asked = plan.options.num_microbatches, plan.costs, plan.options.pipeline
-    pieces, words = [costs.submeshes[shape] for _, _, shape in pipeline.stages], known_words(plan)
-    tied, stages = once_seconds(costs, plan.cluster, asked), []
+    b, costs, options = plan.options.num_microbatches, plan.costs, plan.options.pipeline
+    descriptions = stage_descriptions(plan)
+    submeshes = [costs.submeshes[shape] for _, _, shape in pipeline.stages]
+    tied, stages = once_seconds(costs, plan.cluster, options), []
     for index, ((first, end, shape), devices) in enumerate(
-        zip(pipeline.stages, place(plan.cluster, pieces), strict=True)
+        zip(pipeline.stages, place(plan.cluster, submeshes), strict=True)
     ):
         key = (first, end - 1, shape)
-        candidate, held = chosen_candidate(costs, asked, key, len(pieces) - index, len(pieces), b)
+        candidate, held = chosen_candidate(costs, options, key, len(submeshes) - index, len(submeshes), b)
         once = float(tied[first, end])
-        stages.append(planned_stage(plan, words, index, key, devices, candidate, held=held, tied_seconds=once))
+        stages.append(planned_stage(plan, descriptions, index, key, devices, candidate, held=held, tied_seconds=once))
     total = pipeline.total_seconds
     busy = sum(b * s.latency_seconds for s in stages)
     plan = replace(
@@ -94,8 +90,8 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
         ),
         t_max_sweep=pipeline.sweep,
     )
-    with suppress(ScheduleError):  # of costs from an earlier version; whoever asks for the timeline is told
-        plan = replace(plan, interleaved=interleaved_stages(plan, words))
+    with suppress(ScheduleError):  # stage costs of an earlier version lack layer ranges; `timeline` raises the error
+        plan = replace(plan, interleaved=interleaved_stages(plan, descriptions))
     return plan
 
 

@@ -1,87 +1,96 @@
-"""A solved stage in words: for every operator its strategy, its specs, and the collectives that bring its inputs."""
+"""A solved stage as records: for every operator its strategy, its specs, and the collectives on its inputs."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from alpa_explore import units
 from alpa_explore.cost.resharding import ReshardTable
 from alpa_explore.graph import Phase
 from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
-from alpa_explore.plans.plan import PlanOperator, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 
 def describe_stage(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanOperator, ...]:
     """The operators of a stage in execution order (forward, backward, update) under `choices`."""
-    graph = problem.stage.layered.graph
-    # A weight, its accumulator and its update are three decisions but one line on screen: that of the update.
-    shown_at = {n.subject: i for i, n in enumerate(problem.nodes) if n.kind is NodeKind.UPDATE}
+    # A weight, its accumulator and its update are three nodes of the problem, but one record: that of the update.
+    update_of = {n.subject: i for i, n in enumerate(problem.nodes) if n.kind is NodeKind.UPDATE}
     incoming: dict[int, list[Edge]] = {}
     for edge in problem.edges:
         reader = problem.nodes[edge.b]
         owned = reader.kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
-        incoming.setdefault(shown_at[reader.subject] if owned else edge.b, []).append(edge)
+        incoming.setdefault(update_of[reader.subject] if owned else edge.b, []).append(edge)
     held = {(n.kind, n.subject): float(n.weight_bytes[c]) for n, c in zip(problem.nodes, choices, strict=True)}
-    halves = _weight_half(problem)
-    found = []
-    for index, (node, choice) in enumerate(zip(problem.nodes, choices, strict=True)):
-        if node.priced is None:
-            continue
-        update = node.kind is NodeKind.UPDATE
-        operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
-        strategy = node.priced.strategies[choice]
-        outputs = [graph.tensors[t] for t in operator.outputs]
-        rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
-        lines, seconds, axis_seconds = _communication(problem, incoming.get(index, []), choices)
-        for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
-            if tensor in problem.stage.sinks and PARTIAL in spec:
-                cost = problem.leaving_seconds(tensor, spec)
-                lines += (
-                    f"{graph.tensors[tensor].name} leaves the stage: its pending sum takes {units.seconds(cost)}",
-                )
-                seconds += cost
-                _add_steps(axis_seconds, _completion(problem.model.reshard(graph.tensors[tensor]), spec), 1)
-        found.append(
-            PlanOperator(
-                name=operator.name,
-                op=operator.kind,
-                phase=operator.phase.value,
-                module=operator.module,
-                layer=problem.stage.layered.layer_of[operator.index] if not update else problem.stage.first,
-                strategy=strategy.name,
-                inputs=tuple(
-                    render(s, len(graph.tensors[t].shape))
-                    for s, t in zip(strategy.inputs, operator.inputs, strict=True)
-                ),
-                output=rendered[0] if rendered else "",
-                outputs=rendered,
-                compute_seconds=float(node.priced.seconds[choice]),
-                communication_seconds=seconds,
-                communication=lines,
-                flops=operator.flops,
-                output_shape=outputs[0].shape if outputs else (),
-                weight_half=operator.index in halves,
-                gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
-                optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
-                axis_seconds=tuple(axis_seconds),
-            )
-        )
-    return tuple(found)
+    weight_half = _weight_half(problem)
+    return tuple(
+        _described_operator(problem, choices, index, incoming.get(index, []), held, weight_half)
+        for index, node in enumerate(problem.nodes)
+        if node.priced is not None
+    )
+
+
+def _described_operator(
+    problem: StageProblem,
+    choices: tuple[int, ...],
+    index: int,
+    incoming: list[Edge],
+    held: Mapping[tuple[NodeKind, int], float],
+    weight_half: frozenset[int],
+) -> PlanOperator:
+    """The operator of node `index`; `held` are the bytes that each (kind, subject) keeps on a device."""
+    graph, node, choice = problem.stage.layered.graph, problem.nodes[index], choices[index]
+    assert node.priced is not None, "only operators are described"
+    update = node.kind is NodeKind.UPDATE
+    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    strategy = node.priced.strategies[choice]
+    outputs = [graph.tensors[t] for t in operator.outputs]
+    rendered = tuple(render(s, len(t.shape)) for s, t in zip(strategy.outputs, outputs, strict=True))
+    lines, seconds, axis_seconds = _communication(problem, incoming, choices)
+    for tensor, spec in zip(operator.outputs, strategy.outputs, strict=True):
+        if tensor in problem.stage.sinks and PARTIAL in spec:
+            cost = problem.leaving_seconds(tensor, spec)
+            lines += (f"{graph.tensors[tensor].name} leaves the stage: its pending sum takes {units.seconds(cost)}",)
+            seconds += cost
+            _add_steps(axis_seconds, _completion(problem.model.reshard(graph.tensors[tensor]), spec), 1)
+    return PlanOperator(
+        name=operator.name,
+        op=operator.kind,
+        phase=operator.phase.value,
+        module=operator.module,
+        layer=problem.stage.layered.layer_of[operator.index] if not update else problem.stage.first,
+        strategy=strategy.name,
+        inputs=tuple(
+            render(s, len(graph.tensors[t].shape)) for s, t in zip(strategy.inputs, operator.inputs, strict=True)
+        ),
+        output=rendered[0] if rendered else "",
+        outputs=rendered,
+        compute_seconds=float(node.priced.seconds[choice]),
+        communication_seconds=seconds,
+        communication=lines,
+        flops=operator.flops,
+        output_shape=outputs[0].shape if outputs else (),
+        weight_half=operator.index in weight_half,
+        gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
+        optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
+        axis_seconds=tuple(axis_seconds),
+    )
 
 
 def describe_tensors(problem: StageProblem, choices: tuple[int, ...]) -> tuple[PlanTensor, ...]:
-    """What was chosen for the nodes of a stage that are no operators, in their order."""
+    """The specs chosen for the nodes of a stage that are tensors, in the order of the nodes."""
     graph = problem.stage.layered.graph
-    found = []
+    tensors = []
     for node, choice in zip(problem.nodes, choices, strict=True):
         if node.kind in TENSOR_NODES:
             spec, rank = node_specs(problem, node)[choice], len(graph.tensors[node_tensor(problem, node)].shape)
-            found.append(PlanTensor(name=node_name(problem, node), role=node.kind.value, spec=render(spec, rank)))
-    return tuple(found)
+            tensors.append(PlanTensor(name=node_name(problem, node), role=node.kind.value, spec=render(spec, rank)))
+    return tuple(tensors)
 
 
 TENSOR_NODES = (NodeKind.SOURCE, NodeKind.WEIGHT, NodeKind.ACCUMULATOR)
-"""Nodes whose choice is a spec, not a strategy."""
+"""Kinds of nodes that choose a spec; the others choose a strategy."""
 
 
 def node_tensor(problem: StageProblem, node: Node) -> int:
@@ -93,7 +102,7 @@ def node_tensor(problem: StageProblem, node: Node) -> int:
 
 
 def node_name(problem: StageProblem, node: Node) -> str:
-    """What a node is called in a plan: an operator by its own name, a tensor node by its source or parameter."""
+    """The name of a node in a plan: that of its operator, source tensor or parameter."""
     graph = problem.stage.layered.graph
     if node.kind is NodeKind.OPERATOR:
         return graph.operators[node.subject].name
@@ -104,7 +113,7 @@ def node_name(problem: StageProblem, node: Node) -> str:
 
 
 def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
-    """The specs among which a tensor node chooses, in the order of its choices."""
+    """The specs that a tensor node chooses from, in the order of its choices."""
     table = problem.model.reshard(problem.stage.layered.graph.tensors[node_tensor(problem, node)])
     return [spec for spec in table.specs if node.kind is NodeKind.ACCUMULATOR or PARTIAL not in spec]
 
@@ -112,24 +121,24 @@ def node_specs(problem: StageProblem, node: Node) -> list[Spec]:
 def _weight_half(problem: StageProblem) -> frozenset[int]:
     """The backward operators from which no path leads to a backward operator of another layer, or out of the stage.
 
-    Between layers gradients of activations are all that is handed on, so what is left leads to gradients of weights.
+    Only gradients of activations pass between layers, so these operators lead to gradients of weights alone.
     """
     graph, layer_of = problem.stage.layered.graph, problem.stage.layered.layer_of
-    here = [i for i in problem.stage.operators if graph.operators[i].phase is Phase.BACKWARD]
-    handed_on: set[int] = set()
-    for index in reversed(here):
+    backward_operators = [i for i in problem.stage.operators if graph.operators[i].phase is Phase.BACKWARD]
+    passed_on: set[int] = set()
+    for index in reversed(backward_operators):
         for tensor in graph.operators[index].outputs:
             for reader in graph.readers.get(tensor, ()):
                 backward = graph.operators[reader].phase is Phase.BACKWARD
-                if backward and (reader in handed_on or layer_of[reader] != layer_of[index]):
-                    handed_on.add(index)
-    return frozenset(here) - handed_on
+                if backward and (reader in passed_on or layer_of[reader] != layer_of[index]):
+                    passed_on.add(index)
+    return frozenset(backward_operators) - passed_on
 
 
 def _communication(
     problem: StageProblem, edges: list[Edge], choices: tuple[int, ...]
 ) -> tuple[tuple[str, ...], float, list[float]]:
-    """A line for each resharding, the seconds of all of them, and of these what each microbatch pays by mesh axis."""
+    """One line per resharding, the seconds of all of them, and the seconds in each microbatch by mesh axis."""
     lines: list[str] = []
     total = 0.0
     mesh = problem.model.mesh
@@ -152,17 +161,17 @@ def _communication(
                 larger = step.target if step.kind is StepKind.ALL_GATHER else step.source
                 moved = units.bytes_(tensor.bytes * local_share(larger, mesh.shape))
                 steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
-        way = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
+        specs = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
         when = " once an iteration" if edge.each_iteration else ""
         hidden = float(table.seconds[source, target]) - seconds
         if hidden > 0.0:
             when += f", {units.seconds(hidden)} of it hidden"
-        lines.append(f"{tensor.name}: {way}, {', then '.join(steps)}{when}")
+        lines.append(f"{tensor.name}: {specs}, {', then '.join(steps)}{when}")
     return tuple(lines), total, axis_seconds
 
 
 def _completion(table: ReshardTable, spec: Spec) -> tuple[tuple[Step, float], ...]:
-    """The collectives of the cheapest way to a spec without a pending sum (`ReshardTable.completion`)."""
+    """The collectives of the cheapest path to a spec without a pending sum (`ReshardTable.completion`)."""
     complete = [target for target in table.specs if PARTIAL not in target]
     return table.path(spec, min(complete, key=lambda target: table.seconds[table.index[spec], table.index[target]]))
 

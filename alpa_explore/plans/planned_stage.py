@@ -1,4 +1,4 @@
-"""One stage of a plan from the candidate that was chosen for it."""
+"""A stage of a plan, made from the candidate that was chosen for it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from functools import partial
 from typing import TypeAlias, TypeVar, overload
 
 from alpa_explore.inter_op.stage_table import receive_seconds
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
-_Described = TypeVar("_Described", bound="PlanOperator | PlanTensor")
-Words: TypeAlias = Mapping[tuple[object, ...], tuple[Sequence[PlanOperator], Sequence[PlanTensor]]]
+_Record = TypeVar("_Record", bound="PlanOperator | PlanTensor")
+Descriptions: TypeAlias = Mapping[tuple[object, ...], tuple[Sequence[PlanOperator], Sequence[PlanTensor]]]
+"""(layers, logical mesh, solution key) -> the operators and tensors of such a stage."""
 
 
-def known_words(plan: Plan) -> Words:
-    """What the stages of a plan say of their operators and tensors, for a plan that cannot describe others."""
+def stage_descriptions(plan: PlanValue) -> Descriptions:
+    """The operators and tensors of the plan's stages; a plan without details cannot describe other stages."""
     stages = (*plan.stages, *plan.interleaved)
     return {(s.layers, s.logical_mesh, s.solution_key): (s.operators, s.tensors) for s in stages}
 
 
 def planned_stage(
-    plan: Plan,
-    words: Words,
+    plan: PlanValue,
+    descriptions: Descriptions,
     index: int,
     key: RangeKey,
     devices: tuple[int, ...],
@@ -32,22 +34,25 @@ def planned_stage(
     tied_seconds: float,
     turns: int = 1,
 ) -> PlanStage:
-    """The stage `index` with the layers and the submesh of `key`: one of `turns` that its submesh runs."""
+    """Stage `index` with the layers and the submesh of `key`; its submesh runs `turns` such stages.
+
+    `descriptions` serve where the plan has no details.
+    """
     first, last, shape = key
-    costs, asked, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
-    piece, mesh, layers = costs.submeshes[shape], candidate.logical_mesh, (first, last)
-    receive = receive_seconds(costs, plan.cluster, asked, key) / turns  # it counts what all of them receive
+    costs, options, b = plan.costs, plan.options.pipeline, plan.options.num_microbatches
+    submesh, mesh, layers = costs.submeshes[shape], candidate.logical_mesh, (first, last)
+    receive = receive_seconds(costs, plan.cluster, options, key) / turns  # it counts what all turns receive
     operators: Sequence[PlanOperator]
     tensors: Sequence[PlanTensor]
     if plan.details is not None:
         operators = Deferred(partial(plan.details.operators, layers, candidate))
         tensors = Deferred(partial(plan.details.tensors, layers, candidate))
     else:
-        operators, tensors = words.get((layers, mesh.shape, candidate.solution_key), ((), ()))
+        operators, tensors = descriptions.get((layers, mesh.shape, candidate.solution_key), ((), ()))
     return PlanStage(
         index=index,
         layers=layers,
-        submesh=(piece.nodes, piece.devices_per_node),
+        submesh=(submesh.nodes, submesh.devices_per_node),
         logical_mesh=mesh.shape,
         devices=devices,
         latency_seconds=candidate.latency_seconds(b) + receive,
@@ -66,24 +71,24 @@ def planned_stage(
     )
 
 
-class Deferred(Sequence[_Described]):
-    """What a stage is in words, described when first looked at: a slider that moves B need not describe it."""
+class Deferred(Sequence[_Record]):
+    """Operators or tensors of a stage, described when they are first read: moving the slider of B reads none."""
 
-    def __init__(self, describe: Callable[[], tuple[_Described, ...]]) -> None:
+    def __init__(self, describe: Callable[[], tuple[_Record, ...]]) -> None:
         self._describe = describe
 
     def __len__(self) -> int:
         return len(self._describe())
 
-    def __iter__(self) -> Iterator[_Described]:
-        # Sequence's own would take an IndexError inside `describe` for the end of the operators.
+    def __iter__(self) -> Iterator[_Record]:
+        # Sequence.__iter__ would take an IndexError inside `describe` for the end of the sequence.
         return iter(self._describe())
 
     @overload
-    def __getitem__(self, index: int) -> _Described: ...
+    def __getitem__(self, index: int) -> _Record: ...
     @overload
-    def __getitem__(self, index: slice) -> Sequence[_Described]: ...
-    def __getitem__(self, index: int | slice) -> _Described | Sequence[_Described]:
+    def __getitem__(self, index: slice) -> Sequence[_Record]: ...
+    def __getitem__(self, index: int | slice) -> _Record | Sequence[_Record]:
         return self._describe()[index]
 
     def __eq__(self, other: object) -> bool:

@@ -1,8 +1,8 @@
-"""A plan that was read from a file, with the problems behind its stages again: the model is captured anew, cut at the
-plan's layers, and every choice is found by what the file says of it.
+"""The sharding problems behind the stages of a plan that was read from a file.
 
-Nothing is solved, but for files of an earlier version, which say nothing of stored weights: there operators are held to
-what the file says and the rest is chosen as the planner would.
+The model is captured again and cut at the plan's layers; every node's choice follows from the specs in the file.
+Nothing is solved, except for files of an earlier version, which lack the specs of stored weights: there operators are
+pinned to the strategies in the file, and a solve chooses the rest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.catalog import entry, names
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.describe import TENSOR_NODES, node_name, node_specs, node_tensor
-from alpa_explore.plans.plan import ModelSummary, Plan, PlanStage
-from alpa_explore.plans.stage_details import StageDetails, stage_candidate
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import ModelSummary, PlanStage
+from alpa_explore.plans.stage_details import StageDetails
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.sharding.spec import render
 from alpa_explore.tracing.catalogue import catalogue_graph
@@ -33,10 +35,10 @@ Choices = tuple[int, ...]
 
 
 def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: bool = False) -> Plan:
-    """`plan` with `details`, so that it can be lowered and asked what-if questions.
+    """`plan` with `details`, so that it can be lowered, and what-if questions be answered.
 
-    `graph` is the captured model where the plan has no recipe. RecipeError where the model cannot be made again;
-    PlanFileError, with the first disagreement, where the file does not belong to it.
+    `graph` is the captured model, needed where the plan has no recipe. RecipeError where the model cannot be made
+    again; PlanFileError, with the first disagreement, where the file does not match the model.
     """
     if plan.details is not None:
         return plan
@@ -48,15 +50,16 @@ def rebuild(plan: Plan, graph: TrainingGraph | None = None, *, allow_import: boo
 
     details = StageDetails(problem_of, choices := _Choices(), graph)
     for stage in (*plan.stages, *plan.interleaved):
-        candidate = stage_candidate(plan, stage)
-        found = _choices(plan, stage, details.problem(stage.layers, candidate.logical_mesh, candidate.version))
-        if choices.setdefault(stage.solution_key, found) != found:
-            raise _disagree(f"stage {stage.index} has the solution key of another stage, and other choices")
+        candidate = plan.candidate_of(stage)
+        problem = details.problem(stage.layers, candidate.logical_mesh, candidate.version)
+        stage_choices = _choices(plan, stage, problem)
+        if choices.setdefault(stage.solution_key, stage_choices) != stage_choices:
+            raise _mismatch(f"stage {stage.index} has the solution key of another stage, but other choices")
     return replace(plan, details=details)
 
 
 def capture_again(model: ModelSummary, *, allow_import: bool = False) -> TrainingGraph:
-    """The graph of a plan's model, from its recipe."""
+    """The graph of a plan's model, captured from its recipe. RecipeError where that is impossible."""
     if model.recipe in names():
         graph = catalogue_graph(
             entry(model.recipe),
@@ -68,11 +71,11 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
         return replace(graph, name=model.name)
     from alpa_explore.tracing.capture import capture  # torch
 
-    made = build_from_recipe(model.recipe, model.samples, allow_import=allow_import)
+    followed = build_from_recipe(model.recipe, model.samples, allow_import=allow_import)
     return capture(
-        made.model,
-        made.example_inputs,
-        made.loss,
+        followed.model,
+        followed.example_inputs,
+        followed.loss,
         optimizer=model.optimizer,
         precision=model.precision,
         rematerialization=model.rematerialization,
@@ -82,7 +85,7 @@ def capture_again(model: ModelSummary, *, allow_import: bool = False) -> Trainin
 
 
 class _Choices(dict[str, Choices]):
-    """Only those of the plan's own stages are known."""
+    """Choices by solution key, for the plan's own stages; another key raises an error with its remedy."""
 
     def __missing__(self, key: str) -> Choices:
         raise PlanFileError(
@@ -92,22 +95,24 @@ class _Choices(dict[str, Choices]):
         )
 
 
-def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
-    """`graph` cut at the plan's layers, for each version of what is rematerialised; its forward operators must be those
-    of the file."""
+def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
+    """`graph` cut at the plan's layers, for each version of `StageCosts.versions`.
+
+    PlanFileError where its forward operators are not those of the plan.
+    """
     planned = [
         (layer.index, name, flops)
         for layer in plan.layers
         for name, flops in zip(layer.operators, layer.operator_flops, strict=True)
     ]
-    made = [(o.name, o.flops) for o in graph.forward_operators]
-    for (layer, *stored), own in zip(planned, made, strict=False):
-        if tuple(stored) != own:
-            raise _disagree(
-                f"layer {layer} has {stored[0]} with {stored[1]:,} FLOPs, the model {own[0]} with {own[1]:,}"
+    captured = [(o.name, o.flops) for o in graph.forward_operators]
+    for (layer, name, flops), (model_name, model_flops) in zip(planned, captured, strict=False):
+        if (name, flops) != (model_name, model_flops):
+            raise _mismatch(
+                f"layer {layer} has {name} with {flops:,} FLOPs, the model {model_name} with {model_flops:,}"
             )
-    if len(planned) != len(made):
-        raise _disagree(f"{len(planned)} forward operators, the model has {len(made)}")
+    if len(planned) != len(captured):
+        raise _mismatch(f"{len(planned)} forward operators, the model has {len(captured)}")
     ends = [0]
     for planned_layer in plan.layers[:-1]:
         ends.append(ends[-1] + len(planned_layer.operators))
@@ -119,37 +124,38 @@ def layered_graphs(plan: Plan, graph: TrainingGraph) -> list[LayeredGraph]:
     ]
 
 
-def _choices(plan: Plan, stage: PlanStage, problem: StageProblem) -> Choices:
-    """The choice of every node of a stage."""
+def _choices(plan: PlanValue, stage: PlanStage, problem: StageProblem) -> Choices:
+    """The choice of every node of a stage's sharding problem, as the plan has it."""
     if not stage.operators:
         raise PlanFileError(
             "The plan file does not say how its operators are divided",
             found=f"stage {stage.index} without operators",
             remedy="It was planned again from a file: plan with the model, and write that plan.",
         )
-    left = _left(stage, problem)
+    matching = _matching_choices(stage, problem)
     if stage.tensors:
-        chosen = tuple(own[0] for own in left)
+        chosen = tuple(choices[0] for choices in matching)
         for edge in problem.edges:
             if edge.seconds[chosen[edge.a], chosen[edge.b]] >= UNREACHABLE:
                 name = node_name(problem, problem.nodes[edge.b])
-                raise _disagree(f"stage {stage.index}: {name} reads a tensor in a spec that it cannot be brought to")
+                raise _mismatch(f"stage {stage.index}: {name} reads a tensor in a spec that it cannot be brought to")
         return chosen
-    asked = problem.at(
+    sharding_problem = problem.at(
         inverse_b=1.0 / plan.options.num_microbatches, memory_price=0.0, microbatches_held=stage.microbatches_held
     )
-    found = solve(pinned(asked, {v: own for v, own in enumerate(left) if problem.nodes[v].priced is not None}))
-    if not found.choices:
-        raise _disagree(f"stage {stage.index}: its strategies cannot be had together")
-    return found.choices
+    operators = {v: choices for v, choices in enumerate(matching) if problem.nodes[v].priced is not None}
+    solution = solve(pinned(sharding_problem, operators))
+    if not solution.choices:
+        raise _mismatch(f"stage {stage.index}: its strategies contradict each other")
+    return solution.choices
 
 
-def _left(stage: PlanStage, problem: StageProblem) -> list[Sequence[int]]:
-    """For each node the choices that are what the file says of it; all of those that it does not name."""
+def _matching_choices(stage: PlanStage, problem: StageProblem) -> list[Sequence[int]]:
+    """For each node the choices that agree with the plan's specs; all choices of a node that the plan does not name."""
     graph = problem.stage.layered.graph
     operators = {o.name: o for o in stage.operators}
     tensors = {(t.role, t.name): t.spec for t in stage.tensors}
-    found: list[Sequence[int]] = []
+    matching: list[Sequence[int]] = []
     for node in problem.nodes:
         name, at = node_name(problem, node), f"stage {stage.index}: {node_name(problem, node)}"
         if node.kind in TENSOR_NODES:
@@ -157,39 +163,41 @@ def _left(stage: PlanStage, problem: StageProblem) -> list[Sequence[int]]:
             specs = [render(spec, rank) for spec in node_specs(problem, node)]
             stored = tensors.pop((node.kind.value, name), None)
             if stored is None and stage.tensors:
-                raise _disagree(f"{at} ({node.kind.value}) is not in the file")
+                raise _mismatch(f"{at} ({node.kind.value}) is not in the file")
             if stored is not None and stored not in specs:
-                raise _disagree(f"{at} ({node.kind.value}) cannot be {stored}, only {', '.join(specs[:6])}")
-            found.append(range(len(specs)) if stored is None else [specs.index(stored)])
+                raise _mismatch(f"{at} ({node.kind.value}) cannot be {stored}, only {', '.join(specs[:6])}")
+            matching.append(range(len(specs)) if stored is None else [specs.index(stored)])
             continue
         if name not in operators:
-            raise _disagree(f"{at} is not in the file")
-        own = operators.pop(name)
-        fitting = [k for k, specs in enumerate(_strategies(problem, node)) if specs == (own.inputs, own.outputs)]
-        if not fitting:
-            raise _disagree(f"{at} has no strategy {own.strategy} from {', '.join(own.inputs)} to {own.output}")
-        found.append(fitting)
+            raise _mismatch(f"{at} is not in the file")
+        planned = operators.pop(name)
+        specs_planned = (planned.inputs, planned.outputs)
+        equal = [k for k, specs in enumerate(_strategy_specs(problem, node)) if specs == specs_planned]
+        if not equal:
+            reads = ", ".join(planned.inputs)
+            raise _mismatch(f"{at} has no strategy {planned.strategy} from {reads} to {planned.output}")
+        matching.append(equal)
     if surplus := [*operators, *(name for _, name in tensors)]:
-        raise _disagree(f"stage {stage.index} has {surplus[0]}, which the model has not")
-    return found
+        raise _mismatch(f"stage {stage.index} has {surplus[0]}, which the model has not")
+    return matching
 
 
-def _strategies(problem: StageProblem, node: Node) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(specs of the inputs, of the outputs) of every strategy of an operator, as the file writes them."""
+def _strategy_specs(problem: StageProblem, node: Node) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """(specs of the inputs, specs of the outputs) of every strategy of an operator, rendered as in a plan."""
     graph = problem.stage.layered.graph
     update = node.kind is NodeKind.UPDATE
     operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
     ranks = [[len(graph.tensors[t].shape) for t in side] for side in (operator.inputs, operator.outputs)]
-    assert node.priced is not None, "operators are priced"
+    assert node.priced is not None, "every operator node has priced strategies"
     return [
         (tuple(map(render, strategy.inputs, ranks[0])), tuple(map(render, strategy.outputs, ranks[1])))
         for strategy in node.priced.strategies
     ]
 
 
-def _disagree(found: str) -> PlanFileError:
+def _mismatch(found: str) -> PlanFileError:
     return PlanFileError(
-        "The plan file does not belong to the model that its recipe makes",
+        "The plan file does not match the model that its recipe makes",
         found=found,
         remedy="Plan again: the model, or alpa_explore or torch, has changed since the plan was written.",
     )

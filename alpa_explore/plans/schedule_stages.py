@@ -1,9 +1,9 @@
-"""The stages that a schedule runs on a plan: the plan's own, or runs of its layers where a submesh has several in turn.
+"""The stages that a schedule runs for a plan: the plan's own, or shorter ones where a submesh runs several in turn.
 
-A plan that was made for the interleaved schedule has them (`Plan.interleaved`): each submesh has as many layers as it
-was planned for. For other tables with more stages than the plan, layers are cut into equal runs. Each run takes the
-fastest choice that the plan's stage costs know for it on the submesh it falls to, so that v such runs fit beside what
-the schedule holds; the leanest, where none does.
+A plan made for the interleaved schedule has them (`PlanValue.interleaved`): each submesh keeps the number of layers
+that it was planned with. For another table with more stages than the plan, the layers are cut into equal ranges. Each
+range takes the fastest candidate in the plan's stage costs, on the submesh that it falls to, with which v such stages
+fit in memory under the schedule; where none fits, the one that needs least memory.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from itertools import accumulate, pairwise
 from alpa_explore.errors import ScheduleError
 from alpa_explore.inter_op.schedule_terms import SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import once_seconds
-from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.planned_stage import Words, known_words, planned_stage
+from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.task import Schedule
 
@@ -24,10 +25,10 @@ Range = tuple[int, int]
 """First and last layer, inclusive."""
 
 
-def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
-    """What each stage of `table` is; stage k runs on the devices of the plan's stage `table.submesh_of_stage[k]`.
+def schedule_stages(plan: PlanValue, table: Schedule) -> tuple[PlanStage, ...]:
+    """The stages of `table`; stage k runs on the devices of the plan's stage `table.submesh_of_stage[k]`.
 
-    ScheduleError where the table was made for another pipeline, or needs a run of layers whose cost is not known.
+    ScheduleError where the table was made for another pipeline, or needs a layer range that was not priced.
     """
     submeshes, b = len(plan.stages), plan.options.num_microbatches
     if (table.num_submeshes, table.num_microbatches) != (submeshes, b):
@@ -44,8 +45,8 @@ def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
         return plan.interleaved
     turns = len(order) // submeshes
     if turns == _planned_turns(plan) and order == tuple(k % submeshes for k in range(turns * submeshes)):
-        # Of a file from before plans held them.
-        return interleaved_stages(plan, known_words(plan))
+        # A plan file of a version that did not store them.
+        return interleaved_stages(plan, stage_descriptions(plan))
     layers = len(plan.layers)
     if layers % len(order):
         raise ScheduleError(
@@ -54,24 +55,26 @@ def schedule_stages(plan: Plan, table: Schedule) -> tuple[PlanStage, ...]:
             remedy=f"Plan with a multiple of {len(order)} layers.",
         )
     each = layers // len(order)
-    return _cut(plan, [(k * each, (k + 1) * each - 1) for k in range(len(order))], order, known_words(plan))
+    return _stages_of_ranges(
+        plan, [(k * each, (k + 1) * each - 1) for k in range(len(order))], order, stage_descriptions(plan)
+    )
 
 
-def interleaved_stages(plan: Plan, words: Words) -> tuple[PlanStage, ...]:
-    """The stages of the interleaved schedule that a plan was made for; none where it was made for another."""
+def interleaved_stages(plan: PlanValue, descriptions: Descriptions) -> tuple[PlanStage, ...]:
+    """The stages of the interleaved schedule that a plan was made for; none where it was made for another schedule."""
     turns = _planned_turns(plan)
     if turns is None:
         return ()
     counts = [s.layers[1] - s.layers[0] + 1 for s in plan.stages]
     ends = [0, *accumulate(n * (t + 1) // turns - n * t // turns for t in range(turns) for n in counts)]
     order = [submesh for _ in range(turns) for submesh in range(len(counts))]
-    return _cut(plan, [(first, end - 1) for first, end in pairwise(ends)], order, words)
+    return _stages_of_ranges(plan, [(first, end - 1) for first, end in pairwise(ends)], order, descriptions)
 
 
 def schedule_table(
-    plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
+    plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Schedule:
-    """The table of a schedule for a plan's stages and B; of that which it was made for unless given.
+    """The table of a schedule for a plan's stages and B; by default of the schedule that the plan was made for.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan;
     OptionError for options that do not go together.
@@ -81,42 +84,44 @@ def schedule_table(
     name, submeshes, layers = schedule or planned_schedule(plan), len(plan.stages), len(plan.layers)
     if name == INTERLEAVED and stages_per_submesh is None:
         stages_per_submesh = _planned_turns(plan) or 2
-    wanted = 1 if stages_per_submesh is None else stages_per_submesh
-    equal = name == INTERLEAVED and wanted != _planned_turns(plan)
-    if equal and wanted > 0 and layers % (submeshes * wanted):
-        works = [v for v in range(2, layers // submeshes + 1) if layers % (submeshes * v) == 0]
+    turns = 1 if stages_per_submesh is None else stages_per_submesh
+    equal = name == INTERLEAVED and turns != _planned_turns(plan)
+    if equal and turns > 0 and layers % (submeshes * turns):
+        possible = [v for v in range(2, layers // submeshes + 1) if layers % (submeshes * v) == 0]
         raise ScheduleError(
             "The interleaved schedule cuts the layers into equal runs",
-            found=f"{layers} layers for {submeshes} submeshes × {wanted} stages",
-            remedy=f"Choose {' or '.join(map(str, works))} stages a submesh."
-            if works
-            else f"Plan with a multiple of {submeshes * wanted} layers.",
+            found=f"{layers} layers for {submeshes} submeshes × {turns} stages",
+            remedy=f"Choose {' or '.join(map(str, possible))} stages a submesh."
+            if possible
+            else f"Plan with a multiple of {submeshes * turns} layers.",
         )
     return build_schedule(name, submeshes, plan.options.num_microbatches, stages_per_submesh=stages_per_submesh)
 
 
-def planned_schedule(plan: Plan) -> str:
-    """The name in `schedules.catalog` of the schedule that a plan was made for; a single stage needs none but 1F1B."""
-    asked = plan.options.pipeline.schedule
-    return SIMULATED_AS.get(asked, asked) if len(plan.stages) > 1 else SCHEDULES[0]
+def planned_schedule(plan: PlanValue) -> str:
+    """The name in `schedules.catalog` of the schedule that a plan was made for; 1F1B for a plan of one stage."""
+    schedule = plan.options.pipeline.schedule
+    return SIMULATED_AS.get(schedule, schedule) if len(plan.stages) > 1 else SCHEDULES[0]
 
 
-def possible_schedules(plan: Plan) -> tuple[str, ...]:
-    """The names of the schedules that exist for this plan; the first is what it was planned for, if that does."""
-    found = []
+def possible_schedules(plan: PlanValue) -> tuple[str, ...]:
+    """The names of the schedules that exist for this plan; first the one that it was made for, if it exists."""
+    names = []
     for name in dict.fromkeys((planned_schedule(plan), *SCHEDULES)):
         with suppress(ScheduleError):
             schedule_stages(plan, schedule_table(plan, name))
-            found.append(name)
-    return tuple(found)
+            names.append(name)
+    return tuple(names)
 
 
-def _planned_turns(plan: Plan) -> int | None:
-    """How often a microbatch comes through a submesh of a plan that was made for the interleaved schedule."""
+def _planned_turns(plan: PlanValue) -> int | None:
+    """How often a microbatch passes through a submesh; None for a plan of a schedule that does not interleave."""
     return plan.terms.turns if planned_schedule(plan) == INTERLEAVED else None
 
 
-def _cut(plan: Plan, ranges: Sequence[Range], order: Sequence[int], words: Words) -> tuple[PlanStage, ...]:
+def _stages_of_ranges(
+    plan: PlanValue, ranges: Sequence[Range], order: Sequence[int], descriptions: Descriptions
+) -> tuple[PlanStage, ...]:
     costs, b, depth = plan.costs, plan.options.num_microbatches, len(plan.stages)
     shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
     turns, tied = len(order) // depth, once_seconds(costs, plan.cluster, plan.options.pipeline)
@@ -125,18 +130,20 @@ def _cut(plan: Plan, ranges: Sequence[Range], order: Sequence[int], words: Words
     for index, (layers, submesh) in enumerate(zip(ranges, order, strict=True)):
         stage, held = plan.stages[submesh], terms.held(depth - submesh, depth)
         key = (*layers, shapes.index(stage.submesh))
-        known = costs.candidates.get(key, ())
-        if not known:
+        candidates = costs.candidates.get(key, ())
+        if not candidates:
             raise ScheduleError(
-                "A run of layers of this schedule has no known cost",
+                "A layer range of this schedule has no known cost",
                 found=f"layers {layers[0]} to {layers[1]} on submesh {stage.submesh}",
                 remedy="Plan for that schedule, or choose one with a stage on each submesh.",
             )
-        fitting = [c for c in known if c.peak_bytes(held, turns) <= costs.device_memory_bytes]
+        fitting = [c for c in candidates if c.peak_bytes(held, turns) <= costs.device_memory_bytes]
         best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
-        best = best or min(known, key=lambda c: c.peak_bytes(held, turns))
+        best = best or min(candidates, key=lambda c: c.peak_bytes(held, turns))
         once = float(tied[layers[0], layers[1] + 1])
         stages.append(
-            planned_stage(plan, words, index, key, stage.devices, best, held=held, tied_seconds=once, turns=turns)
+            planned_stage(
+                plan, descriptions, index, key, stage.devices, best, held=held, tied_seconds=once, turns=turns
+            )
         )
     return tuple(stages)

@@ -1,4 +1,4 @@
-"""What a plan made in this process can still look up: the sharding problem behind a stage, and the choice for it."""
+"""The sharding problems behind the stages of a plan, and the choices made in them, while the process has them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.errors import PlanFileError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.plans.describe import describe_stage, describe_tensors
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage, PlanTensor
+from alpa_explore.plans.records import PlanOperator, PlanTensor
 from alpa_explore.pricing.stage_costs import StageCandidate
 
 Range = tuple[int, int]
@@ -19,20 +18,18 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class StageDetails:
-    """Problems are built when first asked for, and kept: a slider that moves B needs none of them."""
+    """Problems are built on first use and kept: moving the slider of B needs none of them."""
 
     problem_of: Callable[..., StageProblem]
-    """(first layer, last layer, logical mesh) -> problem, and of a version after them where that is not 0."""
+    """(first layer, last layer, logical mesh[, version where it is not 0]) -> problem."""
     choices: Mapping[str, tuple[int, ...]]
-    """`StageCandidate.solution_key` -> choice of every node."""
+    """`StageCandidate.solution_key` -> the choice of every node."""
     graph: TrainingGraph
-    basis: Plan | None = None
-    """Of a plan whose costs are not complete, the one that bounds what was not priced."""
     _problems: dict[tuple[Range, LogicalMesh, int], StageProblem] = field(default_factory=dict)
     _operators: dict[tuple[Range, str], tuple[PlanOperator, ...]] = field(default_factory=dict)
 
     def problem(self, layers: Range, mesh: LogicalMesh, version: int = 0) -> StageProblem:
-        """The decisions of these layers on `mesh`, in one of the versions of `StageCosts.versions`."""
+        """The sharding problem of these layers on `mesh`, rematerialised as in one of `StageCosts.versions`."""
         key = (layers, mesh, version)
         if key not in self._problems:
             self._problems[key] = self.problem_of(*layers, mesh, *((version,) if version else ()))
@@ -47,20 +44,6 @@ class StageDetails:
         return self._operators[key]
 
     def tensors(self, layers: Range, candidate: StageCandidate) -> tuple[PlanTensor, ...]:
-        """What the choice of `candidate` says of sources, weights and accumulators."""
+        """The specs of sources, weights and accumulators under the choice of `candidate`."""
         problem = self.problem(layers, candidate.logical_mesh, candidate.version)
         return describe_tensors(problem, self.choices[candidate.solution_key])
-
-
-def stage_candidate(plan: Plan, stage: PlanStage) -> StageCandidate:
-    """The candidate that was chosen for a stage. PlanFileError where the plan does not hold it."""
-    for candidates in plan.costs.candidates.values():
-        for candidate in candidates:
-            found = (candidate.solution_key, candidate.logical_mesh.shape)
-            if found == (stage.solution_key, stage.logical_mesh):
-                return candidate
-    raise PlanFileError(
-        "The choice of a stage is not among the costs of its plan",
-        found=f"solution {stage.solution_key}",
-        remedy="The file was changed: plan again.",
-    )

@@ -1,11 +1,11 @@
 """The timeline of a plan: its stages as tasks, the links between their submeshes, one iteration simulated.
 
-The two directions and the two halves of the backward pass share the seconds of a stage as its operators do; the
-backward pass includes what is computed again. Where the operators are not known (a plan file that was planned again for
-another B), the shares are those of a matrix product: forward, input and weight gradient a third each.
+The forward pass and the two halves of the backward pass divide the seconds of a stage in proportion to its operators;
+the backward pass includes rematerialisation. Where the operators are not known (a plan file that was planned again for
+another B), the shares are those of a matrix product: forward, input gradient and weight gradient a third each.
 
-A send carries the bytes that cross the cut between two layers once; it is as fast as the smaller side's links, or the
-network between nodes. Sends between the same groups of nodes share the network.
+A send carries the bytes that cross the cut between two layers once. Its bandwidth is that of the links of the smaller
+side, or of the network between nodes. Sends between the same groups of nodes share the network.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.plans.plan import Plan, PlanOperator, PlanStage
+from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import Links, StageTimes
@@ -24,27 +25,27 @@ from alpa_explore.schedules.task import Schedule
 
 
 def plan_timeline(
-    plan: Plan, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
+    plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Timeline:
-    """One iteration of `plan` under a schedule, by name or as a table; under that of the plan unless given.
+    """One iteration of `plan` under a schedule, by name or as a table; by default under the plan's own.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan, does not
     fit it, or cannot run; OptionError for options that do not go together.
     """
     table = schedule_table(plan, schedule, stages_per_submesh=stages_per_submesh)
-    runs = schedule_stages(plan, table)
+    stages = schedule_stages(plan, table)
     shares = _layer_shares(plan.stages)
-    links, sends = _links(plan, table.submesh_of_stage, [run.layers[1] for run in runs])
+    links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
     times = [
-        _times(run, plan.stages[submesh], shares, *sends[stage])
-        for stage, (submesh, run) in enumerate(zip(table.submesh_of_stage, runs, strict=True))
+        _times(stage, plan.stages[submesh], shares, *sends[index])
+        for index, (submesh, stage) in enumerate(zip(table.submesh_of_stage, stages, strict=True))
     ]
     return simulate(table, times, links)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
-    """Seconds of the operators of some layers by part: (compute, collectives)."""
+    """Seconds that the operators of some layers spend in each part of a microbatch, as (compute, collectives)."""
 
     forward: tuple[float, float]
     of_input: tuple[float, float]
@@ -53,29 +54,31 @@ class _Shares:
     @staticmethod
     def of(layers: Sequence[_Shares]) -> _Shares:
         def total(part: str) -> tuple[float, float]:
-            found = [getattr(layer, part) for layer in layers]
-            return (sum(f[0] for f in found), sum(f[1] for f in found))
+            seconds = [getattr(layer, part) for layer in layers]
+            return (sum(compute for compute, _ in seconds), sum(collectives for _, collectives in seconds))
 
         return _Shares(forward=total("forward"), of_input=total("of_input"), of_weight=total("of_weight"))
 
 
 def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
-    """Of each layer of these stages. What a layer computes again comes before its first backward operator: it belongs
-    to the half in which that one runs."""
+    """The shares of each layer of these stages.
+
+    A layer is rematerialised before its first backward operator, so this counts in the half in which that one runs.
+    """
     layers = [layer for stage in stages for layer in range(stage.layers[0], stage.layers[1] + 1)]
     sums = {(layer, part): [0.0, 0.0] for layer in layers for part in ("forward", "input", "weight")}
     for stage in stages:
         for o in stage.operators:
             if o.phase != "update":
                 part = "forward" if o.phase == "forward" else "weight" if o.weight_half else "input"
-                found = sums[o.layer, part]
-                found[0] += o.compute_seconds
-                found[1] += o.communication_seconds
+                seconds = sums[o.layer, part]
+                seconds[0] += o.compute_seconds
+                seconds[1] += o.communication_seconds
         for layer in stage.rematerialized:
             first = sums[layer, "input" if any(sums[layer, "input"]) else "weight"]
             first[0] += sums[layer, "forward"][0]
             first[1] += sums[layer, "forward"][1]
-    parts = {key: (found[0], found[1]) for key, found in sums.items()}
+    parts = {key: (seconds[0], seconds[1]) for key, seconds in sums.items()}
     return {
         i: _Shares(forward=parts[i, "forward"], of_input=parts[i, "input"], of_weight=parts[i, "weight"])
         for i in layers
@@ -83,41 +86,43 @@ def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
 
 
 def _times(
-    run: PlanStage, stage: PlanStage, of_plan: Mapping[int, _Shares], send_forward: float, send_backward: float
+    stage: PlanStage, planned: PlanStage, of_plan: Mapping[int, _Shares], send_forward: float, send_backward: float
 ) -> StageTimes:
-    """`run` is what the schedule runs on the submesh of `stage`. Where its own operators are not known, its seconds are
-    shared out as those of its layers in the plan."""
-    own = len(run.operators) > 0
-    of_layer = of_plan if run is stage or not own else _layer_shares([run])
-    shares = _Shares.of([of_layer[layer] for layer in range(run.layers[0], run.layers[1] + 1)])
+    """The times of `stage`, which the schedule runs on the submesh of the plan's stage `planned`.
+
+    Where its operators are not known, its seconds are divided as those of its layers in the plan.
+    """
+    described = len(stage.operators) > 0
+    of_layer = of_plan if stage is planned or not described else _layer_shares([stage])
+    shares = _Shares.of([of_layer[layer] for layer in range(stage.layers[0], stage.layers[1] + 1)])
     halves = (shares.forward, shares.of_input, shares.of_weight)
     forward, of_input, of_weight = map(sum, halves)
-    known = forward + of_input + of_weight
-    # What a stage takes beside its operators is adding gradients to those of earlier microbatches: work on weights.
-    rest = max(run.microbatch_seconds - known, 0.0) if own else 0.0
-    total = known + rest
-    parts = [forward / total, of_input / total, (of_weight + rest) / total] if known else [1 / 3] * 3
-    gradients, optimizer = _resident_shares(run if own else stage)
+    in_operators = forward + of_input + of_weight
+    # Beside its operators a stage adds gradients to those of earlier microbatches, which belongs to the weight half.
+    rest = max(stage.microbatch_seconds - in_operators, 0.0) if described else 0.0
+    total = in_operators + rest
+    parts = [forward / total, of_input / total, (of_weight + rest) / total] if in_operators else [1 / 3] * 3
+    gradients, optimizer = _resident_shares(stage if described else planned)
     in_collectives = tuple(moved / (computed + moved) if moved else 0.0 for computed, moved in halves)
-    seconds = run.microbatch_seconds
+    seconds = stage.microbatch_seconds
     return StageTimes(
         forward_seconds=parts[0] * seconds,
         backward_input_seconds=parts[1] * seconds,
         backward_weight_seconds=parts[2] * seconds,
-        update_seconds=run.iteration_seconds + run.tied_seconds,
+        update_seconds=stage.iteration_seconds + stage.tied_seconds,
         collective_fraction=(in_collectives[0], in_collectives[1], in_collectives[2]),
         send_forward_seconds=send_forward,
         send_backward_seconds=send_backward,
-        weight_bytes=run.weight_bytes * (1 - gradients - optimizer),
-        gradient_bytes=run.weight_bytes * gradients,
-        optimizer_bytes=run.weight_bytes * optimizer,
-        activation_bytes=run.activation_bytes,
-        workspace_bytes=run.workspace_bytes,
+        weight_bytes=stage.weight_bytes * (1 - gradients - optimizer),
+        gradient_bytes=stage.weight_bytes * gradients,
+        optimizer_bytes=stage.weight_bytes * optimizer,
+        activation_bytes=stage.activation_bytes,
+        workspace_bytes=stage.workspace_bytes,
     )
 
 
 def _resident_shares(stage: PlanStage) -> tuple[float, float]:
-    """Shares of gradients and of optimizer state in the weight bytes of a stage; (0, 0) where they are not known."""
+    """The shares of gradients and of optimizer state in a stage's weight bytes; (0, 0) where they are not known."""
     updates: list[PlanOperator] = [o for o in stage.operators if o.phase == "update"]
     if not updates or not stage.weight_bytes:
         return 0.0, 0.0
@@ -128,9 +133,9 @@ def _resident_shares(stage: PlanStage) -> tuple[float, float]:
 
 
 def _links(
-    plan: Plan, submesh_of_stage: Sequence[int], last_layers: Sequence[int]
+    plan: PlanValue, submesh_of_stage: Sequence[int], last_layers: Sequence[int]
 ) -> tuple[Links, list[tuple[float, float]]]:
-    """The links of all stages, and for each stage the seconds of (its output forward, its gradient backward)."""
+    """The links of all stages, and for each stage the seconds to send (its output forward, its gradient backward)."""
     names: dict[str, int] = {}
     forward, backward = [-1] * len(submesh_of_stage), [-1] * len(submesh_of_stage)
     seconds = [[0.0, 0.0] for _ in submesh_of_stage]
@@ -148,7 +153,7 @@ def _links(
 
 
 def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple[str, str, float]:
-    """Names of the link and of its opposite, and the seconds that `sent` bytes take on either."""
+    """Names of the link and of the one in the other direction, and the seconds that `sent` bytes take on either."""
     nodes = [sorted({d // cluster.devices_per_node for d in stage.devices}) for stage in (a, b)]
     if nodes[0] == nodes[1]:
         rate = cluster.inside_node.bandwidth * min(len(a.devices), len(b.devices))

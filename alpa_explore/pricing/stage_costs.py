@@ -58,10 +58,14 @@ class StageCandidate:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
         return self.microbatch_seconds + self.iteration_seconds / num_microbatches
 
+    def held_bytes(self, microbatches_held: int) -> float:
+        """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
+        return self.weight_bytes + microbatches_held * self.activation_bytes
+
     def peak_bytes(self, microbatches_held: int, turns: int = 1) -> float:
         """Memory of one device that holds the activations of so many microbatches; with `turns` of one that runs so
         many stages like this."""
-        return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
+        return turns * self.held_bytes(microbatches_held) + self.workspace_bytes
 
 
 RangeKey = tuple[int, int, int]

@@ -1,8 +1,8 @@
-"""The frontier of a stage: how much slower it becomes with less memory.
+"""The Pareto frontier of a stage: how much slower it becomes with less memory.
 
-Seconds are those of one microbatch at the plan's B. Bytes are weight + held × activation bytes: over these the
-frontier is exact where it says so. The workspace is a peak over time and no sum: it is added to the points that were
-found (`peak_bytes`), and decides with them whether a point fits.
+Seconds are those of one microbatch at the plan's B. Bytes are weight + held × activation bytes, and over these two the
+frontier is exact where `complete` is True. The workspace is a peak over time, not a sum over operators, so the search
+does not minimise it: it is added to the points afterwards (`peak_bytes`), and a point fits if that sum does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row, stage_named
 from alpa_explore.pricing.frontier import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.questions import tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,39 +28,41 @@ class FrontierPoint:
     """One choice for a stage."""
 
     seconds: float
-    """Of a microbatch: microbatch + iteration / B."""
+    """Latency for one microbatch: microbatch + iteration / B."""
     held_bytes: float
-    """Weights + held × activations, a device."""
+    """Weights + held × activations of one device."""
     peak_bytes: float
     """`held_bytes` + the workspace."""
     logical_mesh: tuple[int, ...]
     provenance: Provenance
     fits: bool
     chosen: bool
-    """It is what the plan holds."""
+    """Whether the plan chose it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageFrontier:
-    """The points, fastest first."""
+    """The frontier of one stage."""
 
     stage: int
     layers: tuple[int, int]
     microbatches_held: int
     memory_bytes: int
-    """Of a device."""
+    """Memory of a device."""
     complete: bool
-    """True when no choice on the stage's logical mesh beats or falls between these points, in (seconds, held_bytes)."""
+    """Whether no choice on the stage's logical mesh dominates or lies between these points in (seconds, held_bytes)."""
     points: tuple[FrontierPoint, ...]
+    """The fastest first."""
 
 
-def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24) -> StageFrontier:
-    """The frontier of stage `stage` of `plan` on its logical mesh, beside `held` microbatches (those of the plan).
+def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tuning.FRONTIER_SOLVES) -> StageFrontier:
+    """The frontier of stage `stage` on its logical mesh, holding `held` microbatches (by default as in the plan).
 
-    Exact where Pareto sets stay small, else the convex part in at most `most` solves; every point says which.
-    OptionError for a stage that is not there, and for a plan that was read from a file (see `known_frontier`).
+    Exact where Pareto sets stay small, else its convex part in at most `most` solves; `provenance` of a point says
+    which. OptionError for a stage that does not exist, and for a plan that was read from a file (see
+    `known_frontier`).
     """
-    here = stage_named(plan, stage)
+    planned = stage_named(plan, stage)
     if plan.details is None:
         raise OptionError(
             "This plan was read from a file",
@@ -67,18 +71,18 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24)
         )
     if held is not None and held < 1:
         raise OptionError(
-            "A stage holds at least one microbatch", found=f"held={held}", remedy="Give 1 or more, or leave it out."
+            "A stage holds at least one microbatch", found=f"held={held}", remedy="Give 1 or more, or omit it."
         )
-    held = here.microbatches_held if held is None else held
-    keyed = {c.solution_key: c for found in plan.costs.candidates.values() for c in found}
-    candidate = keyed[here.solution_key]
+    held = planned.microbatches_held if held is None else held
+    by_key = {c.solution_key: c for candidates in plan.costs.candidates.values() for c in candidates}
+    candidate = by_key[planned.solution_key]
     mesh = candidate.logical_mesh
 
     def solver(problem: ShardingProblem, gap: float) -> ShardingSolution:
         return solve(problem, gap=gap)
 
-    found = whole_frontier(
-        plan.details.problem(here.layers, mesh, candidate.version),
+    solved = whole_frontier(
+        plan.details.problem(planned.layers, mesh, candidate.version),
         solver,
         plan.cluster.device.memory_bytes,
         held,
@@ -86,48 +90,47 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = 24)
         most,
         Caps(),
     )
-    chosen = plan.details.choices[here.solution_key]
+    chosen = plan.details.choices[planned.solution_key]
     points = [
         (
-            p.totals.microbatch_seconds + p.totals.iteration_seconds / plan.options.num_microbatches,
-            p.totals.weight_bytes + held * p.totals.activation_bytes,
+            p.totals.latency_seconds(plan.options.num_microbatches),
+            p.totals.held_bytes(held),
             p.totals.workspace_bytes,
             mesh.shape,
             p.provenance,
             p.choices == chosen,
         )
-        for p in found.points
+        for p in solved.points
     ]
-    return _made(plan, here, held, points, complete=found.proven)
+    return _stage_frontier(plan, planned, held, points, complete=solved.proven)
 
 
 def known_frontier(plan: Plan, stage: int) -> StageFrontier:
-    """What the plan's stage costs know of stage `stage`, on all logical meshes: no solve is made.
+    """The points that the plan's stage costs hold for stage `stage`, on all logical meshes, without a solve.
 
-    Points that another one beats in both are left out, but never the plan's own. OptionError for a stage that is not
-    there.
+    Dominated points are left out, except the plan's choice. OptionError for a stage that does not exist.
     """
-    here = stage_named(plan, stage)
-    b, held = plan.options.num_microbatches, here.microbatches_held
-    pieces = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    candidates = plan.costs.candidates[(*here.layers, pieces.index(here.submesh))]
+    planned = stage_named(plan, stage)
+    b, held = plan.options.num_microbatches, planned.microbatches_held
+    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    candidates = plan.costs.candidates[(*planned.layers, shapes.index(planned.submesh))]
     points = [
         (
             c.latency_seconds(b),
-            c.weight_bytes + held * c.activation_bytes,
+            c.held_bytes(held),
             c.workspace_bytes,
             c.logical_mesh.shape,
             c.provenance,
-            c.solution_key == here.solution_key,
+            c.solution_key == planned.solution_key,
         )
         for c in candidates
     ]
     kept = [p for p in points if p[-1] or not any(q[0] <= p[0] and q[1] <= p[1] and q[:2] != p[:2] for q in points)]
-    return _made(plan, here, held, kept, complete=False)
+    return _stage_frontier(plan, planned, held, kept, complete=False)
 
 
-def frontier_table(found: StageFrontier) -> list[Row]:
-    """One row a point, the fastest first."""
+def frontier_table(frontier: StageFrontier) -> list[Row]:
+    """One row per point, the fastest first."""
     return [
         {
             "latency_seconds": p.seconds,
@@ -138,11 +141,11 @@ def frontier_table(found: StageFrontier) -> list[Row]:
             "fits": p.fits,
             "chosen": p.chosen,
         }
-        for p in found.points
+        for p in frontier.points
     ]
 
 
-def _made(
+def _stage_frontier(
     plan: Plan,
     stage: PlanStage,
     held: int,
@@ -163,10 +166,10 @@ def _made(
                 held_bytes=size,
                 peak_bytes=size + workspace,
                 logical_mesh=shape,
-                provenance=found,
+                provenance=provenance,
                 fits=size + workspace <= memory,
                 chosen=chosen,
             )
-            for seconds, size, workspace, shape, found, chosen in sorted(points, key=lambda p: p[:2])
+            for seconds, size, workspace, shape, provenance, chosen in sorted(points, key=lambda p: p[:2])
         ),
     )

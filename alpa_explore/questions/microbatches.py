@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import render_table
 

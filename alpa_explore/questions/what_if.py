@@ -1,13 +1,13 @@
-"""What if an operator of a stage were divided otherwise: pin or forbid its specs, solve again, see the difference.
+"""What if an operator of a stage were divided otherwise: pin or forbid specs, solve the stage again, compare.
 
-The layers, the submesh and the number of microbatches of the stage stay; everything else may change.
+The stage keeps its layers, its submesh and its number of microbatches; every other choice in it may change.
 """
 
 from __future__ import annotations
 
-import operator as compare
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -20,32 +20,30 @@ from alpa_explore.intra_op.regrets import regrets as regrets_of
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.plans.describe import describe_stage
-from alpa_explore.plans.plan import Plan, PlanOperator
-from alpa_explore.plans.stage_details import stage_candidate
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
+from alpa_explore.questions import tuning
 from alpa_explore.sharding.spec import PARTIAL, Spec, local_share, render
 
 SpecChoice = str | Mapping[str, object]
 """'S0R': the spec of the (first) output, or of a stored parameter. Or a mapping with any of: output, inputs (a list of
 specs, None for any), strategy (its name), and for parameters spec and max_share (of the weight's memory)."""
 
-ROUNDING = 1e-12
-"""Share of a stage's latency that is no cost but the order of additions."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """An operator that is divided otherwise than before."""
+    """An operator that is divided otherwise than in the plan."""
 
     name: str
     strategy: tuple[str, str]
-    """Before, after; so are the others."""
+    """(Before, after), like the other fields."""
     inputs: tuple[tuple[str, ...], tuple[str, ...]]
     output: tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """The best choice that heeds the spec constraints, beside the best one."""
+    """The best choice under the spec constraints, compared with the plan's choice."""
 
     seconds: float
     """Latency of the stage: microbatch + iteration / B."""
@@ -56,10 +54,11 @@ class WhatIf:
     """False when it overflows the memory of the device."""
     changed: tuple[Changed, ...]
     appeared: tuple[str, ...]
-    """Collectives that were not there before, a line each."""
+    """Collectives that the plan does not have, one line each."""
     disappeared: tuple[str, ...]
+    """Collectives of the plan that are gone."""
     operators: tuple[PlanOperator, ...]
-    """All operators of the stage, as they would be."""
+    """All operators of the stage under the new choice."""
 
     @property
     def extra_seconds(self) -> float:
@@ -69,14 +68,15 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regret:
-    """What another strategy of an operator would cost."""
+    """The cost of another strategy of an operator: the min-marginal of the stage's latency above its optimum."""
 
     strategy: str
     inputs: tuple[str, ...]
     output: str
     extra_seconds: float
-    """Of the stage's latency, above the best with no spec constraint on this operator; inf when it cannot be had."""
+    """Added to the stage's latency, over the best without a constraint on this operator; inf if infeasible."""
     chosen: bool
+    """Whether the plan has this strategy."""
 
 
 def what_if(
@@ -86,59 +86,59 @@ def what_if(
     pin: Mapping[str, SpecChoice] | None = None,
     forbid: Mapping[str, SpecChoice] | None = None,
 ) -> WhatIf:
-    """Solve stage `stage` of `plan` again with operators and parameters (by name) held to `pin` and kept from `forbid`.
+    """Solve stage `stage` again with operators and parameters (by name) pinned to specs, or forbidden to have them.
 
-    The memory limit is not enforced: `fits` says whether the answer stays within it.
-    OptionError for a name, spec or plan that cannot be used, or when the spec constraints contradict each other.
+    The memory limit is not enforced: `fits` says whether the result respects it. OptionError for a name, spec or plan
+    that cannot be used, or when the spec constraints contradict each other.
     """
-    here = _Opened(plan, stage)
+    solved = _SolvedStage(plan, stage)
     allowed: dict[int, list[int]] = {}
-    for spec_constraints, wanted in ((pin or {}, True), (forbid or {}, False)):
-        for name, constraint in spec_constraints.items():
-            node = here.node(name)
-            kept = [k for k in here.strategies(node, constraint) if k in allowed.get(node, range(here.size(node)))]
-            if not wanted:
-                kept = [
-                    k for k in allowed.get(node, range(here.size(node))) if k not in here.strategies(node, constraint)
-                ]
-            allowed[node] = kept
-    solution = solve(pinned(here.sharding_problem, allowed))
+    for name, constraint in (pin or {}).items():
+        node = solved.node(name)
+        matching = solved.strategies(node, constraint)
+        allowed[node] = [k for k in matching if k in allowed.get(node, range(solved.size(node)))]
+    for name, constraint in (forbid or {}).items():
+        node = solved.node(name)
+        matching = solved.strategies(node, constraint)
+        allowed[node] = [k for k in allowed.get(node, range(solved.size(node))) if k not in matching]
+    solution = solve(pinned(solved.sharding_problem, allowed))
     if solution.status is Status.INFEASIBLE:
         raise OptionError(
-            "These spec constraints cannot be had together",
+            "These spec constraints contradict each other",
             found=", ".join([*(pin or {}), *(forbid or {})]),
             remedy="Pin fewer operators, or give them specs that every neighbour can reach.",
         )
-    return here.compare(solution.choices)
+    return solved.compare(solution.choices)
 
 
 def regrets(plan: Plan, stage: int, name: str) -> tuple[Regret, ...]:
-    """What every strategy of the operator `name` would cost in stage `stage` of `plan`, the cheapest first.
+    """For every strategy of the operator `name`, how much slower stage `stage` becomes with it; the cheapest first.
 
-    Strategies that the plan's spec constraints rule out are listed too; the other spec constraints of the stage hold.
+    The rest of the stage is chosen anew for each strategy. Strategies that a spec constraint on this operator excludes
+    are listed too; the stage's other spec constraints hold.
     """
-    here = _Opened(plan, stage)
-    node = here.node(name)
-    priced = here.problem.nodes[node].priced
+    solved = _SolvedStage(plan, stage)
+    node = solved.node(name)
+    priced = solved.problem.nodes[node].priced
     if priced is None:
         raise OptionError("Only operators have strategies", found=name, remedy="Name an operator of the stage.")
-    found = regrets_of(here.at(here.without_constraints(node)), [node])[0]
-    found[found <= ROUNDING * here.stage.latency_seconds] = 0.0
-    listed = [
+    extra_seconds = regrets_of(solved.at(solved.without_constraints(node)), [node])[0]
+    extra_seconds[extra_seconds <= tuning.ROUNDING * solved.stage.latency_seconds] = 0.0
+    regrets = [
         Regret(
             strategy=strategy.name,
-            inputs=here.input_specs(node, k),
-            output=here.output_spec(node, k),
-            extra_seconds=float(found[k]),
-            chosen=k == here.choices[node],
+            inputs=solved.input_specs(node, k),
+            output=solved.output_spec(node, k),
+            extra_seconds=float(extra_seconds[k]),
+            chosen=k == solved.choices[node],
         )
         for k, strategy in enumerate(priced.strategies)
     ]
-    return tuple(sorted(listed, key=compare.attrgetter("extra_seconds")))
+    return tuple(sorted(regrets, key=attrgetter("extra_seconds")))
 
 
-class _Opened:
-    """A stage of a plan with the problem behind it."""
+class _SolvedStage:
+    """A stage of a plan with its sharding problem and the choices that the plan made in it."""
 
     def __init__(self, plan: Plan, stage: int) -> None:
         if not 0 <= stage < len(plan.stages):
@@ -152,7 +152,7 @@ class _Opened:
                 remedy="`alpa_explore.rebuild(plan)` captures its model again and returns a plan with them.",
             )
         self.plan, self.stage = plan, plan.stages[stage]
-        candidate = stage_candidate(plan, self.stage)
+        candidate = plan.candidate_of(self.stage)
         self.problem: StageProblem = plan.details.problem(self.stage.layers, candidate.logical_mesh, candidate.version)
         self.choices = plan.details.choices[candidate.solution_key]
         self.inverse_b = 1.0 / plan.options.num_microbatches
@@ -168,11 +168,11 @@ class _Opened:
                 self.names[self.graph.operators[self.graph.parameters[node.subject].update].name] = v
 
     def at(self, problem: StageProblem) -> ShardingProblem:
-        """The seconds of the stage at the plan's B."""
+        """The sharding problem whose objective is the stage's latency at the plan's B."""
         return problem.at(inverse_b=self.inverse_b, memory_price=0.0, microbatches_held=self.stage.microbatches_held)
 
     def without_constraints(self, node: int) -> StageProblem:
-        """The problem with no spec constraint on an operator."""
+        """The stage's problem without the plan's spec constraints on the operator of a node."""
         index = self._operator(node).index
         if index not in self.problem.stage.layered.spec_constraints:
             return self.problem
@@ -189,95 +189,95 @@ class _Opened:
         return self.names[name]
 
     def size(self, node: int) -> int:
-        """How many strategies it has."""
+        """How many strategies a node has."""
         return len(self.problem.nodes[node].microbatch_seconds)
 
     def strategies(self, node: int, constraint: SpecChoice) -> list[int]:
-        """Those that satisfy a spec constraint; OptionError, with what there is, when none does."""
-        spec_constraints = {"output": constraint} if isinstance(constraint, str) else dict(constraint)
-        unknown = spec_constraints.keys() - {"output", "inputs", "strategy", "spec", "max_share"}
+        """The strategies that satisfy a spec constraint; OptionError, with the possible outputs, when none does."""
+        parts = {"output": constraint} if isinstance(constraint, str) else dict(constraint)
+        unknown = parts.keys() - {"output", "inputs", "strategy", "spec", "max_share"}
         if unknown:
             raise OptionError(
                 "A spec constraint has parts output, inputs, strategy, spec and max_share",
                 found=f"{sorted(unknown)}",
                 remedy="Leave the others out.",
             )
-        found = [k for k in range(self.size(node)) if self._satisfies(node, k, spec_constraints)]
-        if not found:
-            there = dict.fromkeys(self.output_spec(node, k) for k in range(self.size(node)))
+        satisfying = [k for k in range(self.size(node)) if self._satisfies(node, k, parts)]
+        if not satisfying:
+            outputs = dict.fromkeys(self.output_spec(node, k) for k in range(self.size(node)))
             raise OptionError(
                 "No strategy satisfies this spec constraint",
                 found=f"{constraint!r:.80}",
-                remedy=f"Its output (or the stored parameter) can be {', '.join(there)}.",
+                remedy=f"Its output (or the stored parameter) can be {', '.join(outputs)}.",
             )
-        return found
+        return satisfying
 
-    def _satisfies(self, node: int, k: int, spec_constraints: Mapping[str, object]) -> bool:
+    def _satisfies(self, node: int, k: int, parts: Mapping[str, object]) -> bool:
         priced = self.problem.nodes[node].priced
-        for part, wanted in spec_constraints.items():
-            if part in ("output", "spec") and self.output_spec(node, k) != wanted:
+        for part, required in parts.items():
+            if part in ("output", "spec") and self.output_spec(node, k) != required:
                 return False
-            if part == "strategy" and (priced is None or priced.strategies[k].name != wanted):
+            if part == "strategy" and (priced is None or priced.strategies[k].name != required):
                 return False
             if part == "inputs":
                 specs = self.input_specs(node, k)
-                given = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
-                if len(given) != len(specs) or any(w is not None and w != s for w, s in zip(given, specs, strict=True)):
+                given = required if isinstance(required, Sequence) and not isinstance(required, str) else [required]
+                if len(given) != len(specs) or any(g is not None and g != s for g, s in zip(given, specs, strict=True)):
                     return False
-            if part == "max_share" and self._share(node, k) > float(wanted) * (1 + 1e-9):  # type: ignore[arg-type]
+            if part == "max_share" and self._share(node, k) > float(required) * (1 + 1e-9):  # type: ignore[arg-type] # users give a number; float() refuses anything else
                 return False
         return True
 
     def _stored(self, node: int) -> int | None:
-        """The tensor of a weight."""
-        here = self.problem.nodes[node]
-        return self.graph.parameters[here.subject].tensor if here.kind is NodeKind.WEIGHT else None
+        """The tensor of a node that is a stored weight."""
+        stored = self.problem.nodes[node]
+        return self.graph.parameters[stored.subject].tensor if stored.kind is NodeKind.WEIGHT else None
 
     def _share(self, node: int, k: int) -> float:
+        """Share of a stored weight that a device keeps under strategy k; 1 for other nodes."""
         tensor = self._stored(node)
         if tensor is None:
             return 1.0
         return local_share(self._stored_specs(tensor)[k], self.problem.model.mesh.shape)
 
     def _stored_specs(self, tensor: int) -> list[Spec]:
-        """Those that a weight may have, in the order of its node's strategies."""
+        """The specs in which a weight can be stored, in the order of its node's strategies."""
         return [s for s in self.problem.model.reshard(self.graph.tensors[tensor]).specs if PARTIAL not in s]
 
     def output_spec(self, node: int, k: int) -> str:
         """The spec of the first output, or of the stored weight, under strategy k."""
-        here = self.problem.nodes[node]
-        if here.priced is None:
+        priced = self.problem.nodes[node].priced
+        if priced is None:
             tensor = self._stored(node)
             assert tensor is not None, "only operators, updates and weights have names"
             return render(self._stored_specs(tensor)[k], len(self.graph.tensors[tensor].shape))
-        strategy, made = here.priced.strategies[k], self._operator(node).outputs
-        return render(strategy.outputs[0], len(self.graph.tensors[made[0]].shape)) if made else ""
+        outputs = self._operator(node).outputs
+        return render(priced.strategies[k].outputs[0], len(self.graph.tensors[outputs[0]].shape)) if outputs else ""
 
     def input_specs(self, node: int, k: int) -> tuple[str, ...]:
         """The specs in which strategy k reads its inputs."""
         priced = self.problem.nodes[node].priced
         if priced is None:
             return ()
-        read = self._operator(node).inputs
-        specs = priced.strategies[k].inputs
-        return tuple(render(s, len(self.graph.tensors[t].shape)) for s, t in zip(specs, read, strict=True))
+        specs, tensors = priced.strategies[k].inputs, self._operator(node).inputs
+        return tuple(render(s, len(self.graph.tensors[t].shape)) for s, t in zip(specs, tensors, strict=True))
 
     def _operator(self, node: int) -> Operator:
-        here = self.problem.nodes[node]
-        if here.kind is NodeKind.UPDATE:
-            return self.graph.operators[self.graph.parameters[here.subject].update]
-        return self.graph.operators[here.subject]
+        of = self.problem.nodes[node]
+        if of.kind is NodeKind.UPDATE:
+            return self.graph.operators[self.graph.parameters[of.subject].update]
+        return self.graph.operators[of.subject]
 
     def compare(self, choices: tuple[int, ...]) -> WhatIf:
-        """`choices` beside those of the plan."""
+        """`choices` compared with those of the plan."""
         old, new = self.problem.totals(self.choices), self.problem.totals(choices)
         before, after = describe_stage(self.problem, self.choices), describe_stage(self.problem, choices)
         held = self.stage.microbatches_held
-        peaks = [t.weight_bytes + held * t.activation_bytes + t.workspace_bytes for t in (old, new)]
+        peaks = [totals.peak_bytes(held) for totals in (old, new)]
         lines = [[f"{o.name}: {line}" for o in side for line in o.communication] for side in (before, after)]
         return WhatIf(
-            seconds=new.microbatch_seconds + new.iteration_seconds * self.inverse_b,
-            seconds_before=old.microbatch_seconds + old.iteration_seconds * self.inverse_b,
+            seconds=new.latency_at(self.inverse_b),
+            seconds_before=old.latency_at(self.inverse_b),
             peak_bytes=peaks[1],
             peak_bytes_before=peaks[0],
             fits=bool(np.less_equal(peaks[1], self.plan.cluster.device.memory_bytes)),

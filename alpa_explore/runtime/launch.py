@@ -16,7 +16,7 @@ import torch
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
-from alpa_explore.plans.file.plan_file import save_plan
+from alpa_explore.plans.file.write import save_plan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.programs.check import check

@@ -16,7 +16,7 @@ from typing import Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
-from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
 from alpa_explore.schedules.csv_file import read_csv

@@ -15,7 +15,8 @@ from alpa_explore.errors import AlpaExploreError, CancelledError, InfeasiblePlan
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.plans.plan import Plan, PlanOperator
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
 
 B, LAYERS = 8, 4
 PRODUCTS = ("aten.mm.default", "aten.addmm.default", "aten.matmul.default")

@@ -22,8 +22,7 @@ from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.intra_op.solve import SOLVERS
 from alpa_explore.models.catalog import names
 from alpa_explore.planner import interface
-from alpa_explore.plans.file.plan_file import load_plan
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.rules import RULES
 from tests.plans.example import example_plan
 

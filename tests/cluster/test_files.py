@@ -10,7 +10,7 @@ import pytest
 
 from alpa_explore.cluster import Cluster, preset_names
 from alpa_explore.errors import AlpaExploreError, ClusterError
-from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.plans.plan import load_plan
 from tests.plans.example import example_plan
 
 TOML = """

@@ -24,8 +24,7 @@ from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage
 from alpa_explore.figures.decisions.t_max import t_max_figure
 from alpa_explore.figures.decisions.timeline import timeline_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
-from alpa_explore.plans.file.plan_file import load_plan
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan
 

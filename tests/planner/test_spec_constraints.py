@@ -8,8 +8,8 @@ import pytest
 import alpa_explore as ax
 from alpa_explore.cli import main
 from alpa_explore.errors import InfeasiblePlanError, OptionError, PlanFileError
-from alpa_explore.plans.differences import differences
-from alpa_explore.plans.file.plan_file import plan_text
+from alpa_explore.plans.file.write import plan_text
+from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constraints_of
 
@@ -63,7 +63,7 @@ def test_to_pin_all_that_was_chosen_changes_nothing(free):
     held = planned(layers=1, pin=chosen)
     assert held.predicted == free.predicted
     assert [s.logical_mesh for s in held.stages] == [s.logical_mesh for s in free.stages]
-    assert [d.name for d in differences(free, held)] == ["spec_constraints"]
+    assert [d.name for d in differences(free, held)] == ["spec constraints"]
 
 
 def test_a_pin_costs_what_the_stage_solved_again_under_it_costs(name):

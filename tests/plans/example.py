@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from alpa_explore.cluster import Cluster, LogicalMesh, Submesh, logical_meshes, submeshes
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
 from alpa_explore.plans.assemble import choose_stages
-from alpa_explore.plans.plan import (
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import (
     ModelSummary,
-    Plan,
     PlanLayer,
     PlanOperator,
     PlanOptions,

@@ -73,7 +73,7 @@ def test_half_of_a_backward_pass_leads_only_to_weights(real_plan: Plan) -> None:
 
 
 def test_a_plan_that_was_read_from_a_file_has_the_same_timeline(real_plan: Plan) -> None:
-    read = from_document(to_document(without_describe(real_plan)))
+    read = from_document(to_document(without_describe(real_plan)), ax.Plan)
     for name in SCHEDULES[:-1]:
         assert timeline_summary(read, read.timeline(name)) == timeline_summary(real_plan, real_plan.timeline(name))
 
@@ -84,7 +84,7 @@ def test_a_file_of_an_earlier_version_has_a_timeline_without_the_split_of_the_we
         for operator in stage["operators"]:
             for key in ("weight_half", "gradient_bytes", "optimizer_bytes"):
                 del operator[key]
-    read = from_document(document)
+    read = from_document(document, ax.Plan)
     times = read.timeline().times
     assert [t.weight_bytes for t in times] == [s.weight_bytes for s in read.stages]
     assert read.timeline().makespan_seconds == pytest.approx(real_plan.timeline().makespan_seconds)
@@ -162,7 +162,7 @@ def test_an_interleaved_plan_of_unequal_stages_gives_each_submesh_the_layers_it_
     ]
     assert [t.activation_bytes for t in timeline.times] == whole
     assert [s.devices for s in made.interleaved] == [made.stages[p].devices for p in (0, 1, 0, 1)]
-    read = from_document(to_document(without_describe(made)))
+    read = from_document(to_document(without_describe(made)), ax.Plan)
     assert read.interleaved == without_describe(made).interleaved
     assert timeline_summary(read, read.timeline()) == timeline_summary(made, timeline)
     assert not ax.replan(made, pipeline=ax.PipelineOptions()).interleaved

@@ -157,7 +157,7 @@ def test_a_plan_is_lowered_and_equals_the_whole(model) -> None:
 def test_a_plan_that_cannot_be_lowered_is_refused_with_the_reason(case: Case) -> None:
     plan = ax.plan(case.graph, "1x4:v100", num_microbatches=2, num_layers=2)
     with pytest.raises(RecipeError, match="made in a notebook"):
-        lower(from_document(to_document(plan)))
+        lower(from_document(to_document(plan), ax.Plan))
     with pytest.raises(ScheduleError, match="3 submeshes and B = 2; the plan has 2"):
         lower(plan, build_schedule("1f1b", len(plan.stages) + 1, 2))
     problem = case.problem(0, 3, ())

@@ -27,7 +27,7 @@ def test_it_equals_the_whole_and_so_does_its_file(cluster, stages) -> None:
     assert program.schedule.submesh_of_stage == tuple(range(stages)) * 2
     assert [s.ranks for s in program.stages[:stages]] == [s.devices for s in plan.stages]
     case.assert_equal(program)
-    again = lower(ax.rebuild(from_document(to_document(plan)), case.graph))
+    again = lower(ax.rebuild(from_document(to_document(plan), ax.Plan), case.graph))
     assert live_bytes(again) == live_bytes(program)
     assert [s.tasks for s in again.stages] == [s.tasks for s in program.stages]
 
@@ -38,7 +38,7 @@ def test_a_plan_for_another_schedule_can_interleave_too_but_its_file_says_not_ho
     program = lower(plan, "interleaved-1f1b")
     assert len(program.stages) == 4
     case.assert_equal(program)
-    read = ax.rebuild(from_document(to_document(plan)), case.graph)
+    read = ax.rebuild(from_document(to_document(plan), ax.Plan), case.graph)
     assert lower(read, "gpipe").ranks == (0, 1)
     with pytest.raises(PlanFileError, match="plan again for this one"):
         lower(read, "interleaved-1f1b")

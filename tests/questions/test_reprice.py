@@ -26,7 +26,7 @@ def plan(request: pytest.FixtureRequest) -> ax.Plan:
 
 
 def test_with_the_same_figures_it_takes_the_same_from_memory_and_from_a_file(plan: ax.Plan) -> None:
-    for known in (plan, from_document(to_document(plan))):
+    for known in (plan, from_document(to_document(plan), ax.Plan)):
         again = reprice(known, plan.cluster)
         for figure in ("iteration_seconds", "t_max_seconds", "sum_latency_seconds", "bubble_fraction"):
             assert getattr(again.predicted, figure) == pytest.approx(getattr(plan.predicted, figure), rel=1e-9)

@@ -121,9 +121,9 @@ def test_what_is_priced_on_demand_is_a_plan_like_any_other(gpt, tmp_path):
 def test_delta_moves_on_from_the_costs_that_are_complete(gpt):
     before = planned(gpt, cluster(), 4)
     there = ax.replan(before, delta=0.2)
-    assert there.details.basis is before
+    assert there.basis is before
     again = ax.replan(there, delta=0.21)
-    assert again.details.basis is before
+    assert again.basis is before
     assert again.predicted == there.predicted
     back = ax.replan(there, delta=0.5)
     assert back.costs.complete

@@ -20,7 +20,8 @@ from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 from alpa_explore.cluster import Cluster, Submesh
 from alpa_explore.errors import AlpaExploreError, CancelledError
 from alpa_explore.execution.progress import Progress
-from alpa_explore.plans.plan import ModelSummary, Plan, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import ModelSummary, PlanLayer, PlanOptions, PlanStage, Predicted, Statistics
 from alpa_explore.pricing.stage_costs import StageCosts
 
 LATENCIES = (0.010, 0.014)

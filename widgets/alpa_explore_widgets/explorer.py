@@ -13,7 +13,7 @@ from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, OptionError, nearest_names
 from alpa_explore.plans.export.torch_code import torch_code
-from alpa_explore.plans.file.plan_file import plan_text
+from alpa_explore.plans.file.write import plan_text
 from alpa_explore.plans.plan import Plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from alpa_explore_widgets.elements.fields import PageBridge, TabBar

@@ -17,7 +17,8 @@ from alpa_explore.plans.report.text import fullest, iteration_sum, layers_phrase
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan, PlanStage
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.records import PlanStage
 
 duration, size = units.seconds, units.bytes_
 

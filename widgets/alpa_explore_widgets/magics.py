@@ -93,7 +93,7 @@ def explorer_of(options: argparse.Namespace, assigned: dict[str, Any] | None = N
     }
     if assigned is None:
         if options.model.endswith(".json"):
-            from alpa_explore.plans.file.plan_file import load_plan
+            from alpa_explore.plans.plan import load_plan
 
             return explore(load_plan(options.model))
         return explore(options.model, **common)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.tables import comparison_table
-from alpa_explore.plans.report.text import printable, render_table
+from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
     from alpa_explore.baselines.kinds import Degrees

@@ -17,9 +17,9 @@ from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import CancelledError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
-from alpa_explore.plans.report.text import printable
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
 
 _EPILOG = """example:
@@ -256,7 +256,7 @@ def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
 def write(plan: Plan, *, output: str | None, html: str | None) -> None:
     """Write the requested files, and print their names to stderr."""
     if output is not None:
-        from alpa_explore.plans.file.plan_file import save_plan
+        from alpa_explore.plans.file.write import save_plan
 
         save_plan(plan, output)
         print(f"wrote {printable(output)}", file=sys.stderr)

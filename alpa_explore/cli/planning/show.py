@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the summary, or the operators of a stage."""
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
 
     plan = load_plan(options.file)
     write(plan, output=None, html=options.html)

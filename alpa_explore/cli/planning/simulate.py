@@ -64,7 +64,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Simulate, write the requested files, print a table."""
     from alpa_explore.errors import OptionError
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
     from alpa_explore.plans.report.text import render_table
     from alpa_explore.plans.report.timeline_tables import (
         comparison_table,

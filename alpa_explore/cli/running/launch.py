@@ -98,7 +98,7 @@ def requested_schedule(options: argparse.Namespace) -> str | Schedule | None:
 
 def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
 
     plan = load_plan(options.file)

@@ -7,7 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from alpa_explore.cli.output import print_json
-from alpa_explore.plans.report.text import printable, render_table
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import render_table
 
 _COLUMNS = (
     "stage",
@@ -54,7 +55,7 @@ def add(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Lower, check, print."""
     from alpa_explore.errors import OptionError
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
     from alpa_explore.plans.rebuild import rebuild
     from alpa_explore.programs.check import check
     from alpa_explore.programs.execution.live_bytes import live_bytes

@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the largest errors; 1 when one exceeds the tolerance."""
-    from alpa_explore.plans.file.plan_file import load_plan
+    from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.verify import verify
 
     plan = load_plan(options.file)

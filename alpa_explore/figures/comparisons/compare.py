@@ -24,11 +24,13 @@ from alpa_explore.figures.style import (
     stage_marker,
 )
 from alpa_explore.figures.time_bars import time_bars
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.compare import PlanComparison, compare_plans
 from alpa_explore.plans.report.headline import HeadlineFigure, against
 from alpa_explore.plans.report.tables import Row, stage_of_layer
 from alpa_explore.plans.report.text import layers_phrase
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.questions.explain import mean_parts, time_parts
 
 THIS = "this plan"
@@ -172,13 +174,13 @@ def _differences_by_layer(figure: go.Figure, comparison: PlanComparison, theme: 
     )
 
 
-def _layer_ends(plan: Plan) -> list[float]:
+def _layer_ends(plan: PlanValue) -> list[float]:
     """Where each layer ends, in percent of the FLOPs of the forward pass."""
     total = sum(layer.flops for layer in plan.layers) or 1
     return [100 * end / total for end in accumulate(layer.flops for layer in plan.layers)]
 
 
-def _parts(plan: Plan, comparison: PlanComparison) -> dict[str, float]:
+def _parts(plan: PlanValue, comparison: PlanComparison) -> dict[str, float]:
     """Seconds of an iteration of the average device, or of a sample where the batches differ."""
     divisor = 1 if comparison.equal_batches else plan.global_batch
     return {name: seconds / divisor for name, seconds in mean_parts(time_parts(plan)).items()}

@@ -10,7 +10,8 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
 from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.questions.microbatches import microbatches_sentence, microbatches_table
 
 __all__ = ["microbatches_figure", "microbatches_sentence", "microbatches_table"]

@@ -10,10 +10,10 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
-from alpa_explore.plans.differences import differences
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import printable
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 

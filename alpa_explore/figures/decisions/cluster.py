@@ -19,7 +19,8 @@ from alpa_explore.figures.style import (
     stage_color,
     stage_marker,
 )
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest, layers_phrase
 
@@ -175,7 +176,7 @@ def _key(box: _Box) -> str:
 
 
 def _parts(stage: PlanStage) -> tuple[float, float, float]:
-    return stage.weight_bytes, stage.microbatches_held * stage.activation_bytes, stage.workspace_bytes
+    return stage.weight_bytes, stage.activations_held_bytes, stage.workspace_bytes
 
 
 def _label(plan: Plan, stage: PlanStage) -> str:

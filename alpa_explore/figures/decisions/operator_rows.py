@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.plans.plan import PlanOperator, PlanStage
+from alpa_explore.plans.records import PlanOperator, PlanStage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,8 @@ from alpa_explore.figures.style import (
     short,
     stage_color,
 )
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import sharding_table, stage_named
 
 __all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]

@@ -87,6 +87,22 @@ class StageTotals:
     activation_bytes: float
     workspace_bytes: float
 
+    def latency_seconds(self, num_microbatches: int) -> float:
+        """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
+        return self.microbatch_seconds + self.iteration_seconds / num_microbatches
+
+    def latency_at(self, inverse_b: float) -> float:
+        """t of Eq. 2 at 1/B, as `StageProblem.at` prices it."""
+        return self.microbatch_seconds + self.iteration_seconds * inverse_b
+
+    def held_bytes(self, microbatches_held: int) -> float:
+        """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
+        return self.weight_bytes + microbatches_held * self.activation_bytes
+
+    def peak_bytes(self, microbatches_held: int) -> float:
+        """Memory of a device that holds the activations of so many microbatches."""
+        return self.held_bytes(microbatches_held) + self.workspace_bytes
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageProblem:

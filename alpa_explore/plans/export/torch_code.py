@@ -1,8 +1,8 @@
 """A plan as PyTorch code: a device mesh for each stage, and the DTensor placements of weights and operators.
 
-A spec names for every tensor dim the mesh axes that divide it; DTensor names for every mesh axis what it does. So axis
-a is `Shard(dim)` where dim carries a, `Partial()` where a sum over it is pending, else `Replicate()`. Axes that divide
-one dim together count row-major in both.
+A spec lists for every tensor dim the mesh axes that divide it; DTensor has a placement for every mesh axis. So axis a
+is `Shard(dim)` where dim is divided by a, `Partial()` where a sum over a is pending, else `Replicate()`. Several axes
+that divide one dim are ordered row-major in both.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import textwrap
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.plan import Plan, PlanStage
-from alpa_explore.plans.report.text import layers_phrase, printable, sentence
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.text import layers_phrase, sentence
+from alpa_explore.plans.value import PlanValue
 
 _HEAD = '''"""{title}
 
-{said}
+{summary}
 
 Start it with torchrun on {devices} devices. Every rank calls `stage_meshes`, then `distribute(model, meshes)`, which
 gives it the weights of its own stages as DTensors. Stages run one after the other as a pipeline (see
@@ -59,8 +61,8 @@ def distribute(model, meshes, rank=None):
 '''
 
 
-def torch_code(plan: Plan) -> str:
-    """The source of a module. OptionError where the plan does not hold its strategies, or how weights are stored."""
+def torch_code(plan: PlanValue) -> str:
+    """The source of a Python module. OptionError where the plan lacks strategies or the specs of stored weights."""
     stages = plan.interleaved or plan.stages
     for stage in stages:
         updates = {o.name for o in stage.operators if o.phase == "update"}
@@ -68,26 +70,26 @@ def torch_code(plan: Plan) -> str:
             raise OptionError(
                 "The plan does not say how everything is divided",
                 found=f"stage {stage.index} without strategies, or a plan file of an earlier version",
-                remedy="Plan again: what was solved is kept, so that is quick.",
+                remedy="Plan again: solved problems are cached, so that is quick.",
             )
     head = _HEAD.format(
         title=f"{printable(plan.model.name)} on {printable(str(plan.cluster))}, as alpa_explore planned it.".replace(
             '"', "'"
         ),
-        said=textwrap.fill(printable(sentence(plan)).replace('"', "'"), 118),
+        summary=textwrap.fill(printable(sentence(plan)).replace('"', "'"), 118),
         devices=plan.cluster.devices,
         batches=plan.options.num_microbatches,
         samples=plan.model.samples,
     ).replace("\\", "/")
     parts = [
         head,
-        "# Of each stage: the ranks of its devices, and the shape of its mesh.\n",
+        "# For each stage: the ranks of its devices, and the shape of its mesh.\n",
         f"MESHES = {_written([(list(s.devices), _shape(s)) for s in stages])}\n\n",
-        "# Of each stage: weight -> (placements in which it is stored, placements of its optimizer state).\n",
+        "# For each stage: weight -> (placements in which it is stored, placements of its optimizer state).\n",
         "WEIGHTS = [\n",
         *(_weights(stage) for stage in stages),
         "]\n\n",
-        "# Of each stage, in order: forward operator, its kind, placements that it reads and that it makes.\n",
+        "# For each stage, in order: forward operator, its kind, placements of its inputs and of its outputs.\n",
         "FORWARD = [\n",
         *(_forward(stage) for stage in stages),
         "]\n",
@@ -97,19 +99,19 @@ def torch_code(plan: Plan) -> str:
 
 
 def placements(spec: str, axes: int) -> str:
-    """'S01R+P2' on three axes -> '(S0, S0, P)': what each mesh axis does, as the generated code writes it."""
+    """'S01R+P2' on three axes -> '(S0, S0, P)': the placement of each mesh axis, as the generated code writes it."""
     whole, _, pending = spec.partition("+P")
-    found = ["R"] * max(axes, 1)
+    placement = ["R"] * max(axes, 1)
     dim = -1
     for letter in whole:
         if letter in "SR":
             dim += 1
         elif letter.isdecimal():
-            found[int(letter)] = f"S{dim}"
+            placement[int(letter)] = f"S{dim}"
     for letter in pending:
         if letter.isdecimal():
-            found[int(letter)] = "P"
-    return f"({', '.join(found)}{',' if len(found) == 1 else ''})"
+            placement[int(letter)] = "P"
+    return f"({', '.join(placement)}{',' if len(placement) == 1 else ''})"
 
 
 def _shape(stage: PlanStage) -> tuple[int, ...]:

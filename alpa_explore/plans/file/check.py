@@ -1,96 +1,26 @@
-"""Whether a plan document is one: its schema, and then what a schema cannot say (ranges, sums, disjoint devices)."""
+"""Whether a document holds a plan: first its schema, then what a schema cannot express.
+
+Layers must follow each other without a gap, stages must cover all devices and share none, specs may only name axes of
+the stage's mesh, and indices must be in range.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from alpa_explore.plans.report.text import printable
-from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.plans.file.schema import schema_fault
+from alpa_explore.plans.printable import printable
 from alpa_explore.sharding.spec_constraint import SpecConstraint, fault_of, read_constraints
-
-SCHEMA_FILE = "plan.schema.json"
-_PROVENANCES = frozenset(str(f) for f in Provenance)
-
-
-@cache
-def plan_schema() -> Mapping[str, Any]:
-    """The published JSON schema of a plan file."""
-    found: Mapping[str, Any] = json.loads((files(__package__) / SCHEMA_FILE).read_text(encoding="utf-8"))
-    return found
 
 
 def first_fault(document: Any) -> str | None:
     """What is wrong with a document, in one line; None when it holds a plan."""
-    # Only what satisfies the schema can be looked at more closely.
-    fault = next(_schema_faults(document), None) or next(_contradictions(document), None)
+    # The contradictions read keys that the schema requires.
+    fault = schema_fault(document) or next(_contradictions(document), None)
     return None if fault is None else printable(fault)
-
-
-@cache
-def _validators() -> tuple[Any, Any]:
-    """Of a document whose rows of candidates are left out, and of such a row."""
-    import jsonschema  # late: it takes longer to import than a plan takes to read
-
-    # JSON Schema calls 2.0 an integer; a range of 2.0 layers is none.
-    checker = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
-        "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
-    )
-    validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=checker)
-    schema = _inlined(plan_schema())
-    row = schema["properties"]["costs"]["properties"]["candidates"].pop("items")
-    return validator(schema), validator(row)
-
-
-def _inlined(part: Any) -> Any:
-    """The schema without references: following one costs jsonschema more than the check behind it."""
-    if isinstance(part, list):
-        return [_inlined(p) for p in part]
-    if not isinstance(part, dict):
-        return part
-    own = {key: _inlined(value) for key, value in part.items() if key not in ("$ref", "$defs")}
-    if "$ref" not in part:
-        return own
-    return _inlined(plan_schema()["$defs"][part["$ref"].removeprefix("#/$defs/")]) | own
-
-
-def _schema_faults(document: Any) -> Iterator[str]:
-    of_document, of_row = _validators()
-    for error in of_document.iter_errors(document):
-        yield _words(error, "")
-    # A large cluster has a hundred thousand candidates: jsonschema looks only at those that are not plainly right.
-    for index, row in enumerate(document["costs"]["candidates"]):
-        if not _plainly_right(row):
-            for error in of_row.iter_errors(row):
-                yield _words(error, f"costs.candidates[{index}]")
-
-
-def _words(error: Any, at: str) -> str:
-    message = error.message if len(error.message) <= 160 else f"{error.message[:60]} … {error.message[-90:]}"
-    path = error.json_path.removeprefix("$")
-    return f"{at}{path if at else path.removeprefix('.')}: {message}"
-
-
-def _plainly_right(row: Any) -> bool:
-    """Whether a row of candidates satisfies its schema at first sight."""
-    return (
-        type(row) is list
-        and 10 <= len(row) <= 12
-        and (len(row) == 10 or (type(row[10]) is str and row[10] in _PROVENANCES))
-        and (len(row) < 12 or (type(row[11]) is int and 0 <= row[11] < 10**6))
-        and all(type(v) is int and 0 <= v < 10**6 for v in row[:3])
-        and type(row[3]) is list
-        and 1 <= len(row[3]) <= 8
-        and all(type(v) is int and 1 <= v < 10**6 for v in row[3])
-        and all(type(v) in (int, float) and 0 <= v <= 1e30 for v in row[4:9])
-        and type(row[9]) is str
-        and len(row[9]) <= 100
-    )
 
 
 def _contradictions(d: Mapping[str, Any]) -> Iterator[str]:
@@ -123,7 +53,7 @@ def _layers(layers: list[Any], num_layers: int) -> Iterator[str]:
 
 def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> Iterator[str]:
     nodes, per_node = cluster["nodes"], cluster["devices_per_node"]
-    yield from _runs("stages", stages, num_layers)
+    yield from _layer_ranges("stages", stages, num_layers)
     taken = set[int]()
     for index, stage in enumerate(stages):
         at = f"stages[{index}]"
@@ -145,17 +75,17 @@ def _interleaved(runs: list[Any], stages: list[Any], num_layers: int) -> Iterato
     if len(runs) % len(stages):
         yield f"interleaved: {len(runs)} stages do not come out even on {len(stages)} submeshes"
     for index, run in enumerate(runs):
-        own = stages[index % len(stages)]
-        if (run["submesh"], run["devices"]) != (own["submesh"], own["devices"]):
-            yield f"interleaved[{index}]: submesh and devices are not those of stages[{own['index']}]"
+        stage = stages[index % len(stages)]
+        if (run["submesh"], run["devices"]) != (stage["submesh"], stage["devices"]):
+            yield f"interleaved[{index}]: submesh and devices are not those of stages[{stage['index']}]"
         if math.prod(run["logical_mesh"]) != len(run["devices"]):
             yield f"interleaved[{index}]: logical mesh {run['logical_mesh']} and its devices do not agree"
     if runs:
-        yield from _runs("interleaved", runs, num_layers)
+        yield from _layer_ranges("interleaved", runs, num_layers)
 
 
-def _runs(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
-    """What holds of layers that follow each other."""
+def _layer_ranges(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
+    """Faults of stages whose layers should follow each other from the first layer to the last."""
     expected = 0
     for index, stage in enumerate(stages):
         at = f"{name}[{index}]"
@@ -179,19 +109,19 @@ def _runs(name: str, stages: list[Any], num_layers: int) -> Iterator[str]:
 
 
 def _spec_constraints(spec_constraints: list[Any], stages: list[Any]) -> Iterator[str]:
-    asked = read_constraints(spec_constraints)
-    if fault := fault_of(asked):
-        yield f"options.spec constraints: {fault}"
-    of: dict[str, list[SpecConstraint]] = {}
-    for constraint in asked:
-        of.setdefault(constraint.operator, []).append(constraint)
-    for stage in stages if of else ():
+    constraints = read_constraints(spec_constraints)
+    if fault := fault_of(constraints):
+        yield f"options.spec_constraints: {fault}"
+    by_operator: dict[str, list[SpecConstraint]] = {}
+    for constraint in constraints:
+        by_operator.setdefault(constraint.operator, []).append(constraint)
+    for stage in stages if by_operator else ():
         specs = {t["name"]: t["spec"] for t in stage.get("tensors", ()) if t["role"] == "weight"}
         specs |= {o["name"]: o["output"] for o in stage["operators"]}
-        for name in specs.keys() & of.keys():
-            for constraint in of[name]:
+        for name in specs.keys() & by_operator.keys():
+            for constraint in by_operator[name]:
                 if not constraint.allows(specs[name]):
-                    yield f"options.spec constraints: {constraint}, but the plan has it as {specs[name]}"
+                    yield f"options.spec_constraints: {constraint}, but the plan has it as {specs[name]}"
 
 
 def _sweep(sweep: list[Any]) -> Iterator[str]:
@@ -204,10 +134,10 @@ def _sweep(sweep: list[Any]) -> Iterator[str]:
 
 
 def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int) -> Iterator[str]:
-    nodes, per_node, pieces = cluster["nodes"], cluster["devices_per_node"], costs["submeshes"]
-    for index, piece in enumerate(pieces):
-        if not (0 < piece[0] <= nodes and 0 < piece[1] <= per_node):
-            yield f"costs.submeshes[{index}]: {piece} is no piece of a cluster of {nodes} × {per_node}"
+    nodes, per_node, submeshes = cluster["nodes"], cluster["devices_per_node"], costs["submeshes"]
+    for index, shape in enumerate(submeshes):
+        if not (0 < shape[0] <= nodes and 0 < shape[1] <= per_node):
+            yield f"costs.submeshes[{index}]: {shape} is no piece of a cluster of {nodes} × {per_node}"
     for index, (first, last, submesh, shape, *figures) in enumerate(costs["candidates"]):
         at = f"costs.candidates[{index}]"
         if len(figures) + 4 != len(costs["columns"]):
@@ -216,7 +146,7 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
             yield f"{at}: layers {first} to {last} of {num_layers}"
         elif len(figures) == 8 and figures[7] >= len(costs.get("versions", ((),))):
             yield f"{at}: version {figures[7]} is not one of costs.versions"
-        elif submesh >= len(pieces):
-            yield f"{at}: submesh {submesh} of {len(pieces)}"
-        elif math.prod(shape) != math.prod(pieces[submesh]):
-            yield f"{at}: logical mesh {shape} does not fill submesh {pieces[submesh]}"
+        elif submesh >= len(submeshes):
+            yield f"{at}: submesh {submesh} of {len(submeshes)}"
+        elif math.prod(shape) != math.prod(submeshes[submesh]):
+            yield f"{at}: logical mesh {shape} does not fill submesh {submeshes[submesh]}"

@@ -1,17 +1,16 @@
-"""A plan as the JSON document of a plan file, and back; plan.schema.json describes it."""
+"""A plan as the JSON document of a plan file, and back. plan.schema.json describes the document."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
-from typing import Any
+from typing import Any, TypeVar
 
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.plans.plan import (
+from alpa_explore.plans.records import (
     ModelSummary,
-    Plan,
     PlanLayer,
     PlanOperator,
     PlanOptions,
@@ -21,6 +20,7 @@ from alpa_explore.plans.plan import (
     Statistics,
     TriedMicrobatches,
 )
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCandidate, StageCosts
 from alpa_explore.sharding.spec_constraint import read_constraints
 
@@ -40,12 +40,13 @@ COLUMNS = (
     "provenance",
     "version",
 )
-"""Of a row of `costs.candidates`: a table, because a large cluster has tens of thousands of candidates."""
+"""Columns of `costs.candidates`, which is a table because a large cluster has tens of thousands of candidates."""
 
 Document = dict[str, Any]
+_P = TypeVar("_P", bound=PlanValue)
 
 
-def to_document(plan: Plan) -> Document:
+def to_document(plan: PlanValue) -> Document:
     """The plan as dicts, lists, strings, numbers, booleans and None."""
     cluster, device = plan.cluster, plan.cluster.device
     figures = asdict(device)
@@ -63,79 +64,92 @@ def to_document(plan: Plan) -> Document:
             "between_nodes": asdict(cluster.between_nodes),
         },
         "options": asdict(plan.options),
-        "layers": [_shown(layer) for layer in plan.layers],
+        "layers": [_record_document(layer) for layer in plan.layers],
         "stages": [_stage_document(stage) for stage in plan.stages],
         "interleaved": [_stage_document(stage) for stage in plan.interleaved],
         "predicted": asdict(plan.predicted),
-        "t_max_sweep": [_shown(point) for point in plan.t_max_sweep],
+        "t_max_sweep": [_record_document(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": list(plan.warnings),
-        "microbatches": [_shown(one) for one in plan.microbatches],
+        "microbatches": [_record_document(tried) for tried in plan.microbatches],
         "costs": _costs_document(plan.costs),
     }
 
 
-def from_document(document: Mapping[str, Any]) -> Plan:
-    """The plan of a document that satisfies the schema; keys that this version does not know are left out."""
+def from_document(document: Mapping[str, Any], kind: type[_P]) -> _P:
+    """The plan of a document that satisfies the schema, as a value of the class `kind`; unknown keys are ignored."""
     cluster = _cluster(document["cluster"])
     costs = _costs(document["costs"], cluster, document["layers"], document["model"]["rematerialization"])
-    return Plan(
-        model=_made(ModelSummary, document["model"]),
+    return kind(
+        model=_record(ModelSummary, document["model"]),
         cluster=cluster,
         options=_options(document["options"]),
-        layers=tuple(_made(PlanLayer, layer) for layer in document["layers"]),
+        layers=tuple(_record(PlanLayer, layer) for layer in document["layers"]),
         stages=tuple(_stage(stage, costs) for stage in document["stages"]),
         interleaved=tuple(_stage(stage, costs) for stage in document.get("interleaved", ())),
-        predicted=_made(Predicted, document["predicted"]),
-        t_max_sweep=tuple(_made(SweepPoint, point) for point in document["t_max_sweep"]),
-        statistics=_made(Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())),
+        predicted=_record(Predicted, document["predicted"]),
+        t_max_sweep=tuple(_record(SweepPoint, point) for point in document["t_max_sweep"]),
+        statistics=_record(
+            Statistics, document["statistics"], seconds=tuple(document["statistics"]["seconds"].items())
+        ),
         costs=costs,
         warnings=tuple(document["warnings"]),
-        microbatches=tuple(_made(TriedMicrobatches, one) for one in document.get("microbatches", ())),
+        microbatches=tuple(_record(TriedMicrobatches, tried) for tried in document.get("microbatches", ())),
     )
 
 
 def _stage_document(stage: PlanStage) -> Document:
-    return _shown(stage, operators=[_shown(o) for o in stage.operators], tensors=[_shown(t) for t in stage.tensors])
+    return _record_document(
+        stage,
+        operators=[_record_document(o) for o in stage.operators],
+        tensors=[_record_document(t) for t in stage.tensors],
+    )
 
 
 def _stage(body: Mapping[str, Any], costs: StageCosts) -> PlanStage:
-    made: PlanStage = _made(
+    stage: PlanStage = _record(
         PlanStage,
-        {"rematerialized": _of_stage(costs.versions[0], body), **body},
-        operators=tuple(_made(PlanOperator, o) for o in body["operators"]),
-        tensors=tuple(_made(PlanTensor, t) for t in body.get("tensors", ())),
+        {"rematerialized": _layers_of_stage(costs.versions[0], body), **body},
+        operators=tuple(_record(PlanOperator, o) for o in body["operators"]),
+        tensors=tuple(_record(PlanTensor, t) for t in body.get("tensors", ())),
     )
-    return made
+    return stage
 
 
-def _of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:
-    """Those of the layers that a stage has."""
+def _layers_of_stage(layers: Sequence[int], stage: Mapping[str, Any]) -> list[int]:
+    """Those of `layers` that belong to a stage."""
     return [layer for layer in layers if stage["layers"][0] <= layer <= stage["layers"][1]]
 
 
-def _shown(value: Any, **instead: Any) -> Document:
-    """The fields of a flat dataclass; `asdict` would copy every string of every operator."""
-    names = [field.name for field in fields(value)]
-    return {name: instead[name] if name in instead else getattr(value, name) for name in names}
+def _record_document(record: Any, **replaced: Any) -> Document:
+    """The fields of a flat dataclass, some of them replaced; `asdict` would copy every string of every operator."""
+    names = [field.name for field in fields(record)]
+    return {name: replaced[name] if name in replaced else getattr(record, name) for name in names}
 
 
-def rename_older_keys(document: dict[str, Any]) -> None:
-    """Bring the keys of a file of 0.1.0 up to date, in place: `wishes` of the options are `spec_constraints` now."""
+def rename_older_keys(document: dict[str, Any]) -> dict[str, str]:
+    """Give the keys of a file of version 0.1.0 their present names, in place; returns new place -> old place.
+
+    ValueError where a file has a key under both names.
+    """
     options = document.get("options")
-    if isinstance(options, dict) and "wishes" in options and "spec_constraints" not in options:
-        options["spec_constraints"] = options.pop("wishes")
+    if not isinstance(options, dict) or "wishes" not in options:
+        return {}
+    if "spec_constraints" in options:
+        raise ValueError("options: it has spec_constraints and wishes, which is their name in older files")
+    options["spec_constraints"] = options.pop("wishes")
+    return {"options.spec_constraints": "options.wishes"}
 
 
-def _made(kind: Any, body: Mapping[str, Any], **instead: Any) -> Any:
-    """A dataclass from its fields; JSON's lists are tuples. What an older file does not say takes its default."""
-    given = {
+def _record(kind: Any, body: Mapping[str, Any], **replaced: Any) -> Any:
+    """A dataclass from its fields, JSON's lists as tuples. Fields that an older file lacks take their defaults."""
+    present = {
         field.name: body[field.name]
         for field in fields(kind)
-        if field.name not in instead
+        if field.name not in replaced
         and (field.name in body or (field.default is MISSING and field.default_factory is MISSING))
     }
-    return kind(**instead, **{name: _frozen(value) for name, value in given.items()})
+    return kind(**replaced, **{name: _frozen(value) for name, value in present.items()})
 
 
 def _frozen(value: Any) -> Any:
@@ -145,23 +159,23 @@ def _frozen(value: Any) -> Any:
 
 def _options(body: Mapping[str, Any]) -> PlanOptions:
     pipeline, spec_constraints = _pipeline(body.get("pipeline", {})), read_constraints(body.get("spec_constraints", ()))
-    made: PlanOptions = _made(PlanOptions, body, pipeline=pipeline, spec_constraints=spec_constraints)
-    return made
+    options: PlanOptions = _record(PlanOptions, body, pipeline=pipeline, spec_constraints=spec_constraints)
+    return options
 
 
 def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
     pinned = tuple((stage, nodes, devices) for stage, nodes, devices in body.get("stage_submeshes", ()))
-    made: PipelineOptions = _made(PipelineOptions, body, stage_submeshes=pinned)
-    return made
+    options: PipelineOptions = _record(PipelineOptions, body, stage_submeshes=pinned)
+    return options
 
 
 def _cluster(body: Mapping[str, Any]) -> Cluster:
     return Cluster(
         nodes=body["nodes"],
         devices_per_node=body["devices_per_node"],
-        device=_made(Device, body["device_figures"], name=body["device"]),
-        inside_node=_made(Link, body["inside_node"]),
-        between_nodes=_made(Link, body["between_nodes"]),
+        device=_record(Device, body["device_figures"], name=body["device"]),
+        inside_node=_record(Link, body["inside_node"]),
+        between_nodes=_record(Link, body["between_nodes"]),
     )
 
 
@@ -185,24 +199,26 @@ def _costs_document(costs: StageCosts) -> Document:
 def _costs(
     body: Mapping[str, Any], cluster: Cluster, layers: Sequence[Mapping[str, Any]], rematerialized: bool
 ) -> StageCosts:
-    """A logical mesh is stored as its shape: its links follow from the cluster. Raises IndexError or AssertionError
-    where a row names a submesh that is not there, or a shape that does not fill it."""
-    pieces = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
+    """The stage costs. A logical mesh is stored as its shape: its links follow from the cluster.
+
+    IndexError or AssertionError where a row names a submesh that does not exist, or a shape that does not fill it.
+    """
+    submeshes = tuple(Submesh(nodes, devices) for nodes, devices in body["submeshes"])
     meshes: dict[tuple[int, tuple[int, ...]], LogicalMesh] = {}
     candidates: dict[RangeKey, list[StageCandidate]] = {}
     for first, last, submesh, shape, *figures in body["candidates"]:
-        seen = (submesh, tuple(shape))
-        if seen not in meshes:
-            meshes[seen] = logical_mesh(cluster, pieces[submesh], seen[1])
+        key = (submesh, tuple(shape))
+        if key not in meshes:
+            meshes[key] = logical_mesh(cluster, submeshes[submesh], key[1])
         # A row of an earlier version ends before `provenance`, or before `version`.
-        named = dict(zip(COLUMNS[4:], figures, strict=False))
-        named["provenance"] = Provenance(named.get("provenance", Provenance.UNKNOWN))
-        candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[seen], **named))
+        columns = dict(zip(COLUMNS[4:], figures, strict=False))
+        columns["provenance"] = Provenance(columns.get("provenance", Provenance.UNKNOWN))
+        candidates.setdefault((first, last, submesh), []).append(StageCandidate(logical_mesh=meshes[key], **columns))
     return StageCosts(
         num_layers=len(layers),
-        submeshes=pieces,
+        submeshes=submeshes,
         device_memory_bytes=body["device_memory_bytes"],
-        candidates={key: tuple(found) for key, found in candidates.items()},
+        candidates={key: tuple(of_cell) for key, of_cell in candidates.items()},
         layer_flops=tuple(layer["flops"] for layer in layers),
         received_bytes={(int(first), int(last)): float(size) for first, last, size in body.get("received_bytes", ())},
         versions=tuple(map(tuple, body.get("versions", [range(len(layers)) if rematerialized else ()]))),

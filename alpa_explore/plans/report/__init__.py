@@ -1,1 +1,11 @@
-"""TODO guide."""
+"""A plan as text and tables: what the command line prints, and what stands beside the figures.
+
+- `text`: numbers, layer ranges and whole plans as short text, and rows as aligned tables.
+- `tables`: rows (dicts in SI units) for stages, layers, t_max candidates, stage costs.
+- `differences`: the settings in which two plans differ; `compare`: how they differ in settings, figures and operators.
+- `headline`: the figures at the top of every report; `summary`: the report that `alpa-explore plan` prints.
+- `timeline_tables`: a simulated iteration as rows and a sentence.
+
+Everything here takes a `PlanValue` and returns text, rows or small records; nothing draws, and no units but SI are
+kept in rows.
+"""

@@ -1,12 +1,13 @@
-"""The figures at the top of every report: their value, where it comes from, and their change against another plan."""
+"""The figures at the top of every report: value, origin, and change against another plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.text import fullest, iteration_sum, printable, run_of_layers
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import fullest, iteration_sum, run_of_layers
+from alpa_explore.plans.value import PlanValue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,25 +16,25 @@ class HeadlineFigure:
 
     name: str
     value: float
-    """SI, or a share, or a count: what changes are computed from."""
+    """In SI units, or a share, or a count; changes are computed from it."""
     text: str
     why: str
-    """Where it comes from, with the numbers put in."""
+    """How it is computed, with its numbers."""
     beside: str = ""
-    """What the value is to be seen beside, or its unit in words."""
+    """A value for comparison, as the peak or the memory of the device, or the unit in words."""
     good: int = 0
-    """1 where more is better, −1 where less is, 0 where neither."""
+    """1 where more is better, −1 where less is better, 0 where neither is."""
     share: float | None = None
-    """Between 0 and 1 for figures that are part of a whole."""
+    """The value as a share of a whole, between 0 and 1; None for other figures."""
 
 
-def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
+def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     """Step time, samples/s, tokens/s, FLOP/s and their share of the peak, device-hours, bubble, memory, stages."""
     p, b, model, device = plan.predicted, plan.options.num_microbatches, plan.model, plan.cluster.device
     full, second, byte = fullest(plan), units.seconds, units.bytes_
     peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
-    found = [
+    figures = [
         HeadlineFigure(
             name="iteration",
             value=p.iteration_seconds,
@@ -72,7 +73,7 @@ def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
             text=units.percent(p.bubble_fraction),
             good=-1,
             share=p.bubble_fraction,
-            why="share of T in which the average stage waits: 1 − Σ B·t / (S·T)",
+            why="share of T that the average stage waits: 1 − Σ B·t / (S·T)",
         ),
         HeadlineFigure(
             name="peak memory",
@@ -95,14 +96,14 @@ def headline(plan: Plan) -> tuple[HeadlineFigure, ...]:
             ),
         ),
     ]
-    return tuple(f for f in found if f.name != "tokens/s" or model.tokens > model.samples)
+    return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)
 
 
 def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
-    """(the change in words, 1 for better, −1 for worse, 0 for neither); '' where there is none to see."""
+    """(the change in words, 1 for better, −1 for worse, 0 for neither); '' where the change is too small to show."""
     if figure.name == "stages":
         words, apart = f"{figure.value - before.value:+g}", figure.value - before.value
-    elif figure.name == "bubble":  # a share of a share would mislead
+    elif figure.name == "bubble":  # percentage points: a percentage of a percentage would mislead
         apart = figure.value - before.value
         words = f"{_short(100 * apart)} points"
     else:
@@ -117,8 +118,8 @@ def _short(value: float) -> str:
     return f"{value:+,.0f}" if abs(value) >= 10 else f"{value:+.2g}"
 
 
-def _device_hours(plan: Plan) -> HeadlineFigure:
-    """What a billion tokens (a million samples, where a sample is no sequence) cost in hours of one device."""
+def _device_hours(plan: PlanValue) -> HeadlineFigure:
+    """Device-hours for a billion tokens, or for a million samples where samples are not sequences."""
     sequences = plan.model.tokens > plan.model.samples
     rate = plan.tokens_per_second if sequences else plan.samples_per_second
     many, words = (1e9, "a billion tokens") if sequences else (1e6, "a million samples")

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.tables import stages_table
-from alpa_explore.plans.report.text import (
-    overlaps,
-    printable,
-    rematerialized_sentence,
-    render_table,
-    sentence,
-    tied_sentences,
-)
+from alpa_explore.plans.report.text import overlaps, rematerialized_sentence, render_table, sentence, tied_sentences
+from alpa_explore.plans.value import PlanValue
 
 
-def plan_report(plan: Plan) -> str:
+def plan_report(plan: PlanValue) -> str:
     """The summary that `alpa-explore plan` and `show` print."""
     model, options, statistics = plan.model, plan.options, plan.statistics
     rows = [{"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "from": f.why} for f in headline(plan)]
@@ -35,7 +29,7 @@ def plan_report(plan: Plan) -> str:
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
-        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} of them known already; "
+        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} from the cache; "
         f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
         f"Seconds by pass: {spent or 'not recorded'}.",
     ]

@@ -1,7 +1,7 @@
-"""What each figure shows, as rows: for text output, for --json, and beside a figure for those who cannot see it.
+"""The data of each figure as rows: for text output, for --json, and as an accessible table beside the figure.
 
-A row is a dict; its figures are SI and the unit is in the key (`latency_seconds`), as everywhere. `text.render_table`
-formats rows for people.
+A row is a dict; its values are in SI units and the unit is in the key (`latency_seconds`). `text.render_table` formats
+rows for people.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 
 Row = dict[str, Any]
 
 
-def stages_table(plan: Plan) -> list[Row]:
-    """One row a stage: where it runs, how long a microbatch takes, and what fills the memory of one of its devices."""
+def stages_table(plan: PlanValue) -> list[Row]:
+    """One row per stage: where it runs, how long a microbatch takes, and what fills the memory of a device."""
     memory = plan.cluster.device.memory_bytes
     return [
         {
@@ -40,8 +41,8 @@ def stages_table(plan: Plan) -> list[Row]:
     ]
 
 
-def layers_table(plan: Plan) -> list[Row]:
-    """One row a layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
+def layers_table(plan: PlanValue) -> list[Row]:
+    """One row per layer: its forward operators, their FLOPs, and the bytes that leave it (C of Eq. 6)."""
     stage_of = stage_of_layer(plan)
     return [
         {
@@ -57,8 +58,8 @@ def layers_table(plan: Plan) -> list[Row]:
     ]
 
 
-def t_max_table(plan: Plan) -> list[Row]:
-    """One row an evaluated candidate, and one for each run of neighbours that had the same other outcome."""
+def t_max_table(plan: PlanValue) -> list[Row]:
+    """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason."""
     rounds, best = plan.terms.rounds, chosen_candidate(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
@@ -82,8 +83,8 @@ def t_max_table(plan: Plan) -> list[Row]:
     return rows
 
 
-def sharding_table(plan: Plan, stage: int = 0) -> list[Row]:
-    """One row an operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
+def sharding_table(plan: PlanValue, stage: int = 0) -> list[Row]:
+    """One row per operator of a stage in execution order: its strategy, the spec of each tensor, its seconds.
 
     OptionError for a stage that the plan does not have.
     """
@@ -107,19 +108,18 @@ def sharding_table(plan: Plan, stage: int = 0) -> list[Row]:
     ]
 
 
-def stage_costs_table(plan: Plan) -> list[Row]:
-    """One row a (layer range × submesh): its fastest candidate that fits at the latest place it can have.
+def stage_costs_table(plan: PlanValue) -> list[Row]:
+    """One row per (layer range × submesh): the fastest candidate that fits at the latest place the range can have.
 
-    `microbatches_fit` is how many microbatches a device could hold (0: it does not fit at all); the candidate shown
-    then is the one that needs least. `stage` is the stage of the plan that it became.
+    `microbatches_fit` is the number of microbatches that a device could hold; where it is 0 nothing fits, and the row
+    shows the candidate that needs least memory. `stage` is the stage of the plan that the pair became, or None.
     """
     costs, b = plan.costs, plan.options.num_microbatches
     chosen = {(*s.layers, s.submesh): s.index for s in plan.stages}
     rows = []
     for (first, last, submesh), candidates in costs.candidates.items():
-        piece = costs.submeshes[submesh]
-        shape = (piece.nodes, piece.devices_per_node)
-        # A range that ends with the last layer can be the last stage; others have one stage behind them at least.
+        shape = (costs.submeshes[submesh].nodes, costs.submeshes[submesh].devices_per_node)
+        # A range that ends with the last layer can be the last stage; any other has at least one stage after it.
         place = 1 if last == costs.num_layers - 1 else 2
         held = plan.terms.held(place, place)
         best = costs.choose((first, last, submesh), held, b)
@@ -143,8 +143,8 @@ def stage_costs_table(plan: Plan) -> list[Row]:
     return rows
 
 
-def comparison_table(plans: Sequence[Plan]) -> list[Row]:
-    """One row a plan: its iteration and the parts of it, its memory, and its time over that of the first plan."""
+def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
+    """One row per plan: its iteration time and its parts, its memory, and its time relative to the first plan."""
     tied = any(plan.tied_seconds for plan in plans)
     return [
         {
@@ -162,12 +162,12 @@ def comparison_table(plans: Sequence[Plan]) -> list[Row]:
     ]
 
 
-def stage_of_layer(plan: Plan) -> Sequence[int]:
+def stage_of_layer(plan: PlanValue) -> Sequence[int]:
     """Index of the stage of each layer."""
     return [s.index for s in plan.stages for _ in range(s.layers[0], s.layers[1] + 1)]
 
 
-def stage_named(plan: Plan, index: int) -> PlanStage:
+def stage_named(plan: PlanValue, index: int) -> PlanStage:
     """Stage `index`; OptionError when there is none."""
     if not 0 <= index < len(plan.stages):
         last = len(plan.stages) - 1
@@ -180,19 +180,19 @@ def stage_named(plan: Plan, index: int) -> PlanStage:
 
 
 def outcome(point: SweepPoint) -> str:
-    """What became of a t_max candidate, in two words at most."""
+    """The outcome of a t_max candidate, in one or two words."""
     if point.iteration_seconds is not None:
         return "evaluated"
     return "ruled out" if point.pruned else "no partition"
 
 
-def chosen_candidate(plan: Plan) -> int | None:
-    """Place of the t_max in the sweep that gave the plan: least T, and of equals the least t_max."""
+def chosen_candidate(plan: PlanValue) -> int | None:
+    """Index in the sweep of the t_max that gave the plan: the least T, and of equal T the least t_max."""
     totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
     return min(totals)[1] if totals else None
 
 
-def plan_summary(plan: Plan) -> Mapping[str, Any]:
+def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
     """The plan without its operators, candidates and sweep: what `alpa-explore plan --json` prints."""
     p, model, options = plan.predicted, plan.model, plan.options
     return {

@@ -1,4 +1,4 @@
-"""Plans and tables as plain text. Names in a plan may come from a stranger: nothing they hold reaches the terminal."""
+"""Plans and tables as plain text. Names in a plan may come from a stranger, so they are made printable first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
-from alpa_explore.plans.plan import Plan, PlanStage
+from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.value import PlanValue
 
 _HEADINGS = {
     "num_microbatches": "B",
@@ -29,11 +30,11 @@ PROVENANCE_PHRASES = {
     "unknown": "",
     "near": "a choice within 0.25 % of the fastest",
     "convex": "a point of the convex part of the frontier of seconds and bytes",
-    "fitting": "the fastest that fits beside the microbatches it holds",
-    "fastest": "the fastest there is, proven",
+    "fitting": "the fastest that fits with the microbatches it holds",
+    "fastest": "the fastest, proven",
     "exact": "a point of the exact frontier of seconds and bytes",
 }
-"""What `Provenance` means, for people."""
+"""The values of `Provenance` in words, for the screen."""
 
 
 def printable(text: str) -> str:
@@ -42,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def heading(key: str) -> str:
-    """The heading of a table's column: `latency_seconds` -> 'latency' (the figures below it name their unit)."""
+    """The heading of a table's column: `latency_seconds` -> 'latency' (the values below it show their unit)."""
     if key in _HEADINGS:
         return _HEADINGS[key]
     unit = next((suffix for suffix in _UNITS if suffix.startswith("_") and key.endswith(suffix)), "")
@@ -50,7 +51,7 @@ def heading(key: str) -> str:
 
 
 def cell(key: str, value: Any) -> str:
-    """One value of a table for people, by the unit that its key names."""
+    """One value of a table as text, formatted by the unit that its key names."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -72,7 +73,7 @@ def cell(key: str, value: Any) -> str:
 
 
 def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
-    """Rows as aligned columns under headings, numbers to the right; all keys of the first row unless told which."""
+    """Rows as aligned columns under headings, numbers to the right; by default all keys of the first row."""
     if not rows:
         return "(nothing)"
     keys = list(columns or rows[0])
@@ -108,18 +109,18 @@ def ranges(numbers: Sequence[int]) -> str:
     return ", ".join(run_of_layers(run) for run in runs)
 
 
-def pace_setter(plan: Plan) -> PlanStage:
+def pace_setter(plan: PlanValue) -> PlanStage:
     """The slowest stage: every microbatch waits for it."""
     return max(plan.stages, key=lambda s: s.latency_seconds)
 
 
-def fullest(plan: Plan) -> PlanStage:
+def fullest(plan: PlanValue) -> PlanStage:
     """The stage whose devices have the least memory left."""
     return max(plan.stages, key=lambda s: s.peak_bytes)
 
 
-def sentence(plan: Plan) -> str:
-    """The plan as one would read it aloud."""
+def sentence(plan: PlanValue) -> str:
+    """The plan in two sentences: stages, time, throughput, memory."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
     rate = (
         f"{units.seconds(p.iteration_seconds)} an iteration of {plan.global_batch:,} samples, "
@@ -138,8 +139,8 @@ def sentence(plan: Plan) -> str:
     )
 
 
-def rematerialized_sentence(plan: Plan) -> str:
-    """Which layers compute their forward pass again."""
+def rematerialized_sentence(plan: PlanValue) -> str:
+    """Which layers are rematerialised."""
     layers = [layer for s in plan.stages for layer in s.rematerialized]
     if not layers:
         return "No layer computes its forward pass again: memory suffices."
@@ -148,21 +149,21 @@ def rematerialized_sentence(plan: Plan) -> str:
     )
 
 
-def tied_sentences(plan: Plan) -> Sequence[str]:
-    """Which stages sum gradients with others, where that is counted."""
-    found = []
+def tied_sentences(plan: PlanValue) -> Sequence[str]:
+    """Which stages sum the gradients of a shared weight, where that is counted."""
+    sentences = []
     for readers, size in plan.costs.tied_weights if plan.tied_seconds else ():
         stages = [s.index for s in plan.stages if any(s.layers[0] <= k <= s.layers[1] for k in readers)]
         if len(stages) > 1:
             among = ", ".join(map(str, stages))
-            found.append(
+            sentences.append(
                 f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
             )
-    return found
+    return sentences
 
 
-def iteration_sum(plan: Plan) -> str:
-    """T as the sum that it is, in symbols and with the numbers put in."""
+def iteration_sum(plan: PlanValue) -> str:
+    """Eq. 2 for this plan, in symbols and with its numbers."""
     p, terms, second = plan.predicted, plan.terms, units.seconds
     symbols = f"T = Σt{terms.share} + (B−1{terms.share})·t_max"
     numbers = (
@@ -174,6 +175,6 @@ def iteration_sum(plan: Plan) -> str:
 
 
 def overlaps(device: Device) -> Sequence[str]:
-    """What of collectives hides behind computing, in words; nothing in the paper."""
+    """The shares of communication that overlap with computation, in words; none in the paper."""
     shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
     return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]

@@ -1,4 +1,4 @@
-"""What a timeline comes to, as rows: the submeshes, the critical path by kind, schedules side by side."""
+"""A simulated iteration as rows: its submeshes, its critical path by kind, and schedules side by side."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
-from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import ranges
+from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
@@ -21,11 +21,11 @@ ACTION_NAMES = {
     Action.BACKWARD_WEIGHT: "backward, weights",
     Action.UPDATE: "update",
 }
-"""For people."""
+"""Names of actions on screen."""
 
 
-def submeshes_table(plan: Plan, timeline: Timeline) -> list[Row]:
-    """One row a submesh: its stages, how long it works and waits, what fills a device at its worst moment."""
+def submeshes_table(plan: PlanValue, timeline: Timeline) -> list[Row]:
+    """One row per submesh: its stages, its busy and idle time, and the contents of a device's memory at its peak."""
     schedule, device = timeline.schedule, plan.cluster.device
     rows = []
     for p in range(schedule.num_submeshes):
@@ -55,8 +55,8 @@ def submeshes_table(plan: Plan, timeline: Timeline) -> list[Row]:
 
 
 def critical_table(timeline: Timeline) -> list[Row]:
-    """What the critical path consists of: seconds and number of pieces for each kind of task and each stage."""
-    found: dict[tuple[int, str], list[float]] = {}
+    """The critical path by stage and kind of task: seconds and number of tasks."""
+    totals: dict[tuple[int, str], list[float]] = {}
     for step in timeline.critical_path():
         task = timeline.schedule.task(step.task)
         start, end = (
@@ -64,7 +64,7 @@ def critical_table(timeline: Timeline) -> list[Row]:
             if step.send
             else (timeline.start_seconds, timeline.end_seconds)
         )
-        sums = found.setdefault((task.stage, "send" if step.send else ACTION_NAMES[task.action]), [0.0, 0])
+        sums = totals.setdefault((task.stage, "send" if step.send else ACTION_NAMES[task.action]), [0.0, 0])
         sums[0] += float(end[step.task] - start[step.task])
         sums[1] += 1
     return [
@@ -75,12 +75,12 @@ def critical_table(timeline: Timeline) -> list[Row]:
             "on_path_seconds": seconds,
             "of_path_fraction": seconds / max(timeline.makespan_seconds, 1e-300),
         }
-        for (stage, kind), (seconds, pieces) in sorted(found.items())
+        for (stage, kind), (seconds, pieces) in sorted(totals.items())
     ]
 
 
-def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
-    """The figures of one timeline; what `alpa-explore simulate --json` prints."""
+def timeline_summary(plan: PlanValue, timeline: Timeline) -> dict[str, Any]:
+    """The figures of one timeline, as `alpa-explore simulate --json` prints them."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
     rows = submeshes_table(plan, timeline)
     return {
@@ -107,13 +107,13 @@ def timeline_summary(plan: Plan, timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
-    """One row a timeline: schedules side by side."""
-    found = []
+def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row]:
+    """One row per timeline: schedules side by side."""
+    rows = []
     for timeline in timelines:
         summary = timeline_summary(plan, timeline)
         form = summary["closed_form"]
-        found.append(
+        rows.append(
             {
                 "schedule": summary["schedule"],
                 "makespan_seconds": summary["makespan_seconds"],
@@ -124,18 +124,18 @@ def comparison_table(plan: Plan, timelines: Sequence[Timeline]) -> list[Row]:
                 "memory_fraction": summary["memory_fraction"],
             }
         )
-    return found
+    return rows
 
 
-def timeline_sentence(plan: Plan, timeline: Timeline) -> str:
-    """The timeline as one would read it aloud."""
+def timeline_sentence(plan: PlanValue, timeline: Timeline) -> str:
+    """The timeline in one sentence: makespan, idle time, sends, memory."""
     schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
     rows = submeshes_table(plan, timeline)
     worst = max(rows, key=lambda row: row["memory_fraction"])
     sends = sum(r["on_path_seconds"] for r in critical_table(timeline) if r["kind"] == "send")
     beside = ""
     if form is not None:
-        beside = f" ({form.formula} says {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
+        beside = f" ({form.formula} gives {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
     fits = "fits" if worst["memory_fraction"] <= 1 else "does NOT fit"
     return (
         f"{schedule.name}, B = {schedule.num_microbatches:,}: {units.seconds(timeline.makespan_seconds)} an iteration"

@@ -15,7 +15,6 @@ from alpa_explore.plans.describe import node_specs
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.rebuild import rebuild
 from alpa_explore.plans.schedule_stages import schedule_stages
-from alpa_explore.plans.stage_details import stage_candidate
 from alpa_explore.schedules.task import Schedule
 from alpa_explore.sharding.reshard import Step
 from alpa_explore.sharding.spec import PARTIAL, Spec
@@ -97,7 +96,7 @@ def plan_decisions(plan: Plan, schedule: Schedule) -> tuple[StageDecision, ...]:
     assert plan.details is not None, "rebuild has made them"
     decisions = []
     for stage in schedule_stages(plan, schedule):
-        candidate = stage_candidate(plan, stage)
+        candidate = plan.candidate_of(stage)
         problem = plan.details.problem(stage.layers, candidate.logical_mesh, candidate.version)
         decisions.append(stage_decision(problem, plan.details.choices[stage.solution_key], stage.devices))
     return tuple(decisions)

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 import pytest
 
 from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_table
-from alpa_explore.plans.plan import Plan, TriedMicrobatches
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import TriedMicrobatches
 
 
 def trace(figure: go.Figure, name: str) -> Any:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.plans.report.text import cell, heading, printable, ranges, render_table, sentence
+from alpa_explore.plans.report.text import cell, heading, ranges, render_table, sentence
 from tests.plans.example import example_plan
 
 

@@ -15,7 +15,8 @@ from alpa_explore_widgets.session.settings import Settings, settings_of
 
 import alpa_explore as ax
 from alpa_explore.figures.keys import key
-from alpa_explore.plans.plan import Plan, PlanOperator
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.records import PlanOperator
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint, constrained, constraints_of
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import PlanFileError
-from alpa_explore.plans.file.plan_file import load_plan
+from alpa_explore.plans.plan import load_plan
 from alpa_explore.sharding.spec_constraint import mappings
 
 if TYPE_CHECKING:

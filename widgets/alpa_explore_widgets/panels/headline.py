@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color
-from alpa_explore.plans.differences import differences
 from alpa_explore.plans.report import text
+from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan, PlanStage
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.records import PlanStage
 
 _TONES = {1: ("alpa-better", "better"), -1: ("alpa-worse", "worse"), 0: ("", "")}
 """Tone of a change -> (CSS class, word)."""

@@ -10,12 +10,14 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
-from alpa_explore.plans.report.text import layers_phrase, printable
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.text import layers_phrase
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import Plan, PlanOperator
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.records import PlanOperator
     from alpa_explore.plans.report.tables import Row
     from alpa_explore.questions.what_if import Regret
     from alpa_explore_widgets.session.state import State

@@ -10,13 +10,13 @@ import ipywidgets as W
 
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
-from alpa_explore.plans.report.text import printable
+from alpa_explore.plans.printable import printable
 from alpa_explore.sharding.spec_constraint import ConstraintKind, SpecConstraint
 from alpa_explore_widgets.elements.fields import Button, ChoiceField
 from alpa_explore_widgets.session.session import Session
 
 if TYPE_CHECKING:
-    from alpa_explore.plans.plan import PlanOperator
+    from alpa_explore.plans.records import PlanOperator
     from alpa_explore_widgets.session.state import Regrets, State
 
 _THEN_PLAN = "Then press Plan."

@@ -1,4 +1,4 @@
-"""What two plans were asked differently: the settings, in words, so that a comparison can say what was changed."""
+"""The settings in which two plans differ, in words, so that a comparison can name what was changed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
-from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.value import PlanValue
 
 
 class Difference(NamedTuple):
-    """One setting, as it is in one plan and in the other."""
+    """One setting and its values in the old and in the new plan."""
 
     name: str
     old: str
@@ -20,7 +20,7 @@ class Difference(NamedTuple):
         return f"{self.name} {self.old} → {self.new}"
 
 
-def differences(old: Plan, new: Plan) -> tuple[Difference, ...]:
+def differences(old: PlanValue, new: PlanValue) -> tuple[Difference, ...]:
     """Every setting in which `new` differs from `old`."""
     before, after = settings_in_words(old), settings_in_words(new)
     names = [*before, *(name for name in after if name not in before)]
@@ -28,7 +28,7 @@ def differences(old: Plan, new: Plan) -> tuple[Difference, ...]:
     return tuple(pair for pair in pairs if pair.old != pair.new)
 
 
-def settings_in_words(plan: Plan) -> dict[str, str]:
+def settings_in_words(plan: PlanValue) -> dict[str, str]:
     """Setting -> its value, for people; options of the pipeline only where they are not the paper's."""
     o, model, cluster = plan.options, plan.model, plan.cluster
     return {
@@ -48,6 +48,6 @@ def settings_in_words(plan: Plan) -> dict[str, str]:
         "solver": o.solver,
         "boundaries": ", ".join(o.boundaries) or "clustered",
         "baseline": o.baseline or "none",
-        "spec_constraints": "; ".join(map(str, o.spec_constraints)) or "none",
+        "spec constraints": "; ".join(map(str, o.spec_constraints)) or "none",
         **phrases(o.pipeline),
     }

@@ -1,0 +1,95 @@
+"""A plan as a frozen value: its choices, its predicted costs, and the figures that follow from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import PlanFileError
+from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.inter_op.schedule_terms import ScheduleTerms
+from alpa_explore.plans.records import (
+    ModelSummary,
+    PlanLayer,
+    PlanOptions,
+    PlanStage,
+    Predicted,
+    Statistics,
+    TriedMicrobatches,
+)
+from alpa_explore.plans.stage_details import StageDetails
+from alpa_explore.pricing.stage_costs import StageCandidate, StageCosts
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanValue:
+    """A complete plan. It keeps the stage costs, so that another B takes only an evaluation and a rerun of the DP."""
+
+    model: ModelSummary
+    cluster: Cluster
+    options: PlanOptions
+    layers: tuple[PlanLayer, ...]
+    stages: tuple[PlanStage, ...]
+    predicted: Predicted
+    t_max_sweep: tuple[SweepPoint, ...]
+    statistics: Statistics
+    costs: StageCosts = field(repr=False)
+    warnings: tuple[str, ...] = ()
+    interleaved: tuple[PlanStage, ...] = ()
+    """For a plan of an interleaved schedule: the stages that the schedule runs, several on each submesh in turn.
+    `stages` then has one entry per submesh with all layers that it runs, as the pipeline DP chose them."""
+    microbatches: tuple[TriedMicrobatches, ...] = ()
+    """The numbers of microbatches that were tried, where the planner chose the best; this plan has one of them."""
+    details: StageDetails | None = field(default=None, repr=False, compare=False)
+    """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
+    basis: Self | None = field(default=None, repr=False, compare=False)
+    """Where `costs` is not complete: the plan whose stage costs bound the stages that were not priced."""
+
+    @property
+    def terms(self) -> ScheduleTerms:
+        """The bubble and the microbatches held under the schedule that the plan was made for."""
+        return self.options.pipeline.terms(self.options.num_microbatches, recomputes=any(self.costs.versions))
+
+    @property
+    def tied_seconds(self) -> float:
+        """Seconds of an iteration for summing gradients of tied weights between stages."""
+        return sum(s.tied_seconds for s in self.stages)
+
+    @property
+    def samples_per_second(self) -> float:
+        """Training samples (sequences, images) per second."""
+        return self.model.samples * self.options.num_microbatches / self.predicted.iteration_seconds
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens per second (equals samples for models without tokens)."""
+        return self.model.tokens * self.options.num_microbatches / self.predicted.iteration_seconds
+
+    @property
+    def flops_per_second_per_device(self) -> float:
+        """Model FLOP/s per device; recomputation is not counted."""
+        total = self.model.model_flops * self.options.num_microbatches
+        return total / self.predicted.iteration_seconds / self.cluster.devices
+
+    @property
+    def flops_utilization(self) -> float:
+        """MFU: the share of the device's peak in the model's precision."""
+        return self.flops_per_second_per_device / self.cluster.device.peak(self.model.precision)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one iteration."""
+        return self.model.samples * self.options.num_microbatches
+
+    def candidate_of(self, stage: PlanStage) -> StageCandidate:
+        """The candidate that was chosen for a stage. PlanFileError where `costs` does not hold it."""
+        for candidates in self.costs.candidates.values():
+            for candidate in candidates:
+                if (candidate.solution_key, candidate.logical_mesh.shape) == (stage.solution_key, stage.logical_mesh):
+                    return candidate
+        raise PlanFileError(
+            "The choice of a stage is not among the costs of its plan",
+            found=f"solution {stage.solution_key}",
+            remedy="The file was changed: plan again.",
+        )
