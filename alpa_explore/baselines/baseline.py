@@ -35,8 +35,8 @@ from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import plan as planner
 from alpa_explore.plans.assemble import assemble
 from alpa_explore.plans.plan import Plan, PlanOptions
-from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.search.profile_stages import StageProfile
 from alpa_explore.search.versions import tied_weights
 from alpa_explore.tracing.cancelling import cancelled_by

@@ -17,7 +17,7 @@ from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.plans.plan import Plan, PlanStage
 from alpa_explore.plans.report.tables import Row, stage_named
-from alpa_explore.pricing.frontier import whole_frontier
+from alpa_explore.pricing.memory_frontiers import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
 
 

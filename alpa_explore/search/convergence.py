@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from alpa_explore.intra_op.solve_limited import EASY_ILP
-from alpa_explore.pricing.frontier import TOLERANCE, Frontier, Point, line, peak
+from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search, StageTask
+from alpa_explore.pricing.tuning import TOLERANCE
 
 MOST_FITTING = 40
 """Problems that are solved within memory for one plan; after that known choices must do."""
@@ -23,10 +24,10 @@ class _Facts:
     """Of one problem, by so many frontiers."""
 
     frontiers: int
-    points: tuple[Point, ...]
+    points: tuple[StageChoice, ...]
     least_peaks: tuple[float, ...]
     proven: bool
-    quickest: Point | None
+    quickest: StageChoice | None
     bounds: Mapping[int, float]
     fitting: dict[int, float] = field(default_factory=dict)
     """Microbatches held -> seconds of the fastest choice known that fits beside them; filled as it is asked for."""
@@ -63,13 +64,15 @@ class Known:
 
     def overflows(self, key: str) -> bool:
         """True when something found does not fit beside the most microbatches."""
-        return any(peak(p, self.tasks[key].held) > self.memory for p in self.found[key][0].points)
+        return any(p.totals.peak_bytes(self.tasks[key].held) > self.memory for p in self.found[key][0].points)
 
     def short_of_memory(self, key: str, held: int) -> bool:
         """True when the fastest choice does not fit beside so many microbatches, and another may."""
         facts = self._of(key)
         least = facts.least_peaks[min(held - self.tasks[key].least_held, len(facts.least_peaks) - 1)]
-        return least <= self.memory and facts.quickest is not None and peak(facts.quickest, held) > self.memory
+        return (
+            least <= self.memory and facts.quickest is not None and facts.quickest.totals.peak_bytes(held) > self.memory
+        )
 
     def doubts(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[Doubt]]:
         """Of problems that may serve the same stage, by the microbatches that it holds: those that could be better than
@@ -89,7 +92,7 @@ class Known:
         """True when the optimum is known beside any number of microbatches up to `held`: the fastest choice fits, or
         none does."""
         facts = self._of(key)
-        fits = facts.quickest is None or peak(facts.quickest, held) <= self.memory
+        fits = facts.quickest is None or facts.quickest.totals.peak_bytes(held) <= self.memory
         return facts.proven and (fits or min(facts.least_peaks) > self.memory)
 
     def _doubt(self, key: str, held: int) -> Doubt | None:
@@ -102,7 +105,7 @@ class Known:
         if not self.short_of_memory(key, held):
             return None
         assert facts.quickest is not None
-        bound = max(line(facts.quickest, self.inverse_b), facts.bounds.get(held, 0.0))
+        bound = max(facts.quickest.totals.latency_seconds(self.inverse_b), facts.bounds.get(held, 0.0))
         if self.found[key][0].variables > EASY_ILP and self._fitting(facts, held) <= bound * (1 + TOLERANCE):
             return None
         if key in self.composed and held not in facts.bounds and (key, 0) not in self._settled:
@@ -112,7 +115,11 @@ class Known:
     def _fitting(self, facts: _Facts, held: int) -> float:
         """Seconds of the fastest choice known that fits."""
         if held not in facts.fitting:
-            fitting = (line(p, self.inverse_b) for p in facts.points if peak(p, held) <= self.memory)
+            fitting = (
+                p.totals.latency_seconds(self.inverse_b)
+                for p in facts.points
+                if p.totals.peak_bytes(held) <= self.memory
+            )
             facts.fitting[held] = min(fitting, default=math.inf)
         return facts.fitting[held]
 
@@ -125,7 +132,7 @@ class Known:
                 points=points,
                 proven=any(f.proven for f in frontiers),
                 least_peaks=next((f.least_peaks for f in frontiers if f.least_peaks), (0.0,)),
-                quickest=min(points, key=lambda p: line(p, self.inverse_b), default=None),
+                quickest=min(points, key=lambda p: p.totals.latency_seconds(self.inverse_b), default=None),
                 bounds={held: bound for f in frontiers for held, bound in f.bounds_within},
             )
         return self._facts[key]

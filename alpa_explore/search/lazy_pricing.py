@@ -3,7 +3,7 @@
 The pipeline DP asks first: of a table in which every stage costs what it takes at least (`least`) it names the stages
 of the best pipeline. Those are priced, on the logical mesh that may be the fastest until none may be faster than what
 is known, composed as `profile_stages` has them composed, and where the fastest does not fit in memory by `fit`. Then
-the DP asks again. It is over when it names nothing that is not known to within frontier.TOLERANCE: no pipeline is
+the DP asks again. It is over when it names nothing that is not known to within pricing.tuning.TOLERANCE: no pipeline is
 faster by more than that. Of a thousand stages some thirty are priced.
 """
 
@@ -17,17 +17,18 @@ from collections.abc import Callable, Sequence
 from alpa_explore.cluster import Cluster, LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import PieceTables
+from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.lagrangian_memory import fit
+from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import received_bytes
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_problem
-from alpa_explore.pricing.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
+from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.mesh_tasks import chain
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCosts
 from alpa_explore.pricing.stage_tasks import cost_model, slicer
+from alpa_explore.pricing.tuning import TIE_SECONDS, TOLERANCE
 from alpa_explore.search.candidates import Candidates, Choices, Wanted
 from alpa_explore.search.feasible_stages import usable_stages
 from alpa_explore.search.lower_bounds import Least
@@ -134,9 +135,9 @@ class _Prices:
         self.counts = held_counts(held_at, layered.num_layers)
         self._num_microbatches, self._found_out = num_microbatches, discoveries(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
-        self._worths = known.worths(num_microbatches)
+        self._worths = known.memory_prices(num_microbatches)
         """Of a byte of memory on each mesh, about, where memory is short."""
-        self._tables: dict[LogicalMesh, PieceTables] = {}
+        self._tables: dict[LogicalMesh, BlockTables] = {}
         """At the prices of which all stages on a mesh are asked, the first without a price for memory."""
         self.found: dict[str, list[Frontier]] = {}
         """By the key of the problem, which many stages may share."""
@@ -196,7 +197,7 @@ class _Prices:
         """Whether there is nothing more to ask of a stage."""
         key = self._keys.get(stage)
         return key is not None and (
-            held in self._fits[key] or all(peak(p, held) <= self.memory for p in self.found[key][0].points)
+            held in self._fits[key] or all(p.totals.peak_bytes(held) <= self.memory for p in self.found[key][0].points)
         )
 
     def _seconds(self, stage: Stage, held: int) -> float:
@@ -210,7 +211,10 @@ class _Prices:
     def _best(self, stage: Stage, held: int) -> float:
         """Of the choices known."""
         points = [p for frontier in self.found.get(self._keys.get(stage, ""), ()) for p in frontier.points]
-        return min((line(p, self.inverse_b) for p in points if peak(p, held) <= self.memory), default=math.inf)
+        return min(
+            (p.totals.latency_seconds(self.inverse_b) for p in points if p.totals.peak_bytes(held) <= self.memory),
+            default=math.inf,
+        )
 
     def _quickest(self, mesh: LogicalMesh, cells: Sequence[RangeKey]) -> bool:
         """The fastest choices of stages, whatever they hold. False where one cannot be composed."""
@@ -233,14 +237,18 @@ class _Prices:
             if layers not in solved:
                 return False
             best = solved[layers]
-            points = () if best is None else (Point((), best.totals, Provenance.FASTEST, best.pieces),)
+            points = () if best is None else (StageChoice((), best.totals, Provenance.FASTEST, best.block_choices),)
             self.found[key] = [self._frontier(composer, layers, points)]
         return True
 
     def _fitting(self, key: str, layers: Range, mesh: LogicalMesh, counts: set[int]) -> None:
         """The fastest choices that fit beside so many microbatches."""
         (quick,) = self.found[key][0].points or (None,)
-        todo = sorted(h for h in counts if h not in self._fits[key] and (quick is None or peak(quick, h) > self.memory))
+        todo = sorted(
+            h
+            for h in counts
+            if h not in self._fits[key] and (quick is None or quick.totals.peak_bytes(h) > self.memory)
+        )
         if not todo:
             return
         composer = self._composer(mesh)
@@ -252,25 +260,27 @@ class _Prices:
         first = mesh not in self._worths
         if not first and len(self._tables[mesh].prices) == 1:
             self._tables[mesh] = self._priced(mesh, self._worths[mesh], NEAR)
-        fits = fit(
+        fits = fastest_within_memory(
             composer,
             layers,
             counts=possible,
             limit=self.memory,
             inverse_b=self.inverse_b,
             gap=TOLERANCE,
-            near=None if first else self._tables[mesh],
+            near_tables=None if first else self._tables[mesh],
         )
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         for held, choice in best.items():
             self._fits[key][held] = fits[held].bound
             self.widest_gap = max(self.widest_gap, choice.cost / fits[held].bound - 1)
-        points = {b.pieces: Point((), b.totals, Provenance.FITTING, b.pieces) for b in best.values()}
+        points = {
+            b.block_choices: StageChoice((), b.totals, Provenance.FITTING, b.block_choices) for b in best.values()
+        }
         self.found[key].append(self._frontier(composer, layers, tuple(points.values())))
         if first and best and (worth := fits[min(best)].price) > 0:
             self._worths[mesh] = worth
 
-    def _priced(self, mesh: LogicalMesh, worth: float, times: Sequence[float]) -> PieceTables:
+    def _priced(self, mesh: LogicalMesh, worth: float, times: Sequence[float]) -> BlockTables:
         """Tables without a price for memory, and at these times `worth` for a byte."""
         prices = [Price(self.inverse_b, TIE_SECONDS / self.memory, 1)]
         prices += [Price(self.inverse_b, worth * t, self.counts[0]) for t in times]
@@ -282,7 +292,7 @@ class _Prices:
             self._composers[mesh] = Composer(chain(self.layered), self.stage_of, cost_model(self.cluster.device, mesh))
         return self._composers[mesh]
 
-    def _frontier(self, composer: Composer, layers: Range, points: tuple[Point, ...]) -> Frontier:
+    def _frontier(self, composer: Composer, layers: Range, points: tuple[StageChoice, ...]) -> Frontier:
         variables, constraints = composer.size(*layers)
         return Frontier(
             points=points,
@@ -291,5 +301,5 @@ class _Prices:
             constraints=constraints,
             optimal=True,
             proven=True,
-            bound_seconds=min((line(p, self.inverse_b) for p in points), default=math.inf),
+            bound_seconds=min((p.totals.latency_seconds(self.inverse_b) for p in points), default=math.inf),
         )

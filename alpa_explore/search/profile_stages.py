@@ -5,7 +5,7 @@ each mesh. Of what is left the next round finds for every distinct problem choic
 proof how nearly, and another leaner ones where those overflow the device at some place in the pipeline. Then what the
 best pipeline by the proven bounds could hold is settled (`known`): where memory is short choices that fit are composed,
 or solved for; the rest is solved to the end. That is over when that pipeline holds nothing but what is the optimum, or
-within frontier.TOLERANCE of it where memory is short: no other pipeline is better by more.
+within pricing.tuning.TOLERANCE of it where memory is short: no other pipeline is better by more.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def profile_stages(
     `held_at(place, depth)` is how many microbatches a stage holds at a place from the end of so many stages, min(place,
     B) unless told.
     Those of the stages that `chosen` names in the end are optimal, but for memory that is short: then, as the others,
-    within frontier.TOLERANCE.
+    within pricing.tuning.TOLERANCE.
     CancelledError when cancelled; what was solved until then is in the cache.
     """
     stage_of = slicer(layered)

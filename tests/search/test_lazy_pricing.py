@@ -15,7 +15,7 @@ from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.planner import plan as planner
 from alpa_explore.planner.plan import resolve
 from alpa_explore.plans.rebuild import layered_graphs
-from alpa_explore.pricing.frontier import TOLERANCE
+from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.lower_bounds import Least
 
 B = 8

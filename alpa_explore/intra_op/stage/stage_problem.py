@@ -87,6 +87,18 @@ class StageTotals:
     activation_bytes: float
     workspace_bytes: float
 
+    def latency_seconds(self, inverse_b: float) -> float:
+        """Seconds of a microbatch, with its share 1/B of what is paid once an iteration."""
+        return self.microbatch_seconds + self.iteration_seconds * inverse_b
+
+    def held_bytes(self, microbatches_held: int) -> float:
+        """Weights, and the activations of so many microbatches."""
+        return self.weight_bytes + microbatches_held * self.activation_bytes
+
+    def peak_bytes(self, microbatches_held: int) -> float:
+        """Peak memory of a device that holds the activations of so many microbatches, workspace included."""
+        return self.weight_bytes + microbatches_held * self.activation_bytes + self.workspace_bytes
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageProblem:

@@ -17,7 +17,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.composition.cut_blocks import Pieces
+from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -126,7 +126,7 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
             assert best is not None
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**price._asdict())
-            choices = whole_choice(chain, problem, best.pieces)
+            choices = whole_choice(chain, problem, best.block_choices)
             constant = CONSTANT in chain.owners(problem)
             if price.memory_price == 0.0 or not constant:
                 assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
@@ -147,19 +147,19 @@ def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_
     assert len(inside) == 4, "one a block of the model"
     chain = chain_of(assign_layers(graph, manual_layers(graph, inside).layer_of_forward))
     for layer in range(4):
-        before, after = chain.runs(layer, layer)[-1], chain.runs(layer + 1, layer + 1)[0]
+        before, after = chain.parts(layer, layer)[-1], chain.parts(layer + 1, layer + 1)[0]
         assert before.block == after.block, "a block goes on where the layer ends"
         assert before.last + 1 == after.first
         assert (
-            len(chain.runs(layer, layer + 1))
-            == len(chain.runs(layer, layer)) + len(chain.runs(layer + 1, layer + 1)) - 1
+            len(chain.parts(layer, layer + 1))
+            == len(chain.parts(layer, layer)) + len(chain.parts(layer + 1, layer + 1)) - 1
         ), "and is one where both layers are there"
 
 
 def test_a_residual_block_with_a_whole_layer_in_its_middle_is_one_block_and_breaks_nothing() -> None:
     chain = inside_a_residual_block()
     assert not chain.breaks
-    before, within, after = (chain.runs(layer, layer) for layer in (1, 2, 3))
+    before, within, after = (chain.parts(layer, layer) for layer in (1, 2, 3))
     assert [run.block for run in within] == [before[-1].block] == [after[0].block]
     (found,) = Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(0, 3)], [Price(0.25, 0.0, 1)])
     assert found[0, 3] is not None, "and its ranges are composed"
@@ -168,27 +168,27 @@ def test_a_residual_block_with_a_whole_layer_in_its_middle_is_one_block_and_brea
 def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
     assert not skips().breaks
     far = skips(far=True)
-    assert not far.holds(1, 3), "block 3 reads what block 1 made"
-    assert far.holds(1, 2)
+    assert not far.is_chain(1, 3), "block 3 reads what block 1 made"
+    assert far.is_chain(1, 2)
     table = skips(table=True)
-    assert not table.holds(0, 2), "the table is made in layer 0 and read in layer 2"
-    assert table.holds(1, 4), "there it comes from outside"
+    assert not table.is_chain(0, 2), "the table is made in layer 0 and read in layer 2"
+    assert table.is_chain(1, 4), "there it comes from outside"
 
 
 def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
     chain = catalogue("gpt-tiny", 4)
-    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.holds(*r)] == [(0, 3)]
+    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.is_chain(*r)] == [(0, 3)]
 
 
 def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
     chain = catalogue("gpt-tiny", 4)
     composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
     (found,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
-    pieces = composer.pieces.of(0, 3)
-    assert pieces is not None
-    tied = [i for i, piece in enumerate(pieces) if piece.ties]
-    assert tied[0] == 0
-    assert len(tied) <= 3, "what lies between does not know of the weight"
+    blocks = composer.cutter.of_range(0, 3)
+    assert blocks is not None
+    sharing = [i for i, block in enumerate(blocks) if block.shared]
+    assert sharing[0] == 0
+    assert len(sharing) <= 3, "the blocks between do not share the weight"
     assert found[0, 3] is not None
 
 
@@ -210,14 +210,14 @@ def test_a_mask_from_outside_belongs_to_no_layer() -> None:
 @pytest.mark.parametrize(
     "chain", [catalogue("gpt-tiny", 3), catalogue("moe-tiny", 2), catalogue("wide-resnet-tiny", 4)]
 )
-def test_a_piece_cut_out_of_its_neighbourhood_is_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
+def test_a_block_cut_out_between_its_neighbours_equals_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
     layers = chain.layered.num_layers
-    near = Pieces(chain=chain, model=on(mesh))
-    found = {r: near.of(*r) for r in combinations_with_replacement(range(layers), 2)}
-    assert sum(len(pieces) for pieces in found.values() if pieces) > layers
+    near = BlockCutter(chain=chain, model=on(mesh))
+    of_range = {r: near.of_range(*r) for r in combinations_with_replacement(range(layers), 2)}
+    assert sum(len(blocks) for blocks in of_range.values() if blocks) > layers
     monkeypatch.setattr(type(chain.stage_of), "beside", lambda slicer, first, last, *_inner: slicer(first, last))
-    whole = Pieces(chain=chain, model=on(mesh))
-    for r, pieces in found.items():
-        others = whole.of(*r)
-        assert (pieces is None) == (others is None)
-        assert [p.content for p in pieces or ()] == [p.content for p in others or ()], r
+    whole = BlockCutter(chain=chain, model=on(mesh))
+    for r, blocks in of_range.items():
+        others = whole.of_range(*r)
+        assert (blocks is None) == (others is None)
+        assert [b.content_key for b in blocks or ()] == [b.content_key for b in others or ()], r

@@ -8,7 +8,7 @@ import pytest
 
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.composition.lagrangian_memory import fit
+from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
@@ -43,13 +43,11 @@ def test_the_optimum_within_memory_lies_between_the_bound_and_the_choice(
         ends = [found.get(r) for found in composer.solve([r], [Price(INVERSE_B, price, 2) for price in (0.0, 1e3)])]
         if ends[0] is None or ends[1] is None:
             continue
-        least, most = sorted(
-            e.totals.weight_bytes + 2 * e.totals.activation_bytes + e.totals.workspace_bytes
-            for e in ends
-            if e is not None
-        )
+        least, most = sorted(e.totals.peak_bytes(2) for e in ends if e is not None)
         limit = least + share * (most - least)
-        for held, now in fit(composer, r, counts=COUNTS, limit=limit, inverse_b=INVERSE_B, gap=1e-4).items():
+        for held, now in fastest_within_memory(
+            composer, r, counts=COUNTS, limit=limit, inverse_b=INVERSE_B, gap=1e-4
+        ).items():
             priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=held)
             memory = problem.memory_limit(held, limit)
             if memory.least_peak() > limit:
@@ -62,7 +60,7 @@ def test_the_optimum_within_memory_lies_between_the_bound_and_the_choice(
             assert now.bound <= exact.objective * (1 + 1e-9)
             if now.best is not None:
                 found += 1
-                choices = whole_choice(chain, problem, now.best.pieces)
+                choices = whole_choice(chain, problem, now.best.block_choices)
                 assert memory.allows(choices)
                 assert priced.evaluate(choices) == pytest.approx(now.best.cost, rel=1e-9)
                 assert now.best.cost >= exact.objective * (1 - 1e-9)
