@@ -52,9 +52,10 @@ def search_between(
 
 
 def highest_crossing(lines: Sequence[Figures]) -> float | None:
-    """The p > 0 at which min over lines (a, b) of a + p · b is greatest; None where no rising line meets a falling one.
+    """Of all p > 0 at which a rising line (b > 0) crosses one that does not rise, the one where min over lines (a, b)
+    of a + p · b is greatest; None where there is no such crossing.
 
-    The minimum is concave, so its top is where a rising line (b > 0) crosses one that does not rise.
+    The minimum is concave, so it is greatest there or at p = 0.
     """
     rising, falling = [line for line in lines if line[1] > 0], [line for line in lines if line[1] <= 0]
     tops = (

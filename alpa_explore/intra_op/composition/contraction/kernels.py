@@ -1,6 +1,6 @@
 """The inner loops of contraction and of min-plus products, compiled by numba: minima of sums of tables.
 
-They stand in one file because numba's cache on disk notices changes of the file of the called function only.
+They stand in one file because numba's cache on disk does not notice changes of functions in other files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A contraction planned on sizes alone, as arrays of integers that the kernels read.
 
 Blocks of one model have the same sizes on many meshes, and the order of elimination depends on nothing else: a program
-is compiled once and run on the costs of each of them, at one price after the other. It is the elimination of
-`intra_op.elimination` with the same orders; it does not use `FactorGraph`, because that adds numpy tables at once and
-keeps the argmin of every entry, while here a step is planned without costs and backtracking recomputes the argmin.
+is compiled once and run on the costs of each of them, at one price after the other. The orders of elimination are those
+of `intra_op.elimination`. The elimination itself is not that of `FactorGraph`, which joins numpy tables as it goes and
+keeps all of them for back substitution: here it is planned without costs, and large tables are recomputed.
 """
 
 from __future__ import annotations
