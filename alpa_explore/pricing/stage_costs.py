@@ -68,7 +68,7 @@ class StageCandidate:
     def peak_bytes(self, microbatches_held: int, turns: int = 1) -> float:
         """Peak memory of one device that holds the activations of so many microbatches; with `turns` of one that runs
         so many stages like this."""
-        return turns * self.held_bytes(microbatches_held) + self.workspace_bytes
+        return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
 
 
 RangeKey = tuple[int, int, int]
