@@ -1,6 +1,6 @@
-"""A made-up joint graph of a deep transformer as a sharding problem, for timing: plausible costs, not real ones.
+"""A synthetic joint graph of a deep transformer as a sharding problem, for timing: plausible costs, not real ones.
 
-Per block: attention and a two-layer MLP, forward and backward, with weight, accumulator and update nodes for every
+A block has attention and a two-layer MLP, forward and backward, with weight, accumulator and update nodes for every
 parameter (about 115 nodes). A placement per mesh axis is R, S0, S1, S2 or P (pending sum); an operator has a few legal
 rows (inputs → output) per axis, and a strategy is one row for each of the two axes.
 """
@@ -22,8 +22,8 @@ HIDDEN, TOKENS = 2048, 8192
 ACTIVATION = TOKENS * HIDDEN * 2.0
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
-Undo = Callable[[int], int]
-"""Adds the backward operators of a piece: gradient of its output -> gradient of its input."""
+Backward = Callable[[int], int]
+"""Adds the backward operators of a part of the model: gradient of its output -> gradient of its input."""
 SAME: Rows = tuple(((p,), p) for p in (R, S0, S1, S2))
 LINEAR: Rows = (*SAME, ((P,), P))
 ADD: Rows = tuple(((p, p), p) for p in (R, S0, S1, S2, P))
@@ -50,7 +50,7 @@ class _Builder:
 
     def node(self, rows: Rows, inputs: tuple[int, ...], size: float, seconds: float = 0.0) -> int:
         strategies = list(product(rows, repeat=2))
-        # An axis splits the work of an operator when anything on it is split.
+        # An axis splits the work of an operator when it splits any operand.
         split = [
             np.prod([n for n, row in zip(AXES, pair, strict=True) if set(row[0]) | {row[1]} != {R}])
             for pair in strategies
@@ -58,17 +58,17 @@ class _Builder:
         self.costs.append(seconds / np.array(split) + 2e-6)
         self.outputs.append([(x[1], y[1]) for x, y in strategies])
         self.bytes.append(size)
-        me = len(self.costs) - 1
+        node = len(self.costs) - 1
         for place, source in enumerate(inputs):
-            wanted = [(x[0][place], y[0][place]) for x, y in strategies]
-            self.connect(source, me, wanted)
-        return me
+            placements = [(x[0][place], y[0][place]) for x, y in strategies]
+            self.connect(source, node, placements)
+        return node
 
-    def connect(self, source: int, reader: int, wanted: list[tuple[int, int]]) -> None:
-        key = (tuple(self.outputs[source]), tuple(wanted), self.bytes[source])
+    def connect(self, source: int, reader: int, placements: list[tuple[int, int]]) -> None:
+        key = (tuple(self.outputs[source]), tuple(placements), self.bytes[source])
         if key not in self.tables:
             self.tables[key] = np.array(
-                [[_reshard(a, b, self.bytes[source]) for b in wanted] for a in self.outputs[source]]
+                [[_reshard(a, b, self.bytes[source]) for b in placements] for a in self.outputs[source]]
             )
         self.edges.append((source, reader))
         self.matrices.append(self.tables[key])
@@ -80,18 +80,18 @@ def chain_of_blocks(blocks: int) -> ShardingProblem:
     x = b.node(ANY, (), ACTIVATION)
     matmul = 2.0 * TOKENS * HIDDEN * HIDDEN / 1e14
     touch = 3 * ACTIVATION / 1e12
-    undo: list[Undo] = []
+    backward_steps: list[Backward] = []
     for _ in range(blocks):
-        x = _block(b, x, matmul, touch, undo)
+        x = _block(b, x, matmul, touch, backward_steps)
     grad = b.node(SAME, (x,), ACTIVATION, touch)
-    for step in reversed(undo):
+    for step in reversed(backward_steps):
         grad = step(grad)
     return ShardingProblem(
         name=f"chain of {blocks} blocks", node_costs=tuple(b.costs), edges=tuple(b.edges), edge_costs=tuple(b.matrices)
     )
 
 
-def _block(b: _Builder, x: int, matmul: float, touch: float, undo: list[Undo]) -> int:
+def _block(b: _Builder, x: int, matmul: float, touch: float, backward_steps: list[Backward]) -> int:
     def parameter(size: float) -> int:
         return b.node(FREE, (), size)
 
@@ -103,7 +103,7 @@ def _block(b: _Builder, x: int, matmul: float, touch: float, undo: list[Undo]) -
 
     weights = HIDDEN * HIDDEN * 2.0
 
-    def linear(value: int, wide: int) -> tuple[int, Undo]:
+    def linear(value: int, wide: int) -> tuple[int, Backward]:
         weight, bias = parameter(weights * wide), parameter(HIDDEN * 2.0)
         view = b.node(LINEAR, (weight,), weights * wide)
         product_ = b.node(MATMUL, (value, view), ACTIVATION * wide, matmul * wide)
@@ -117,7 +117,7 @@ def _block(b: _Builder, x: int, matmul: float, touch: float, undo: list[Undo]) -
 
         return out, back
 
-    def norm(value: int) -> tuple[int, Undo]:
+    def norm(value: int) -> tuple[int, Backward]:
         gain = parameter(HIDDEN * 2.0)
         out = b.node(NORM, (value, gain), ACTIVATION, touch)
 
@@ -156,7 +156,7 @@ def _block(b: _Builder, x: int, matmul: float, touch: float, undo: list[Undo]) -
         joined = b.node(ADD, (b.node(ADD, (views[0], views[1]), ACTIVATION), views[2]), 3 * ACTIVATION, touch)
         return b.node(ADD, (grad, back_n1(back_qkv(joined))), ACTIVATION, touch)
 
-    undo.append(back)
+    backward_steps.append(back)
     return z
 
 

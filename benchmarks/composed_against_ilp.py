@@ -1,17 +1,17 @@
-"""Composed elimination against one PuLP ILP for every stage: the same objectives, the same plan, the same T.
+"""Composition against one PuLP ILP for every stage: the same objectives, the same plan, the same T.
 
     python benchmarks/composed_against_ilp.py                                  the three models of RUNS
-    python benchmarks/composed_against_ilp.py gpt-1.3b --checkpoint FILE       one of them; go on where FILE ends
+    python benchmarks/composed_against_ilp.py gpt-1.3b --checkpoint FILE       one of them; resume from FILE
 
 For every distinct (layer range × logical mesh) that a pipeline could have, Eq. 1 at the plan's B is solved once by
-composition (what `compose` leaves to single solves, by `auto`) and once as the plain ILP in PuLP with HiGHS
-(`enumerated`). The plan of the ILPs is the pipeline DP over their objectives. Where the choice of an ILP overflows a
-stage of that pipeline, the ILP is solved again within the memory, and the DP runs again, until all stages fit: then no
-other pipeline is better, whatever the answers within memory of its stages would be. That plan is held against the
-planner's. Every ILP is written to the checkpoint when it is done, under a key of the problem's own numbers.
+composition (by `auto` where composition does not apply) and once as the plain ILP in PuLP with HiGHS (`enumerated`).
+The plan of the ILPs is the pipeline DP over their objectives. Where the choice of an ILP overflows a stage of that
+pipeline, the ILP is solved again within the memory, and the DP runs again, until all stages fit. Then no other pipeline
+is better, because its stages are at least as slow within memory as without a limit. That plan is compared with the
+planner's. Every ILP is written to the checkpoint when it is done, under a digest of the problem's numbers.
 
-Seen: gpt-1.3b 38 stages, largest difference 1.8e-14, T 50.119707 s; wide-resnet-1b 70 stages, 5.3e-15, T 49.236164 s;
-moe-2.4b 95 stages, 1.4e-14, T 12.911598 s; the same plan each time. The ILPs took 72, 17 and 697 s of CPU.
+Measured: gpt-1.3b 38 stages, largest difference 1.8e-14, T 50.119707 s; wide-resnet-1b 70 stages, 5.3e-15, T 49.236164
+s; moe-2.4b 95 stages, 1.4e-14, T 12.911598 s; the same plan each time. The ILPs took 72, 17 and 697 s of CPU.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.microbatch_graph import microbatch_graph
-from alpa_explore.search.stages.feasible_stages import feasible_stages
 
 RUNS = {"gpt-1.3b": ("1x4:v100", 128, 6), "moe-2.4b": ("1x8:v100", 128, 8), "wide-resnet-1b": ("1x4:v100", 24, 8)}
 """Model -> cluster, B and layers."""
 SAME = 1e-6
-"""Relative: HiGHS takes an integer for one when it is 1e-6 from it."""
+"""Relative difference that counts as equal: HiGHS accepts a variable as integral within 1e-6."""
 
 
 class Ilps:
@@ -55,27 +54,27 @@ class Ilps:
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint, self.solved, self.seconds = checkpoint, 0, 0.0
         lines = checkpoint.read_text().splitlines() if checkpoint.exists() else []
-        self.known = {entry["key"]: entry for entry in map(json.loads, lines)}
+        self.entries = {entry["key"]: entry for entry in map(json.loads, lines)}
 
     def __call__(
         self, problem: ShardingProblem, stage: StageProblem, held: int, limit: int | None
     ) -> tuple[float, tuple[int, ...]]:
         key = sha256(repr((content(problem), limit and (held, limit))).encode()).hexdigest()
-        if key not in self.known:
+        if key not in self.entries:
             started = time.process_time()
             memory = None if limit is None else stage.memory_limit(held, limit)
-            found = solve_enumerated(problem, memory=memory)
+            solution = solve_enumerated(problem, memory=memory)
             entry = {
                 "key": key,
-                "objective": found.objective,
-                "choices": found.choices,
-                "variables": found.variables,
+                "objective": solution.objective,
+                "choices": solution.choices,
+                "variables": solution.variables,
                 "seconds": time.process_time() - started,
             }
-            self.known[key] = entry
+            self.entries[key] = entry
             with self.checkpoint.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
-        entry = self.known[key]
+        entry = self.entries[key]
         self.solved, self.seconds = self.solved + 1, self.seconds + entry["seconds"]
         return entry["objective"], tuple(entry["choices"])
 
@@ -98,13 +97,13 @@ def compare(name: str, ilps: Ilps) -> bool:
     took = time.process_time() - started
     layered = assign_layers(graph, cluster_operators(graph, layers).layer_of_forward)
     stage_of, chain = slice_stages(layered), chain_of(layered)
-    pieces = submeshes(cluster)
+    all_submeshes = submeshes(cluster)
     cells: dict[tuple[int, int, int], list[tuple[str, LogicalMesh]]] = {}
     distinct: dict[LogicalMesh, dict[str, tuple[int, int]]] = {}
-    for first, last, piece in feasible_stages(layers, pieces, cluster.devices):
-        for mesh in logical_meshes(cluster, pieces[piece]):
+    for first, last, submesh in feasible_stages(layers, all_submeshes, cluster.devices):
+        for mesh in logical_meshes(cluster, all_submeshes[submesh]):
             squeezed, key = mesh.squeezed(), stage_of(first, last).structure_key
-            cells.setdefault((first, last, piece), []).append((key, squeezed))
+            cells.setdefault((first, last, submesh), []).append((key, squeezed))
             distinct.setdefault(squeezed, {}).setdefault(key, (first, last))
     count = sum(map(len, distinct.values()))
     print(f"{name} on {text}, B = {b}, {layers} layers: planned in {took:.0f} s, {count} distinct stages", flush=True)
@@ -117,11 +116,11 @@ def compare(name: str, ilps: Ilps) -> bool:
         (composed,) = Composer(chain, stage_of, models[mesh]).solve(list(ranges.values()), [price])
         for key, (first, last) in ranges.items():
             problem = build_stage_problem(stage_of(first, last), models[mesh])
-            asked = problem.at(**price._asdict())
-            ours = composed.get((first, last))
-            by_composition += ours is not None
-            objective, choices = ilps(asked, problem, 0, None)
-            worst = max(worst, abs((solve(asked).objective if ours is None else ours.cost) / objective - 1))
+            priced = problem.at(**price._asdict())
+            choice = composed.get((first, last))
+            by_composition += choice is not None
+            objective, choices = ilps(priced, problem, 0, None)
+            worst = max(worst, abs((solve(priced).objective if choice is None else choice.cost) / objective - 1))
             optimum[key, mesh], totals = objective, problem.totals(choices)
             peak_of[key, mesh] = totals.peak_bytes
         print(f"  {mesh}: {len(ranges)} stages, largest difference so far {worst:.1e}", flush=True)
@@ -131,32 +130,35 @@ def compare(name: str, ilps: Ilps) -> bool:
         return within.get((key, mesh, held), optimum[key, mesh])
 
     while True:
-        table = np.full((layers, layers + 1, len(pieces), layers), np.inf)
-        for (first, last, piece), stages in cells.items():
+        table = np.full((layers, layers + 1, len(all_submeshes), layers), np.inf)
+        for (first, last, submesh), stages in cells.items():
             for place in range(1, layers + 1):
-                here = min(seconds(key, mesh, min(place, b)) for key, mesh in stages)
-                table[first, last + 1, piece, place - 1] = here
-        best = pipeline_dp(table, [p.devices for p in pieces], cluster.devices, b)
-        unknown = [
+                least = min(seconds(key, mesh, min(place, b)) for key, mesh in stages)
+                table[first, last + 1, submesh, place - 1] = least
+        pipeline = pipeline_dp(table, [s.devices for s in all_submeshes], cluster.devices, b)
+        overflowing = [
             (key, mesh, held)
-            for i, (first, end, piece) in enumerate(best.stages)
-            for held in [min(len(best.stages) - i, b)]
-            for key, mesh in cells[first, end - 1, piece]
+            for i, (first, end, submesh) in enumerate(pipeline.stages)
+            for held in [min(len(pipeline.stages) - i, b)]
+            for key, mesh in cells[first, end - 1, submesh]
             if (key, mesh, held) not in within and peak_of[key, mesh](held) > memory
         ]
-        for key, mesh, held in unknown:
+        for key, mesh, held in overflowing:
             first, last = distinct[mesh][key]
             problem = build_stage_problem(stage_of(first, last), models[mesh])
             within[key, mesh, held] = ilps(problem.at(**price._asdict()), problem, held, memory)[0]
-        if not unknown:
+        if not overflowing:
             break
-    ours = [(s.layers[0], s.layers[1] + 1, s.submesh) for s in plan.stages]
-    theirs = [(first, end, (pieces[p].nodes, pieces[p].devices_per_node)) for first, end, p in best.stages]
-    apart = abs(plan.predicted.iteration_seconds / best.total_seconds - 1) if best.feasible else math.inf
-    same = ours == theirs
+    planned = [(s.layers[0], s.layers[1] + 1, s.submesh) for s in plan.stages]
+    by_ilps = [
+        (first, end, (all_submeshes[p].nodes, all_submeshes[p].devices_per_node)) for first, end, p in pipeline.stages
+    ]
+    apart = abs(plan.predicted.iteration_seconds / pipeline.total_seconds - 1) if pipeline.feasible else math.inf
+    same = planned == by_ilps
     print(
         f"  {count} stages compared ({by_composition} composed, the others solved alone): largest relative difference "
-        f"{worst:.1e}; {len(within)} more within memory\n  same plan: {same} ({theirs}); T {best.total_seconds:.6f} s, "
+        f"{worst:.1e}; {len(within)} more within memory\n"
+        f"  same plan: {same} ({by_ilps}); T {pipeline.total_seconds:.6f} s, "
         f"relative difference {apart:.1e}\n  {ilps.solved} ILPs, {ilps.seconds:.0f} s of CPU for them",
         flush=True,
     )

@@ -1,10 +1,10 @@
-"""All layer ranges of GPT-39B on one 8×8 logical mesh: the planner's way, and one plain ILP each (a sample of them).
+"""All layer ranges of GPT-39B on one 8×8 logical mesh: composed, solved one by one, and as plain ILPs (a sample).
 
     python benchmarks/ranges.py [--model gpt-39b] [--layers 16] [--cluster 8x8:v100] [--samples 3]
 
-The planner composes the ranges layer by layer, and solves those that are no chains by themselves. The ILP is Eq. 1 in
-PuLP with HiGHS (`enumerated`); its seconds for the ranges that are not in the sample are taken as proportional to the
-nodes, which favours it.
+The planner composes the ranges block by block, and solves those that are not chains by themselves. The ILP is Eq. 1 in
+PuLP with HiGHS (`enumerated`). Its seconds for ranges outside the sample are estimated in proportion to their nodes,
+which favours the ILP.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ def main() -> None:
         return build_stage_problem(stage_of(*r), model).at(**price._asdict())
 
     distinct = list({key: r for r, key in reversed(keys.items())}.values())
-    solve(problem_of((0, 0)))  # what is compiled once is compiled before the clock starts
+    solve(problem_of((0, 0)))  # kernels are compiled before the clock starts
     start = time.perf_counter()
     composer = Composer(chain_of(layered), stage_of, model)
     (composed,) = composer.solve(distinct, [price])
     seconds = time.perf_counter() - start
     print(f"{len(composed)} of {len(distinct)} distinct ranges on mesh {mesh} composed: {seconds:.2f} s with building")
-    objective = {keys[r]: found.cost for r, found in composed.items() if found is not None}
+    objective = {keys[r]: best.cost for r, best in composed.items() if best is not None}
     for r in distinct:
         if keys[r] not in objective:
             objective[keys[r]] = solve(problem_of(r)).objective
-    ours = time.perf_counter() - start
+    planner_seconds = time.perf_counter() - start
     start = time.perf_counter()
     nodes: dict[tuple[int, int], int] = {}
     worst = 0.0
@@ -71,21 +71,21 @@ def main() -> None:
         problem = problem_of(r)
         nodes[r] = len(problem.node_costs)
         worst = max(worst, abs(solve(problem).objective / objective[keys[r]] - 1))
-    each = time.perf_counter() - start
-    print(f"each distinct range by itself, with `auto`: {each:.2f} s; largest difference {worst:.1e}")
-    print(f"{len(ranges)} ranges, {len(objective)} distinct: {ours:.2f} s with building")
+    one_by_one = time.perf_counter() - start
+    print(f"each distinct range by itself, with `auto`: {one_by_one:.2f} s; largest difference {worst:.1e}")
+    print(f"{len(ranges)} ranges, {len(objective)} distinct: {planner_seconds:.2f} s with building")
     for r in ranges:
         nodes.setdefault(r, next(nodes[s] for s in ranges if s in nodes and keys[s] == keys[r]))
     spent = counted = 0.0
     for r in [(k, k + 2 * k) for k in range(1, options.samples + 1)]:
         start = time.perf_counter()
-        found = solve(problem_of(r), "enumerated")
+        solution = solve(problem_of(r), "enumerated")
         seconds = time.perf_counter() - start
-        agrees = abs(found.objective - objective[keys[r]]) <= 1e-6 * found.objective
+        agrees = abs(solution.objective - objective[keys[r]]) <= 1e-6 * solution.objective
         print(f"  one ILP for layers {r[0]}–{r[1]}: {seconds:.1f} s, {nodes[r]:,} nodes, same objective: {agrees}")
         spent, counted = spent + seconds, counted + nodes[r]
-    each = spent / counted * sum(nodes.values())
-    print(f"one ILP each: about {each:,.0f} s, {each / ours:,.0f} times as long")
+    all_ilps = spent / counted * sum(nodes.values())
+    print(f"one ILP each: about {all_ilps:,.0f} s, {all_ilps / planner_seconds:,.0f} times as long")
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, received_bytes, slice_stages
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals, build_stage_problem
 from alpa_explore.layering import Layering
-from alpa_explore.pricing.frontier import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
+from alpa_explore.pricing.tuning import FITTING_SECONDS, TIE_SECONDS, TOLERANCE
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
 

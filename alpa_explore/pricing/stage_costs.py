@@ -1,4 +1,7 @@
-"""What a stage would cost: for every (layer range × submesh) the candidates that the sharding solves found."""
+"""The costs of stages: for every (layer range, submesh) the candidates that sharding solves found.
+
+`StageCosts` is what pricing hands to the pipeline DP. Its tables evaluate all candidates at some B, with no new solve.
+"""
 
 from __future__ import annotations
 
@@ -14,29 +17,29 @@ from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class Provenance(enum.StrEnum):
-    """How a choice was found, and so what is known about it; the weakest first."""
+    """How a choice was found, and so what is proven about it; the weakest first."""
 
     UNKNOWN = "unknown"
-    """Read from a plan file that does not say."""
+    """Read from a plan file that does not record it."""
     NEAR = "near"
-    """Within frontier.TOLERANCE of the fastest at some B."""
+    """Within tuning.TOLERANCE of the fastest at some B."""
     CONVEX = "convex"
     """Of the convex part of the frontier of (seconds, bytes): near the best at some price for memory."""
     FITTING = "fitting"
-    """Fits at some place in the pipeline, workspace included, and is within frontier.TOLERANCE of the fastest that
+    """Fits at some place in the pipeline, workspace included, and is within tuning.TOLERANCE of the fastest choice that
     does, or the best that was found in time."""
     FASTEST = "fastest"
-    """The fastest at the B that was asked for, proven."""
+    """The fastest at the requested B, proven."""
     EXACT = "exact"
-    """On the exact frontier of (seconds, weight + held × activation bytes) at the B that was asked for."""
+    """On the exact frontier of (seconds, weight + held × activation bytes) at the requested B."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCandidate:
     """One solved sharding problem of a (layer range, submesh): a logical mesh, a choice, its costs per device.
 
-    Seconds come in two parts (design.md, Costs): `microbatch_seconds` is paid for every microbatch (forward and
-    backward), `iteration_seconds` once an iteration (gradient sync, update).
+    `microbatch_seconds` are paid for every microbatch (forward and backward), `iteration_seconds` once an iteration
+    (gradient sync, update).
     """
 
     logical_mesh: LogicalMesh
@@ -49,7 +52,7 @@ class StageCandidate:
     workspace_bytes: float
     """The peak beside them while one microbatch is computed."""
     solution_key: str
-    """Key of the solve; with it the choice of every operator is found again."""
+    """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
     """Which layers are rematerialised: an index into `StageCosts.versions`."""
@@ -59,13 +62,13 @@ class StageCandidate:
         return self.microbatch_seconds + self.iteration_seconds / num_microbatches
 
     def held_bytes(self, microbatches_held: int) -> float:
-        """What a device keeps between tasks: weights, and the activations of the microbatches that it holds."""
+        """Weights, and the activations of so many microbatches."""
         return self.weight_bytes + microbatches_held * self.activation_bytes
 
     def peak_bytes(self, microbatches_held: int, turns: int = 1) -> float:
-        """Memory of one device that holds the activations of so many microbatches; with `turns` of one that runs so
-        many stages like this."""
-        return turns * self.held_bytes(microbatches_held) + self.workspace_bytes
+        """Peak memory of one device that holds the activations of so many microbatches; with `turns` of one that runs
+        so many stages like this."""
+        return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
 
 
 RangeKey = tuple[int, int, int]
@@ -74,38 +77,38 @@ RangeKey = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class StageCosts:
-    """All candidates; evaluating them at another number of microbatches needs no new solve."""
+    """All candidates. Evaluating them at another number of microbatches needs no new solve."""
 
     num_layers: int
     submeshes: tuple[Submesh, ...]
     device_memory_bytes: int
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
     bounds: Mapping[RangeKey, Mapping[int, float]] = field(default_factory=dict, hash=False)
-    """Where the fastest candidate that fits beside so many microbatches is not proven to be the fastest there is: no
-    choice is below these seconds, at the B that was asked for."""
+    """(microbatches held -> seconds) where the fastest candidate that fits is not proven to be the fastest choice:
+    lower bounds on the seconds of every choice that fits, at the requested B."""
     layer_flops: tuple[int, ...] = ()
     """Forward FLOPs of each layer."""
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
     """(first, last layer) -> bytes that such a stage receives from other stages for a microbatch: activations from
-    earlier ones, gradients from later ones. Empty where that is not known."""
+    earlier ones, gradients from later ones. Empty where not known."""
     versions: tuple[tuple[int, ...], ...] = ((),)
     """For each version of the stages the layers that are rematerialised (`LayeredGraph.rematerialized`)."""
     tied_weights: tuple[tuple[tuple[int, ...], float], ...] = ()
     """(layers that read it, bytes of its gradient) of every weight that several layers read."""
-
     complete: bool = True
-    """False where only those stages have candidates that the best pipeline at one B wants (`profiling.on_demand`)."""
+    """False where only the stages that the best pipeline at one B needs have candidates (`search.lazy_pricing`)."""
 
     def choose(self, key: RangeKey, held: int, num_microbatches: int) -> StageCandidate | None:
-        """The fastest candidate that fits beside `held` microbatches; None when none fits."""
+        """The fastest candidate that fits with `held` microbatches held; None when none fits."""
         fitting = [c for c in self.candidates.get(key, ()) if c.peak_bytes(held) <= self.device_memory_bytes]
         return min(fitting, key=lambda c: c.latency_seconds(num_microbatches), default=None)
 
     def latency_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
-        """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf = cannot be.
+        """Seconds, shape [L, L + 1, submeshes, L]: layers k..i-1, submesh, place from the end minus 1; inf where no
+        candidate fits.
 
-        `held` are the microbatches that each place holds, the last stage first; min(place, B) unless told. This is
-        t_intra(range, submesh, s) of the paper with its Eq. 5 applied.
+        `held` are the microbatches that each place holds, the last stage first; the default is min(place, B). This is
+        t_intra(range, submesh, s) of the paper with its Eq. 5 applied (Alpa, arXiv 2201.12023, §5.2).
         """
         size = self.num_layers
         table = np.full((size, size + 1, len(self.submeshes), size), np.inf)
@@ -114,52 +117,51 @@ class StageCosts:
         if not len(cells):
             return table
         seconds = microbatch + iteration / num_microbatches
-        of_count = {
+        by_count = {
             count: np.minimum.reduceat(np.where(self._fits(count), seconds, np.inf), begins)
             for count in set(places.tolist())
         }
         first, last, submesh = cells.T
-        table[first, last + 1, submesh] = np.stack([of_count[count] for count in places.tolist()], axis=1)
+        table[first, last + 1, submesh] = np.stack([by_count[count] for count in places.tolist()], axis=1)
         return table
 
     def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
-        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], whatever they hold; inf
-        where nothing is known to be near them."""
+        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], however much memory they
+        take; inf where no candidate is known to be near the fastest."""
         cells, begins, (microbatch, iteration, *_) = self._columns
         meshes, mesh_of, _, near = self._labels
         seconds = microbatch + iteration / num_microbatches
         of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)]))
-        found = {}
+        tables = {}
         for number, mesh in enumerate(meshes):
-            here = (mesh_of == number) & near
-            for submesh in np.unique(cells[of_cell[here], 2]).tolist():
-                own = here & (cells[of_cell, 2] == submesh)
+            on_mesh = (mesh_of == number) & near
+            for submesh in np.unique(cells[of_cell[on_mesh], 2]).tolist():
+                selected = on_mesh & (cells[of_cell, 2] == submesh)
                 table = np.full((self.num_layers, self.num_layers), np.inf)
-                first, last, _ = cells[of_cell[own]].T
-                np.minimum.at(table, (first, last), seconds[own])
-                found[submesh, mesh] = table
-        return found
+                first, last, _ = cells[of_cell[selected]].T
+                np.minimum.at(table, (first, last), seconds[selected])
+                tables[submesh, mesh] = table
+        return tables
 
-    def worths(self, num_microbatches: int) -> dict[LogicalMesh, float]:
-        """For each logical mesh on which choices were sought that fit: the seconds that such a choice costs for each
-        byte that it spares, in the middle."""
+    def memory_prices(self, num_microbatches: int) -> dict[LogicalMesh, float]:
+        """For each logical mesh with candidates that were sought because they fit: the seconds that such a candidate
+        costs for each byte that it saves against the fastest, the median."""
         cells, begins, (microbatch, iteration, weight, activation, workspace) = self._columns
-        meshes, mesh_of, is_fitting, _ = self._labels
+        meshes, mesh_of, sought_to_fit, _ = self._labels
         seconds, peak = microbatch + iteration / num_microbatches, weight + activation + workspace
         problem = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)])) * len(meshes) + mesh_of
         order = np.lexsort((seconds, problem))
-        place = np.searchsorted(problem[order], problem)
-        quickest = order[place]
-        more, spared = seconds - seconds[quickest], peak[quickest] - peak
-        useful = is_fitting & (spared > 0) & (more > 0)
+        quickest = order[np.searchsorted(problem[order], problem)]
+        slower, saved = seconds - seconds[quickest], peak[quickest] - peak
+        useful = sought_to_fit & (saved > 0) & (slower > 0)
         return {
             mesh: float(np.median(slopes))
             for number, mesh in enumerate(meshes)
-            if len(slopes := (more / np.where(useful, spared, 1.0))[useful & (mesh_of == number)])
+            if len(slopes := (slower / np.where(useful, saved, 1.0))[useful & (mesh_of == number)])
         }
 
     def _fits(self, held: int) -> Flags:
-        """Of each candidate whether it fits beside so many microbatches, whatever B: plans ask again and again."""
+        """For each candidate whether it fits with so many microbatches held; cached, as it is the same at every B."""
         if held not in self._fitting:
             _, _, (_, _, weight, activation, workspace) = self._columns
             self._fitting[held] = weight + held * activation + workspace <= self.device_memory_bytes
@@ -171,9 +173,9 @@ class StageCosts:
 
     @cached_property
     def _columns(self) -> tuple[Ints, Ints, Floats]:
-        """Keys of the cells that have candidates [cells, 3], the place of the first candidate of each, and the figures
-        of all candidates [5, candidates]: what every number of microbatches has in common."""
-        keys = [key for key, found in self.candidates.items() if found]
+        """Keys of the cells that have candidates [cells, 3], the index of the first candidate of each, and the figures
+        of all candidates [5, candidates]; the same at every B."""
+        keys = [key for key, candidates in self.candidates.items() if candidates]
         counts = [len(self.candidates[key]) for key in keys]
         figures = [
             (c.microbatch_seconds, c.iteration_seconds, c.weight_bytes, c.activation_bytes, c.workspace_bytes)
@@ -188,29 +190,29 @@ class StageCosts:
 
     @cached_property
     def _labels(self) -> tuple[list[LogicalMesh], Ints, Flags, Flags]:
-        """The logical meshes, and of each candidate, in the order of `_columns`, which it is on, and whether it was
-        sought because it fits, or because it is fast."""
-        every = [c for found in self.candidates.values() for c in found]
+        """The logical meshes; and for each candidate, in the order of `_columns`, the index of its mesh, whether it
+        was sought because it fits, and whether it is known to be near the fastest."""
+        candidates = [c for of_cell in self.candidates.values() for c in of_cell]
         number: dict[LogicalMesh, int] = {}
-        # Most meshes are one value: its identity spares hashing it again and again.
-        meshes = {id(c.logical_mesh): c.logical_mesh for c in every}
+        # Most meshes are one value, and looking it up by identity is faster than hashing it again.
+        meshes = {id(c.logical_mesh): c.logical_mesh for c in candidates}
         number_of = {key: number.setdefault(mesh, len(number)) for key, mesh in meshes.items()}
-        found = np.array([c.provenance.value for c in every], dtype=np.str_)
+        provenance = np.array([c.provenance.value for c in candidates], dtype=np.str_)
         return (
             list(number),
-            np.array([number_of[id(c.logical_mesh)] for c in every], dtype=np.int64),
-            found == Provenance.FITTING.value,
-            np.isin(found, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
+            np.array([number_of[id(c.logical_mesh)] for c in candidates], dtype=np.int64),
+            provenance == Provenance.FITTING.value,
+            np.isin(provenance, [Provenance.NEAR.value, Provenance.FASTEST.value, Provenance.EXACT.value]),
         )
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
-        """`latency_table` with the bounds in place of what is not proven: at the B that was asked for no plan is faster
-        than the best by this table."""
+        """`latency_table` with the lower bounds in place of what is not proven: at the requested B no pipeline is
+        faster than the best one by this table."""
         table = self.latency_table(num_microbatches, held)
         places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
         if self.bounds:
-            nothing = [np.inf] * len(places)
-            bounds = np.array([list(map(bound.get, places, nothing)) for bound in self.bounds.values()])
+            unbounded = [np.inf] * len(places)
+            bounds = np.array([list(map(bound.get, places, unbounded)) for bound in self.bounds.values()])
             first, last, submesh = np.array(list(self.bounds)).T
             table[first, last + 1, submesh] = np.minimum(table[first, last + 1, submesh], bounds)
         return table

@@ -1,10 +1,10 @@
-"""One distinct sharding problem as a task for a worker: what it looks for, and its answer as an entry of the cache."""
+"""One distinct sharding problem as a task for a worker."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from alpa_explore.cluster import Device, LogicalMesh
@@ -14,20 +14,26 @@ from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_graph import StageGraph, slice_stages
-from alpa_explore.intra_op.stage.stage_problem import StageTotals, build_stage_problem
-from alpa_explore.pricing.frontier import Frontier, Point, envelope, fastest, fitting, memory_frontier
-from alpa_explore.pricing.stage_costs import Provenance
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.pricing.envelope import envelope, fastest
+from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.memory_frontiers import fastest_fitting, memory_frontier
 from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record_discoveries
 
 
 class Search(enum.Enum):
-    """What a task looks for; the value is the name of its pass for the progress line."""
+    """What a task searches for; the value is the name of its pass on the progress line."""
 
     NEAR = "sharding"
+    """Choices near the fastest, for every B."""
     LEAN = "memory"
+    """Leaner choices."""
     FASTEST = "proof"
+    """The fastest choice, proven."""
     FIT = "memory of composed stages"
+    """Of a composed stage, the fastest choices that fit, with bounds."""
     FITTING = "proof within memory"
+    """The fastest choice that fits."""
 
 
 _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
@@ -39,7 +45,7 @@ _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageTask:
-    """One distinct problem. `least_held` to `held` microbatches is what any stage with this problem may hold."""
+    """One distinct problem. Stages with this problem hold `least_held` to `held` microbatches."""
 
     first: int
     last: int
@@ -49,12 +55,12 @@ class StageTask:
     device: Device
     solver: str
     inverse_b: float
-    """1/B of the plan that is asked for; other B are covered too."""
+    """1/B of the requested plan; other B are covered too."""
     search: Search
     bound_seconds: float = 0.0
-    """No choice is faster, however much it holds."""
+    """No choice is faster, however much memory it takes."""
     discoveries: DiscoveryRecords = ()
-    """Of the operators of the graph that no rule knows: the worker divides them as this process does."""
+    """The splits of the operators of the graph that no rule knows: the worker splits them as this process does."""
 
 
 def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
@@ -63,41 +69,23 @@ def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
     stage = slicer(layered)(task.first, task.last)
     problem = build_stage_problem(stage, cost_model(task.device, task.mesh.squeezed()))
 
-    def solver(one: ShardingProblem, gap: float) -> ShardingSolution:
-        return solve(one, task.solver, gap=gap)
+    def solver(sharding_problem: ShardingProblem, gap: float) -> ShardingSolution:
+        return solve(sharding_problem, task.solver, gap=gap)
 
     memory, b = task.device.memory_bytes, task.inverse_b
     if task.search is Search.FITTING:
-        return fitting(problem, solver, memory, task.held, b, task.bound_seconds)
+        return fastest_fitting(problem, solver, memory, task.held, b, task.bound_seconds)
     held = (task.least_held, task.held) if task.search is Search.LEAN else task.held
     return _SEARCHES[task.search](problem, solver, memory, held, b)
 
 
 @lru_cache(maxsize=1)
 def slicer(layered: LayeredGraph) -> Callable[[int, int], StageGraph]:
-    """Preparation shared by the tasks that one worker gets for one graph (keyed by identity)."""
+    """The stages of a graph, shared by the tasks that one worker gets for it (keyed by identity)."""
     return slice_stages(layered)
 
 
 @lru_cache(maxsize=16)
 def cost_model(device: Device, mesh: LogicalMesh) -> CostModel:
-    """Prices shared by the tasks that one worker gets for one mesh."""
+    """Costs on one mesh, shared by the tasks that one worker gets for it."""
     return CostModel(device, mesh)
-
-
-def dump(frontier: Frontier) -> dict[str, object]:
-    """As an entry of the cache."""
-    return asdict(frontier)
-
-
-def load(stored: Mapping[str, object]) -> Frontier:
-    """What `dump` made."""
-    points = tuple(
-        Point(tuple(p["choices"]), StageTotals(**p["totals"]), Provenance(p["provenance"]))
-        for p in stored["points"]  # type: ignore[attr-defined]
-    )
-    least: tuple[float, ...] = tuple(stored["least_peaks"])  # type: ignore[arg-type]
-    return replace(
-        Frontier((), 0, 0, 0, True, 0.0, False),
-        **{**stored, "points": points, "least_peaks": least, "bounds_within": ()},  # type: ignore[arg-type]
-    )

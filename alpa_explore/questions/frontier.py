@@ -18,7 +18,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row, stage_named
-from alpa_explore.pricing.frontier import whole_frontier
+from alpa_explore.pricing.memory_frontiers import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions import tuning
 

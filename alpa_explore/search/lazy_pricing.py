@@ -4,7 +4,7 @@ Every stage gets a bound from shares of work and from the known costs (`bounds`)
 the best pipeline by these bounds. Such a stage is priced on the logical mesh with the lowest bound, until no mesh has a
 bound below its best candidate: composed as `eager_pricing` composes it, and where the fastest choice does not fit in
 memory by Lagrange multipliers (`lagrangian_memory`). At the end every stage of the best pipeline is known to within
-frontier.TOLERANCE. Of a thousand stages some thirty are priced.
+pricing.tuning.TOLERANCE. Of a thousand stages some thirty are priced.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dataclasses import replace
 from alpa_explore.cluster import LogicalMesh, logical_meshes
 from alpa_explore.errors import CancelledError
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import PieceTables
+from alpa_explore.intra_op.composition.block_tables import BlockTables
 from alpa_explore.intra_op.composition.compose import Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.lagrangian_memory import fit
+from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.pricing.frontier import TIE_SECONDS, TOLERANCE, Frontier, Point, line, peak
+from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.mesh_tasks import chain
 from alpa_explore.pricing.stage_costs import Provenance, RangeKey, StageCosts
 from alpa_explore.pricing.stage_tasks import cost_model
+from alpa_explore.pricing.tuning import TIE_SECONDS, TOLERANCE
 from alpa_explore.search import tuning
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.pipeline_query import HeldStage, PipelineQuery
@@ -106,9 +107,9 @@ class LazyPricing:
         )
         self._discoveries = discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
-        self._memory_prices = known.worths(query.num_microbatches)
+        self._memory_prices = known.memory_prices(query.num_microbatches)
         """Seconds for a byte on each mesh, estimated, where memory is short."""
-        self._tables: dict[LogicalMesh, PieceTables] = {}
+        self._tables: dict[LogicalMesh, BlockTables] = {}
         """At the prices of which all stages on a mesh are asked, the first without a price for memory."""
         self._frontiers: dict[str, list[Frontier]] = {}
         """By the key of the problem, which many stages may share."""
@@ -197,7 +198,7 @@ class LazyPricing:
         key = self._keys.get(stage)
         return key is not None and (
             held in self._bounds_within[key]
-            or all(peak(p, held) <= self.memory for p in self._frontiers[key][0].points)
+            or all(p.totals.peak_bytes(held) <= self.memory for p in self._frontiers[key][0].points)
         )
 
     def _bound(self, stage: _MeshStage, held: int) -> float:
@@ -211,7 +212,10 @@ class LazyPricing:
     def _best(self, stage: _MeshStage, held: int) -> float:
         """Seconds of the fastest candidate that fits; inf where none does."""
         points = [p for frontier in self._frontiers.get(self._keys.get(stage, ""), ()) for p in frontier.points]
-        return min((line(p, self.inverse_b) for p in points if peak(p, held) <= self.memory), default=math.inf)
+        return min(
+            (p.totals.latency_at(self.inverse_b) for p in points if p.totals.peak_bytes(held) <= self.memory),
+            default=math.inf,
+        )
 
     def _price_fastest(self, mesh: LogicalMesh, cells: Sequence[RangeKey]) -> None:
         """The fastest choices of stages, whatever they hold."""
@@ -237,7 +241,7 @@ class LazyPricing:
             if layers not in solved:
                 raise _NotComposableError
             best = solved[layers]
-            points = () if best is None else (Point((), best.totals, Provenance.FASTEST, best.pieces),)
+            points = () if best is None else (StageChoice((), best.totals, Provenance.FASTEST, best.block_choices),)
             self._frontiers[key] = [self._frontier(composer, layers, points)]
 
     def _price_within_memory(self, key: str, layers: Range, mesh: LogicalMesh, counts: set[int]) -> None:
@@ -246,7 +250,8 @@ class LazyPricing:
         todo = sorted(
             held
             for held in counts
-            if held not in self._bounds_within[key] and (fastest is None or peak(fastest, held) > self.memory)
+            if held not in self._bounds_within[key]
+            and (fastest is None or fastest.totals.peak_bytes(held) > self.memory)
         )
         if not todo:
             return
@@ -260,26 +265,28 @@ class LazyPricing:
         first = mesh not in self._memory_prices
         if not first and len(self._tables[mesh].prices) == 1:
             self._tables[mesh] = self._contracted(mesh, self._memory_prices[mesh], tuning.NEAR)
-        fits = fit(
+        fits = fastest_within_memory(
             composer,
             layers,
             counts=possible,
             limit=self.memory,
             inverse_b=self.inverse_b,
             gap=TOLERANCE,
-            near=None if first else self._tables[mesh],
+            near_tables=None if first else self._tables[mesh],
         )
         best = {held: f.best for held, f in fits.items() if f.best is not None}
         self._unfitted |= {(key, held) for held in possible if held not in best}
         for held, choice in best.items():
             self._bounds_within[key][held] = fits[held].bound
             self._widest_gap = max(self._widest_gap, choice.cost / fits[held].bound - 1)
-        points = {b.pieces: Point((), b.totals, Provenance.FITTING, b.pieces) for b in best.values()}
+        points = {
+            b.block_choices: StageChoice((), b.totals, Provenance.FITTING, b.block_choices) for b in best.values()
+        }
         self._frontiers[key].append(self._frontier(composer, layers, tuple(points.values())))
         if first and best and (price := fits[min(best)].price) > 0:
             self._memory_prices[mesh] = price
 
-    def _contracted(self, mesh: LogicalMesh, memory_price: float, multiples: Sequence[float]) -> PieceTables:
+    def _contracted(self, mesh: LogicalMesh, memory_price: float, multiples: Sequence[float]) -> BlockTables:
         """Tables without a price for memory, and at these multiples of `memory_price`."""
         prices = [Price(self.inverse_b, TIE_SECONDS / self.memory, 1)]
         prices += [Price(self.inverse_b, memory_price * times, self.counts[0]) for times in multiples]
@@ -292,7 +299,7 @@ class LazyPricing:
             self._composers[mesh] = Composer(chain(self.layered), self._problems.stage, model)
         return self._composers[mesh]
 
-    def _frontier(self, composer: Composer, layers: Range, points: tuple[Point, ...]) -> Frontier:
+    def _frontier(self, composer: Composer, layers: Range, points: tuple[StageChoice, ...]) -> Frontier:
         variables, constraints = composer.size(*layers)
         return Frontier(
             points=points,
@@ -301,5 +308,5 @@ class LazyPricing:
             constraints=constraints,
             optimal=True,
             proven=True,
-            bound_seconds=min((line(p, self.inverse_b) for p in points), default=math.inf),
+            bound_seconds=min((p.totals.latency_at(self.inverse_b) for p in points), default=math.inf),
         )

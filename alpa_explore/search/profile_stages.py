@@ -37,7 +37,7 @@ def profile_stages(
     """Candidates of every layer range on every submesh, in every version of one layering.
 
     The stages of the best pipeline of `query` are optimal; where memory is short they, like all other stages, are
-    within frontier.TOLERANCE of the optimum. Each stage takes the fastest version that fits. CancelledError when
+    within pricing.tuning.TOLERANCE of the optimum. Each stage takes the fastest version that fits. CancelledError when
     cancelled; what was solved until then is in the cache.
     """
     parts = [EagerPricing(layered, query, solving, layer_flops) for layered in versions]

@@ -9,7 +9,7 @@
 
 Every bound is below the cost of its stage, so the last pipeline is optimal: it costs what its bounds say, and any other
 pipeline costs at least as much. The guarantee is as good as the bounds: a stage whose candidate is within
-frontier.TOLERANCE of its bound counts as priced where memory is short.
+pricing.tuning.TOLERANCE of its bound counts as priced where memory is short.
 
 `eager_pricing` starts with candidates of all stages, `lazy_pricing` with bounds alone.
 """

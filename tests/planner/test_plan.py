@@ -101,7 +101,7 @@ def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     # Every problem counts as wide, and 20 % from the optimum is near enough for the first round.
     monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.bounds.message_bound.LOOK", 1)
-    monkeypatch.setattr("alpa_explore.pricing.frontier.TOLERANCE", 0.2)
+    monkeypatch.setattr("alpa_explore.pricing.tuning.TOLERANCE", 0.2)
     problems = Counter()
 
     def count(progress):

@@ -12,8 +12,8 @@ from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.solve_limited import solve_limited
-from alpa_explore.pricing import frontier
-from alpa_explore.pricing.frontier import line, memory_frontier, whole_frontier
+from alpa_explore.pricing import explorer, tuning
+from alpa_explore.pricing.memory_frontiers import memory_frontier, whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions.frontier import known_frontier
 from tests.intra_op.stages import chain, on_mesh, whole
@@ -29,6 +29,10 @@ def solver(problem, gap):
 @pytest.fixture(scope="module")
 def problem():
     return on_mesh(whole(chain(1)), (4,), INVERSE_B)[0]
+
+
+def seconds(point):
+    return point.totals.latency_at(INVERSE_B)
 
 
 def size(point):
@@ -51,7 +55,7 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
         priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=HELD)
         best = solve_limited(priced, sums)
         assert best.status is Status.OPTIMAL
-        assert best.objective == pytest.approx(line(points[place], INVERSE_B), rel=1e-9)
+        assert best.objective == pytest.approx(seconds(points[place]), rel=1e-9)
 
 
 def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(problem):
@@ -60,8 +64,8 @@ def test_the_convex_part_is_no_better_than_the_exact_frontier_and_shorter(proble
     assert not convex.proven
     assert {p.provenance for p in convex.points} <= {Provenance.CONVEX, Provenance.NEAR, Provenance.FASTEST}
     for p in convex.points:
-        as_lean = min(line(e, INVERSE_B) for e in exact if size(e) <= size(p) * (1 + 1e-12))
-        assert as_lean <= line(p, INVERSE_B) * (1 + 1e-9)
+        as_lean = min(seconds(e) for e in exact if size(e) <= size(p) * (1 + 1e-12))
+        assert as_lean <= seconds(p) * (1 + 1e-9)
     assert 2 < len(convex.points) < len(exact)
 
 
@@ -72,27 +76,27 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
     found = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
     assert {p.provenance for p in found.points} == {Provenance.EXACT}
     assert found.proven
-    best = min(line(p, INVERSE_B) for p in found.points if peak(p) <= memory)
-    assert best == min(line(p, INVERSE_B) for p in exact if peak(p) <= memory)
-    monkeypatch.setattr(frontier, "EXACT_WHERE", NOTHING)
+    best = min(seconds(p) for p in found.points if peak(p) <= memory)
+    assert best == min(seconds(p) for p in exact if peak(p) <= memory)
+    monkeypatch.setattr(tuning, "EXACT_WHERE", NOTHING)
     swept = memory_frontier(problem, solver, memory, (1, HELD), INVERSE_B)
     assert Provenance.CONVEX in {p.provenance for p in swept.points}
     assert Provenance.EXACT not in {p.provenance for p in swept.points}
-    assert best <= min(line(p, INVERSE_B) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
+    assert best <= min(seconds(p) for p in swept.points if peak(p) <= memory) * (1 + 1e-12)
 
 
 def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
     exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
     least, gaps = min(map(size, exact)), []
-    monkeypatch.setattr(frontier, "EASY_ILP", 0)
+    monkeypatch.setattr(explorer, "EASY_ILP", 0)
 
     def within(one, gap):
         gaps.append(gap)
         return solve(one, gap=gap)
 
     found = whole_frontier(problem, within, int(least), HELD, INVERSE_B, 24, NOTHING)
-    assert min(gaps) == frontier.LEAN_GAP
-    assert min(map(size, found.points)) <= least * (1 + 2 * frontier.LEAN_GAP)
+    assert min(gaps) == tuning.LEAN_GAP
+    assert min(map(size, found.points)) <= least * (1 + 2 * tuning.LEAN_GAP)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from alpa_explore.cluster import logical_meshes
 from alpa_explore.errors import CancelledError, LayeringError, OptionError
 from alpa_explore.planner.microbatch_graph import microbatch_graph
 from alpa_explore.plans.rebuild import layered_graphs
-from alpa_explore.pricing.frontier import TOLERANCE
+from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.lower_bounds import LowerBounds
 from alpa_explore.search.lazy_pricing import LazyPricing
 from alpa_explore.search.pipeline_query import PipelineQuery

@@ -1,4 +1,4 @@
-"""A block of a chain on a mesh as a problem of its own, and what it takes at any price for bytes and any B."""
+"""A block of a chain on a mesh as a subproblem, and its costs at any price for bytes and any B."""
 
 from __future__ import annotations
 
@@ -10,80 +10,89 @@ from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.contract import Priced
-from alpa_explore.intra_op.composition.contract_program import OWN, SAME, Form, Given
+from alpa_explore.intra_op.composition.contraction.contract import PricedProblem
+from alpa_explore.intra_op.composition.contraction.problem_form import COMMON, PRICED, CostLocation, ProblemForm
 from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class Price(NamedTuple):
-    """What `StageProblem.at` is asked for."""
+    """The arguments of `StageProblem.at`: how seconds and bytes add up to one objective."""
 
     inverse_b: float
+    """1/B, the weight of the seconds that are paid once an iteration."""
     memory_price: float
+    """Seconds for each byte held (a Lagrange multiplier)."""
     microbatches_held: int
+    """How many microbatches' activations count as held."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Piece:
-    """A block and its separators as a problem of their own; nodes of other pieces cost nothing here."""
+class BlockSubproblem:
+    """A block and its separators as a problem; nodes that other blocks own cost nothing here."""
 
     problem: StageProblem
-    own: tuple[int, ...]
-    """Nodes of the block, in their order in every stage that holds it (block by block where blocks are joined)."""
+    owned: tuple[int, ...]
+    """Nodes of the block, in the order that they have in every stage that holds it (block by block where blocks are
+    joined)."""
     left: tuple[int, ...]
-    """Nodes of the separators; the piece may own some of them."""
+    """Nodes of the separator on the left; the block may own some of them."""
     right: tuple[int, ...]
-    ties: tuple[int, ...]
-    """Nodes that pieces far from each other share, in the order that all of them have; none where it has no edge to
-    them."""
+    """Likewise on the right."""
+    shared: tuple[int, ...]
+    """Nodes of parameters that distant blocks share, in the same order in all of those; empty where the block has no
+    edge to them."""
     variables: int
-    """Of Eq. 1, that the piece adds to a stage; `constraints` likewise."""
+    """Variables of Eq. 1 that the block adds to a stage."""
     constraints: int
+    """Constraints of Eq. 1 that the block adds to a stage."""
 
-    def at(self, prices: Sequence[Price]) -> Priced:
-        """`StageProblem.at` of every price."""
-        form, same, nodes, edges = self._forms
-        inverse_b, memory, held = np.array(prices).T[:, :, None]
-        paid = nodes[0] + inverse_b * nodes[1] + memory * (nodes[2] + held * nodes[3])
-        return Priced(form=form, same=same, own=np.concatenate([paid, inverse_b * edges], axis=1))
+    def at(self, prices: Sequence[Price]) -> PricedProblem:
+        """The problem at several prices, each as `StageProblem.at` has it."""
+        form, common_costs, nodes, edges = self._cost_arrays
+        inverse_b, memory_price, held = np.array(prices).T[:, :, None]
+        node_costs = nodes[0] + inverse_b * nodes[1] + memory_price * (nodes[2] + held * nodes[3])
+        priced_costs = np.concatenate([node_costs, inverse_b * edges], axis=1)
+        return PricedProblem(form=form, common_costs=common_costs, priced_costs=priced_costs)
 
     @cached_property
-    def _forms(self) -> tuple[Form, Floats, Floats, Floats]:
-        """The form of `at`, what it says of every price, and what it makes of each: of nodes that a price changes their
-        four figures [4, entries], of edges that are paid in each iteration their seconds."""
+    def _cost_arrays(self) -> tuple[ProblemForm, Floats, Floats, Floats]:
+        """The form of `at`; the costs that no price changes; the four figures [4, entries] of the nodes that a price
+        changes; the seconds of the edges that are paid once an iteration."""
         flat = self._flat
-        charged = np.asarray(np.logical_or.reduceat(flat.nodes != 0, flat.node_starts, axis=1))
-        changed = np.any(charged[1:], axis=0)
-        fixed = np.any(charged, axis=0) & ~changed
+        nonzero = np.asarray(np.logical_or.reduceat(flat.nodes != 0, flat.node_starts, axis=1))
+        priced = np.any(nonzero[1:], axis=0)
+        common = np.any(nonzero, axis=0) & ~priced
         node_lengths, edge_lengths = flat.lengths()
-        nodes_at, same, own = _placed(node_lengths, fixed, changed, 0, 0)
-        edges_at, same, own = _placed(edge_lengths, ~flat.each_iteration, flat.each_iteration, same, own)
-        form = Form(
+        node_locations, common_entries, priced_entries = _locations(node_lengths, common, priced, 0, 0)
+        edge_locations, common_entries, priced_entries = _locations(
+            edge_lengths, ~flat.each_iteration, flat.each_iteration, common_entries, priced_entries
+        )
+        form = ProblemForm(
             sizes=tuple(node_lengths.tolist()),
             edges=tuple(zip(flat.a.tolist(), flat.b.tolist(), strict=True)),
-            nodes_given=tuple(nodes_at),
-            edges_given=tuple(at for at in edges_at if at is not None),
-            same=same,
-            own=own,
+            node_locations=tuple(node_locations),
+            edge_locations=tuple(location for location in edge_locations if location is not None),
+            common_entries=common_entries,
+            priced_entries=priced_entries,
         )
         seconds = flat.seconds
-        always = [flat.nodes[0, fixed.repeat(node_lengths)], seconds[~flat.each_iteration.repeat(edge_lengths)]]
+        common_costs = [flat.nodes[0, common.repeat(node_lengths)], seconds[~flat.each_iteration.repeat(edge_lengths)]]
         return (
             form,
-            without_forbidden(np.concatenate(always)),
-            without_forbidden(flat.nodes[:, changed.repeat(node_lengths)]),
+            without_forbidden(np.concatenate(common_costs)),
+            without_forbidden(flat.nodes[:, priced.repeat(node_lengths)]),
             without_forbidden(seconds[flat.each_iteration.repeat(edge_lengths)]),
         )
 
     @cached_property
     def least_bytes(self) -> Floats:
-        """Bytes on one device of every output of every operator of the piece where each is as small as it can be."""
+        """Bytes on one device of every output of every operator of the block, each as small as it can be."""
         return np.array([size.min() for _, size in self._outputs])
 
     def least_held(self, microbatches: int) -> float:
-        """Bytes of weights and of the activations of so many microbatches that the piece holds at least."""
+        """Lower bound on the bytes of weights and of the activations of so many microbatches."""
         if microbatches not in self._least_held:
             least = (float((weight + microbatches * activation).min()) for weight, activation in self._holding)
             self._least_held[microbatches] = sum(least)
@@ -91,13 +100,13 @@ class Piece:
 
     @cached_property
     def least_activation_bytes(self) -> float:
-        """Of a microbatch, that the piece holds at least."""
-        return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.own)
+        """Lower bound on the activation bytes of one microbatch."""
+        return sum(float(self.problem.nodes[v].activation_bytes.min()) for v in self.owned)
 
     @cached_property
     def _holding(self) -> list[tuple[Floats, Floats]]:
         """Weight and activation bytes of the nodes of the block that hold any."""
-        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.own)
+        both = ((self.problem.nodes[v].weight_bytes, self.problem.nodes[v].activation_bytes) for v in self.owned)
         return [(weight, activation) for weight, activation in both if weight.any() or activation.any()]
 
     @cached_property
@@ -105,58 +114,59 @@ class Piece:
         return {}
 
     @cached_property
-    def content(self) -> tuple[object, ...]:
-        """Equal for pieces that are equal in all that is asked of them."""
+    def content_key(self) -> tuple[object, ...]:
+        """Equal for subproblems with equal costs and equal nodes."""
         digest = sha256()
         for array in self._flat:
             digest.update(repr(array.shape).encode() + array.tobytes())
-        return digest.hexdigest(), self.own, self.left, self.right, self.ties
+        return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
-        """Of each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
+        """For each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
         [rows, 4], and the bytes on one device of every output of every operator [rows, outputs]."""
         flat = self._flat
-        found = flat.nodes[:, flat.node_starts + choices].sum(axis=2).T
-        paid = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
-        found[:, 0] += paid[:, ~flat.each_iteration].sum(axis=1)
-        found[:, 1] += paid[:, flat.each_iteration].sum(axis=1)
-        return found, flat.sizes[flat.output_starts + choices[:, flat.makers]]
+        totals = flat.nodes[:, flat.node_starts + choices].sum(axis=2).T
+        edge_seconds = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
+        totals[:, 0] += edge_seconds[:, ~flat.each_iteration].sum(axis=1)
+        totals[:, 1] += edge_seconds[:, flat.each_iteration].sum(axis=1)
+        return totals, flat.sizes[flat.output_starts + choices[:, flat.makers]]
 
     @cached_property
     def _outputs(self) -> list[tuple[int, Floats]]:
+        """(node, bytes for each strategy) of every output of every operator."""
         nodes = self.problem.nodes
         return [
             (v, size)
-            for v in self.own
+            for v in self.owned
             if nodes[v].kind is NodeKind.OPERATOR and (priced := nodes[v].priced) is not None
             for size in priced.output_bytes
         ]
 
     @cached_property
-    def _flat(self) -> _Flat:
+    def _flat(self) -> _FlatArrays:
         nodes, edges = self.problem.nodes, self.problem.edges
         sizes = [size for _, size in self._outputs]
-        return _Flat(
+        return _FlatArrays(
             node_starts=_starts([n.microbatch_seconds for n in nodes]),
-            nodes=np.array([_joined(part) for part in zip(*map(_parts, nodes), strict=True)]),
+            nodes=np.array([_concatenated(figure) for figure in zip(*map(_figures, nodes), strict=True)]),
             a=np.array([e.a for e in edges], dtype=np.int64),
             b=np.array([e.b for e in edges], dtype=np.int64),
             edge_starts=_starts([e.seconds for e in edges]),
             widths=np.array([e.seconds.shape[1] for e in edges], dtype=np.int64),
-            seconds=_joined([e.seconds if e.times == 1 else e.seconds * e.times for e in edges]),
+            seconds=_concatenated([e.seconds if e.times == 1 else e.seconds * e.times for e in edges]),
             each_iteration=np.array([e.each_iteration for e in edges], dtype=np.bool_),
             makers=np.array([v for v, _ in self._outputs], dtype=np.int64),
             output_starts=_starts(sizes),
-            sizes=_joined(sizes),
+            sizes=_concatenated(sizes),
         )
 
 
-class _Flat(NamedTuple):
-    """The arrays of a piece one after the other: of all nodes, of all edges, of all outputs."""
+class _FlatArrays(NamedTuple):
+    """The arrays of a subproblem one after the other: of all nodes, of all edges, of all outputs."""
 
     node_starts: Ints
     nodes: Floats
-    """[4, entries], the figures of `_parts`."""
+    """[4, entries], the figures of `_figures`."""
     a: Ints
     b: Ints
     edge_starts: Ints
@@ -175,11 +185,11 @@ class _Flat(NamedTuple):
         return nodes, np.diff(self.edge_starts, append=len(self.seconds))
 
 
-def _parts(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
+def _figures(node: Node) -> tuple[Floats, Floats, Floats, Floats]:
     return node.microbatch_seconds, node.iteration_seconds, node.weight_bytes, node.activation_bytes
 
 
-def _joined(arrays: Sequence[Floats]) -> Floats:
+def _concatenated(arrays: Sequence[Floats]) -> Floats:
     return np.concatenate([np.zeros(0), *(array.ravel() for array in arrays)])
 
 
@@ -188,10 +198,19 @@ def _starts(arrays: Sequence[Floats]) -> Ints:
     return np.cumsum(lengths) - lengths
 
 
-def _placed(lengths: Ints, fixed: Flags, changed: Flags, same: int, own: int) -> tuple[list[Given | None], int, int]:
-    """Where the costs of each are given, from `same` and `own` on; and the ends."""
-    there, here = np.where(fixed, lengths, 0), np.where(changed, lengths, 0)
-    at = np.where(changed, own + np.cumsum(here) - here, same + np.cumsum(there) - there).tolist()
-    spaces = np.where(changed, OWN, SAME).tolist()
-    given = [Given(*one) if some else None for *one, some in zip(spaces, at, (fixed | changed).tolist(), strict=True)]
-    return given, same + int(there.sum()), own + int(here.sum())
+def _locations(
+    lengths: Ints, common: Flags, priced: Flags, common_begin: int, priced_begin: int
+) -> tuple[list[CostLocation | None], int, int]:
+    """Where the costs of each node or edge lie, from these beginnings of the two spaces on, and the ends of both."""
+    common_lengths, priced_lengths = np.where(common, lengths, 0), np.where(priced, lengths, 0)
+    offsets = np.where(
+        priced,
+        priced_begin + np.cumsum(priced_lengths) - priced_lengths,
+        common_begin + np.cumsum(common_lengths) - common_lengths,
+    ).tolist()
+    spaces = np.where(priced, PRICED, COMMON).tolist()
+    locations = [
+        CostLocation(space, offset) if has_costs else None
+        for space, offset, has_costs in zip(spaces, offsets, (common | priced).tolist(), strict=True)
+    ]
+    return locations, common_begin + int(common_lengths.sum()), priced_begin + int(priced_lengths.sum())

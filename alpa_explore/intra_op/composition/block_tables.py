@@ -1,120 +1,141 @@
-"""Pieces contracted at some prices: their least costs over the states of their separators, and the way back."""
+"""Contracted blocks: least costs over the states of their separators at some prices, and the best choices behind them.
+
+A *state* of a separator is one combination of strategies of its nodes, numbered in C order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
-from alpa_explore.intra_op.composition.block_subproblem import Piece, Price
-from alpa_explore.intra_op.composition.chain import Run
-from alpa_explore.intra_op.composition.contract import LIMITS, Contraction, contract
-from alpa_explore.intra_op.composition.cut_blocks import Pieces
+from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem, Price
+from alpa_explore.intra_op.composition.chain import BlockPart
+from alpa_explore.intra_op.composition.contraction.contract import Contraction, contract
+from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
+from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.numerics.arrays import Floats, Ints
 
-Filled = tuple[tuple[int, ...], Floats, Floats]
-"""Choices of the piece's own nodes; seconds and bytes as Piece.totals; bytes of every output."""
+
+class BlockChoice(NamedTuple):
+    """A best choice of a block in some state."""
+
+    choices: tuple[int, ...]
+    """Of the nodes that the block owns."""
+    totals: Floats
+    """Seconds and bytes [4], as `BlockSubproblem.totals`."""
+    output_bytes: Floats
+    """Bytes on one device of every output of every operator."""
+
+
 State = tuple[int, int, int]
-"""Of the ties (0 where a piece has none), of the separator on the left, of that on the right."""
+"""Of the shared nodes (0 where a block has none), of the separator on the left, of that on the right."""
 
 
-class PieceTable:
-    """A piece at some prices: its least cost for every state, [prices, ties, left, right]; inf where none is legal."""
+class BlockTable:
+    """A block at some prices: its least cost for every state."""
 
-    def __init__(self, piece: Piece, contraction: Contraction) -> None:
-        self.piece, self.contraction = piece, contraction
-        sides = (piece.ties, piece.left, piece.right)
-        self._states = [_states(piece, nodes) for nodes in sides]
+    def __init__(self, block: BlockSubproblem, contraction: Contraction) -> None:
+        self.block, self.contraction = block, contraction
+        sides = (block.shared, block.left, block.right)
+        self._states = [_states(block, nodes) for nodes in sides]
         shape = tuple(states.shape[1] for states in self._states)
         table = contraction.table
         if len(contraction.keep) < sum(map(len, sides)):
-            table = _repeated(table, contraction.keep, sides, self._states)
-        self.tied: Floats = table.reshape(-1, *shape)
-        self._wanted: dict[tuple[int, State], int] = {}
-        self._filled: list[Filled] = []
+            table = _with_repeated_nodes(table, contraction.keep, sides, self._states)
+        self.shared_costs: Floats = table.reshape(-1, *shape)
+        """[prices, shared states, left, right]; inf where no choice is legal."""
+        self._requested: dict[tuple[int, State], int] = {}
+        self._choices: list[BlockChoice] = []
 
     @property
-    def table(self) -> Floats:
-        """[prices, left, right] of a piece without ties."""
-        assert self.tied.shape[1] == 1
-        return self.tied[:, 0]
+    def costs(self) -> Floats:
+        """[prices, left, right] of a block without shared nodes."""
+        assert self.shared_costs.shape[1] == 1
+        return self.shared_costs[:, 0]
 
-    def want(self, price: int, state: State) -> None:
-        """Say that `filled` will be asked for this."""
-        self._wanted.setdefault((price, state), len(self._wanted))
+    def request(self, price: int, state: State) -> None:
+        """Announce a call of `choice`, so that all requested choices are computed in one go."""
+        self._requested.setdefault((price, state), len(self._requested))
 
-    def filled(self, price: int, state: State) -> Filled:
-        """The best choice of the piece in a state; all that are wanted are found at once."""
-        place = self._wanted[price, state]
-        if place >= len(self._filled):
-            new = list(self._wanted)[len(self._filled) :]
+    def choice(self, price: int, state: State) -> BlockChoice:
+        """The best choice of the block in a state that was requested."""
+        place = self._requested[price, state]
+        if place >= len(self._choices):
+            new = list(self._requested)[len(self._choices) :]
             prices, states = np.array([price for price, _ in new]), np.array([state for _, state in new])
-            self._filled += self._fill(self._complete(prices, states))
-        return self._filled[place]
+            self._choices += self._block_choices(self._complete(prices, states))
+        return self._choices[place]
 
-    def fill(self, prices: Ints, left: Ints, right: Ints) -> list[Filled]:
-        """The best choice of a piece without ties in each of some states."""
-        return self._fill(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
+    def choices(self, prices: Ints, left: Ints, right: Ints) -> list[BlockChoice]:
+        """The best choice of a block without shared nodes in each of some states."""
+        return self._block_choices(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
 
     def totals(self, prices: Ints, left: Ints, right: Ints) -> Floats:
-        """Seconds and bytes as Piece.totals of the best choice in each of some states, [states, 4]."""
-        return self.piece.totals(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))[0]
+        """Seconds and bytes [states, 4] of the best choice in each of some states, as `BlockSubproblem.totals`."""
+        return self.block.totals(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))[0]
 
     def _complete(self, prices: Ints, states: Ints) -> Ints:
-        """For each row of `states` [rows, (ties, left, right)] the best choice of all nodes, [rows, nodes]."""
-        at: dict[int, Ints] = {}
-        for axis, nodes in enumerate((self.piece.ties, self.piece.left, self.piece.right)):
-            at.update(zip(nodes, self._states[axis][:, states[:, axis]], strict=True))
-        kept = np.array([at[v] for v in self.contraction.keep], dtype=np.int64).reshape(-1, len(prices)).T
+        """For each row of `states` [rows, (shared, left, right)] the best choice of all nodes, [rows, nodes]."""
+        strategies: dict[int, Ints] = {}
+        for axis, nodes in enumerate((self.block.shared, self.block.left, self.block.right)):
+            strategies.update(zip(nodes, self._states[axis][:, states[:, axis]], strict=True))
+        keep = self.contraction.keep
+        kept = np.array([strategies[v] for v in keep], dtype=np.int64).reshape(-1, len(prices)).T
         return self.contraction.complete(prices, kept)
 
-    def _fill(self, choices: Ints) -> list[Filled]:
-        totals, sizes = self.piece.totals(choices)
-        own = choices[:, list(self.piece.own)].tolist()
-        return [(tuple(own[i]), totals[i], sizes[i]) for i in range(len(choices))]
+    def _block_choices(self, choices: Ints) -> list[BlockChoice]:
+        totals, sizes = self.block.totals(choices)
+        owned = choices[:, list(self.block.owned)].tolist()
+        return [BlockChoice(tuple(owned[i]), totals[i], sizes[i]) for i in range(len(choices))]
 
 
-class PieceTables:
-    """Contracts pieces at some prices, each once."""
+class BlockTables:
+    """The tables of the blocks of one chain at some prices; each block is contracted once."""
 
-    def __init__(self, pieces: Pieces, prices: Sequence[Price], joined_entries: float) -> None:
-        self.pieces, self.prices = pieces, prices
+    def __init__(self, cutter: BlockCutter, prices: Sequence[Price], joined_entries: float) -> None:
+        """`joined_entries` is the largest elimination, in joined entries at each price, that a block may take."""
+        self.cutter, self.prices = cutter, prices
         self.limits = replace(LIMITS, joined_entries=joined_entries)
-        self._tables: dict[Piece, PieceTable | None] = {}
+        self._tables: dict[BlockSubproblem, BlockTable | None] = {}
 
-    def block(self, before: Run | None, run: Run, after: Run | None) -> PieceTable | None:
-        """The table of a piece; None where it is too wide."""
-        piece = self.pieces.block(before, run, after)
-        return None if piece is None else self._table(piece)
+    def table(self, before: BlockPart | None, part: BlockPart, after: BlockPart | None) -> BlockTable | None:
+        """The table of a block between its neighbours; None where it cannot be cut out or is too wide."""
+        block = self.cutter.block(before, part, after)
+        return None if block is None else self._table(block)
 
-    def of(self, pieces: Sequence[Piece] | None) -> tuple[PieceTable, ...] | None:
-        """The tables of pieces; None where one is too wide, and where there are no pieces."""
-        tables = [self._table(piece) for piece in pieces or ()]
-        whole = tuple(table for table in tables if table is not None)
-        return whole if whole and len(whole) == len(tables) else None
+    def of_blocks(self, blocks: Sequence[BlockSubproblem] | None) -> tuple[BlockTable, ...] | None:
+        """The tables of blocks; None where one is too wide, and where there are no blocks."""
+        tables = [self._table(block) for block in blocks or ()]
+        contracted = tuple(table for table in tables if table is not None)
+        return contracted if contracted and len(contracted) == len(tables) else None
 
-    def _table(self, piece: Piece) -> PieceTable | None:
-        if piece not in self._tables:
-            keep = tuple(dict.fromkeys((*piece.ties, *piece.left, *piece.right)))
-            found = contract(piece.at(self.prices), keep, self.limits)
-            self._tables[piece] = None if found is None else PieceTable(piece, found)
-        return self._tables[piece]
+    def _table(self, block: BlockSubproblem) -> BlockTable | None:
+        if block not in self._tables:
+            keep = tuple(dict.fromkeys((*block.shared, *block.left, *block.right)))
+            contraction = contract(block.at(self.prices), keep, self.limits)
+            self._tables[block] = None if contraction is None else BlockTable(block, contraction)
+        return self._tables[block]
 
 
-def _states(piece: Piece, nodes: Sequence[int]) -> Ints:
+def _states(block: BlockSubproblem, nodes: Sequence[int]) -> Ints:
     """The strategy of each of `nodes` in every state of them all, shape [nodes, states]."""
-    sizes = [len(piece.problem.nodes[v].microbatch_seconds) for v in nodes]
+    sizes = [len(block.problem.nodes[v].microbatch_seconds) for v in nodes]
     return np.array(np.unravel_index(np.arange(int(np.prod(sizes))), sizes or (1,)), dtype=np.int64)[: len(nodes)]
 
 
-def _repeated(table: Floats, keep: Sequence[int], sides: Sequence[Sequence[int]], states: Sequence[Ints]) -> Floats:
-    """A table over `keep` where a node is on several sides: inf where the states of the sides do not agree on it."""
-    at: dict[int, Ints] = {}
+def _with_repeated_nodes(
+    table: Floats, keep: Sequence[int], sides: Sequence[Sequence[int]], states: Sequence[Ints]
+) -> Floats:
+    """A table over `keep` as one over the states of the sides, where a node is on several sides: inf where the states
+    of the sides disagree on it."""
+    strategy_of: dict[int, Ints] = {}
     agree = np.ones(tuple(s.shape[1] for s in states), dtype=np.bool_)
     for axis, (nodes, strategies) in enumerate(zip(sides, states, strict=True)):
         along = tuple(-1 if axis == i else 1 for i in range(len(states)))
         for v, strategy in zip(nodes, strategies, strict=True):
-            agree &= strategy.reshape(along) == at.setdefault(v, strategy.reshape(along))
-    every = np.arange(len(table)).reshape(-1, 1, 1, 1)
-    return np.where(agree, table[(every, *(at[v] for v in keep))], np.inf)
+            agree &= strategy.reshape(along) == strategy_of.setdefault(v, strategy.reshape(along))
+    prices = np.arange(len(table)).reshape(-1, 1, 1, 1)
+    return np.where(agree, table[(prices, *(strategy_of[v] for v in keep))], np.inf)

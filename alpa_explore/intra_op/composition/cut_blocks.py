@@ -1,9 +1,10 @@
-"""A block of a chain on a mesh, cut out of its neighbours: what `compose` puts together again.
+"""A block of a chain on a mesh, cut out of its neighbours as a subproblem.
 
-The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A piece is a block
-with the separators on its open sides; where it begins or ends a stage it ends as a stage does (what comes from outside
-is a source, what leaves does so without a pending sum). Every node is paid for in the piece that owns it, every edge in
-one piece: an edge that leaves a node of the separator on its left belongs to the piece on its right.
+The cut between two neighbours is a *separator*: nodes through which all edges between them pass. A block subproblem is
+a block with the separators on its open sides. Where the block begins or ends a stage, the subproblem ends as a stage
+does: what comes from outside is a source, and what leaves does so without a pending sum. Every node is paid for by the
+block that owns it, and every edge by one block: an edge of a node of the left separator belongs to the block on the
+right of that separator.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from math import prod
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
-from alpa_explore.intra_op.composition.block_subproblem import Piece
-from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, Run
+from alpa_explore.intra_op.composition.block_subproblem import BlockSubproblem
+from alpa_explore.intra_op.composition.chain import CONSTANT, BlockPart, Chain
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem, build_stage_problem, zeros
 from alpa_explore.sharding.spec import REPLICATE
 
 Separators = tuple[tuple[int, ...], tuple[int, ...]]
-"""At the left and the right end."""
+"""Nodes of the separators at the left and the right end."""
 
 Range = tuple[int, int]
 """(first, last) layer, both included."""
@@ -31,172 +32,187 @@ _KINDS = tuple(NodeKind)
 
 
 @dataclass(kw_only=True, eq=False)
-class Pieces:
-    """The pieces of one chain on the mesh of `model`; those of equal blocks are made once."""
+class BlockCutter:
+    """Cuts the blocks of one chain on the mesh of `model`; subproblems of equal blocks are built once."""
 
     chain: Chain
     model: CostModel
 
     def __post_init__(self) -> None:
-        self._blocks: dict[tuple[Run | None, Run, Run | None], Piece | None] = {}
-        self._ranges: dict[Range, tuple[Piece, ...] | None] = {}
-        self._built: dict[tuple[object, ...], tuple[Piece, ...] | None] = {}
-        self._cuts: dict[tuple[object, ...], tuple[tuple[int, Piece], ...] | None] = {}
-        """Of ranges with ties, the pieces that are cut together: (block, counted from the first, piece)."""
-        self._contents: dict[tuple[object, ...], Piece] = {}
+        self._blocks: dict[tuple[BlockPart | None, BlockPart, BlockPart | None], BlockSubproblem | None] = {}
+        self._ranges: dict[Range, tuple[BlockSubproblem, ...] | None] = {}
+        self._built: dict[tuple[object, ...], tuple[BlockSubproblem, ...] | None] = {}
+        self._cuts: dict[tuple[object, ...], tuple[tuple[int, BlockSubproblem], ...] | None] = {}
+        """Of ranges with shared nodes, the blocks that are cut together: (number, counted from the first, block)."""
+        self._by_content: dict[tuple[object, ...], BlockSubproblem] = {}
 
-    def of(self, first: int, last: int) -> tuple[Piece, ...] | None:
-        """The pieces of a range of layers, from left to right; None where more breaks the chain than weights that
-        layers far from each other read (a tied embedding). Equal pieces are one value."""
+    def of_range(self, first: int, last: int) -> tuple[BlockSubproblem, ...] | None:
+        """The blocks of a range of layers, from left to right, equal ones as one value; None where more breaks the
+        chain than parameters that distant layers read (a tied embedding)."""
         if (first, last) not in self._ranges:
-            runs = self.chain.runs(first, last)
-            self._ranges[first, last] = self._of(runs) if self.chain.holds(first, last) else self._tied(runs)
+            parts = self.chain.parts(first, last)
+            is_chain = self.chain.is_chain(first, last)
+            self._ranges[first, last] = self._of_chain(parts) if is_chain else self._with_shared_nodes(parts)
         return self._ranges[first, last]
 
-    def _of(self, runs: Sequence[Run]) -> tuple[Piece, ...] | None:
-        pieces = [self.block(*near) for near in zip((None, *runs), runs, (*runs[1:], None), strict=False)]
-        found = tuple(piece for piece in pieces if piece is not None)
-        return found if len(found) == len(pieces) else None
+    def _of_chain(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
+        blocks = [self.block(*triple) for triple in zip((None, *parts), parts, (*parts[1:], None), strict=False)]
+        built = tuple(block for block in blocks if block is not None)
+        return built if len(built) == len(blocks) else None
 
-    def block(self, before: Run | None, run: Run, after: Run | None) -> Piece | None:
-        """A block, or a part of one at the end of a range, and what lies beside it in the stage; None where a reader
-        gains by cutting a constant."""
-        near = before, run, after
-        if near not in self._blocks:
-            stage = self.chain.stage_of.beside((before or run).first, (after or run).last, (run.first, run.last))
-            key = (stage.structure_key, self._places(stage, (run.first, run.last + 1)))
+    def block(self, before: BlockPart | None, part: BlockPart, after: BlockPart | None) -> BlockSubproblem | None:
+        """A block, or the part of one at the end of a range, between its neighbours in the stage; None where a reader
+        gains by sharding a constant."""
+        triple = before, part, after
+        if triple not in self._blocks:
+            stage = self.chain.stage_of.beside((before or part).first, (after or part).last, (part.first, part.last))
+            key = (stage.structure_key, self._positions(stage, (part.first, part.last + 1)))
             if key not in self._built:
-                whole = build_stage_problem(stage, self.model)
-                owner = self.chain.owners(whole)
-                left = separator(whole, owner, run.block - 1) if before else ()
-                right = separator(whole, owner, run.block) if after else ()
-                part = [CONSTANT if k == CONSTANT else k - run.block + 1 for k in owner]
-                # The neighbours are parts 0 and 2.
-                self._built[key] = self._cut(whole, owner, part, {1: (left, right)}, ())
-            pieces = self._built[key]
-            self._blocks[near] = None if pieces is None else pieces[0]
-        return self._blocks[near]
+                problem = build_stage_problem(stage, self.model)
+                owner = self.chain.owners(problem)
+                left = separator(problem, owner, part.block - 1) if before else ()
+                right = separator(problem, owner, part.block) if after else ()
+                # The block is number 1, its neighbours 0 and 2.
+                block_of = [CONSTANT if k == CONSTANT else k - part.block + 1 for k in owner]
+                self._built[key] = self._cut(problem, owner, block_of, {1: (left, right)}, ())
+            blocks = self._built[key]
+            self._blocks[triple] = None if blocks is None else blocks[0]
+        return self._blocks[triple]
 
-    def _tied(self, runs: Sequence[Run]) -> tuple[Piece, ...] | None:
-        """The pieces of all runs of a range: the weights that are read far away, and where their gradients are added
-        up, are `Piece.ties`."""
-        blocks = self.chain.tied_blocks(runs)
-        # Between the outermost blocks that touch the ties, those that do not are blocks like any other.
-        low, high = min(blocks, default=0), max(blocks, default=0)
-        apart = [run for run in runs if low < run.block < high and run.block not in blocks]
-        inner = [(run.first, run.last) for run in runs if run not in apart]
-        stage = self.chain.stage_of.beside(runs[0].first, runs[-1].last, *inner)
-        key = (stage.structure_key, self._places(stage, [run.first for run in runs]))
+    def _with_shared_nodes(self, parts: Sequence[BlockPart]) -> tuple[BlockSubproblem, ...] | None:
+        """The blocks of a range in which parameters, and the accumulators of their gradients, are shared by distant
+        blocks (`BlockSubproblem.shared`)."""
+        sharing = self.chain.sharing_blocks(parts)
+        # Between the outermost blocks that share nodes, those that share none are blocks like any other.
+        low, high = min(sharing, default=0), max(sharing, default=0)
+        ordinary = [part for part in parts if low < part.block < high and part.block not in sharing]
+        cut_together = [(part.first, part.last) for part in parts if part not in ordinary]
+        stage = self.chain.stage_of.beside(parts[0].first, parts[-1].last, *cut_together)
+        key = (stage.structure_key, self._positions(stage, [part.first for part in parts]))
         if key not in self._cuts:
-            whole = build_stage_problem(stage, self.model)
-            owner = self.chain.owners(whole)
-            ties = _ties(whole, owner)
-            here = {run.block - runs[0].block for run in runs if run not in apart}
-            self._cuts[key] = (
-                None if ties is None else self._cut_tied(whole, owner, ties, here, runs[0].block) if ties else ()
-            )
+            problem = build_stage_problem(stage, self.model)
+            owner = self.chain.owners(problem)
+            shared = _shared_nodes(problem, owner)
+            numbers = {part.block - parts[0].block for part in parts if part not in ordinary}
+            if shared is None:
+                self._cuts[key] = None
+            else:
+                self._cuts[key] = self._cut_sharing(problem, owner, shared, numbers, parts[0].block) if shared else ()
         cut = self._cuts[key]
         if cut is None:
             return None
-        if cut == ():  # layers far from each other may share a block, or neighbouring ones
-            return self._of(runs)
-        near = zip((None, *runs), runs, (*runs[1:], None), strict=False)
-        beside = {run.block - runs[0].block: (before, run, after) for before, run, after in near}
-        between = {k: self.block(*beside[k]) for k in beside if beside[k][1] in apart}
-        found = [piece for _, piece in sorted((between | dict(cut)).items())]
-        pieces = tuple(piece for piece in found if piece is not None)
-        return pieces if len(pieces) == len(found) else None
+        if cut == ():  # distant layers may be in one block, or in adjacent ones
+            return self._of_chain(parts)
+        triples = zip((None, *parts), parts, (*parts[1:], None), strict=False)
+        by_number = {part.block - parts[0].block: (before, part, after) for before, part, after in triples}
+        between = {k: self.block(*by_number[k]) for k in by_number if by_number[k][1] in ordinary}
+        blocks = [block for _, block in sorted((between | dict(cut)).items())]
+        built = tuple(block for block in blocks if block is not None)
+        return built if len(built) == len(blocks) else None
 
-    def _places(self, stage: StageGraph, begins: Sequence[int]) -> bytes:
-        """For each operator behind how many of these beginnings (fragments) it is."""
+    def _positions(self, stage: StageGraph, begins: Sequence[int]) -> bytes:
+        """For each operator the number of these beginnings (fragments) that it does not precede."""
         fragment_of = self.chain.fragments.layer_of
         return np.searchsorted(begins, [fragment_of[o] for o in stage.operators], side="right").tobytes()
 
-    def _cut_tied(
-        self, whole: StageProblem, owner: Sequence[int], ties: tuple[int, ...], here: Collection[int], start: int
-    ) -> tuple[tuple[int, Piece], ...] | None:
-        """The pieces of the blocks `here`, counted from `start`; `whole` holds them and what lies beside them."""
-        # What lies beyond the outermost blocks that touch the ties goes with them: a table has one separator less.
-        touching = {owner[v] for e in whole.edges if e.a in ties or e.b in ties for v in (e.a, e.b)}
-        low, high = min(touching), max(touching)
-        part = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
-        crossing: dict[int, list[Edge]] = {}
-        for e in whole.edges:
-            crossing.setdefault(min(part[e.a], part[e.b]), []).append(e)
+    def _cut_sharing(
+        self,
+        problem: StageProblem,
+        owner: Sequence[int],
+        shared: tuple[int, ...],
+        numbers: Collection[int],
+        first_block: int,
+    ) -> tuple[tuple[int, BlockSubproblem], ...] | None:
+        """The blocks with these `numbers`, counted from `first_block`; `problem` holds them and their neighbours."""
+        # What lies beyond the outermost blocks that share nodes is joined to them: the table has one separator less.
+        sharing = {owner[v] for e in problem.edges if e.a in shared or e.b in shared for v in (e.a, e.b)}
+        low, high = min(sharing), max(sharing)
+        block_of = [CONSTANT if k == CONSTANT else min(max(k, low), high) for k in owner]
+        edges_from: dict[int, list[Edge]] = {}
+        for e in problem.edges:
+            edges_from.setdefault(min(block_of[e.a], block_of[e.b]), []).append(e)
 
-        def between(block: int) -> tuple[int, ...]:
-            return separator(whole, part, block, ties, crossing.get(block, ())) if low <= block < high else ()
+        def right_of(block: int) -> tuple[int, ...]:
+            if not low <= block < high:
+                return ()
+            return separator(problem, block_of, block, shared, edges_from.get(block, ()))
 
-        separators = {k: (between(k - 1), between(k)) for k in range(low, high + 1) if k - start in here}
-        cut = self._cut(whole, owner, part, separators, ties)
-        return None if cut is None else tuple(zip((k - start for k in separators), cut, strict=True))
+        separators = {k: (right_of(k - 1), right_of(k)) for k in range(low, high + 1) if k - first_block in numbers}
+        cut = self._cut(problem, owner, block_of, separators, shared)
+        return None if cut is None else tuple(zip((k - first_block for k in separators), cut, strict=True))
 
     def _cut(
         self,
-        whole: StageProblem,
+        problem: StageProblem,
         owner: Sequence[int],
-        part: Sequence[int],
+        block_of: Sequence[int],
         separators: Mapping[int, Separators],
-        ties: tuple[int, ...],
-    ) -> tuple[Piece, ...] | None:
-        """The pieces of the parts that have `separators`."""
-        replicated = {v: _replicated(whole, v) for v, k in enumerate(part) if k == CONSTANT}
+        shared: tuple[int, ...],
+    ) -> tuple[BlockSubproblem, ...] | None:
+        """The blocks that have `separators`; `owner` orders their nodes."""
+        replicated = {v: _replicated(problem, v) for v, k in enumerate(block_of) if k == CONSTANT}
         if None in replicated.values():
             return None
         edges_of: dict[int, list[Edge]] = {i: [] for i in separators}
-        for e in whole.edges:
-            if (payer := _payer(e, part, separators, ties)) in edges_of:
+        for e in problem.edges:
+            if (payer := _paying_block(e, block_of, separators, shared)) in edges_of:
                 edges_of[payer].append(e)
-        own_of: dict[int, list[int]] = {i: [] for i in separators}
-        for v in sorted(range(len(part)), key=owner.__getitem__):
-            if part[v] in own_of:
-                own_of[part[v]].append(v)
-        found = []
+        owned_by: dict[int, list[int]] = {i: [] for i in separators}
+        for v in sorted(range(len(block_of)), key=owner.__getitem__):
+            if block_of[v] in owned_by:
+                owned_by[block_of[v]].append(v)
+        blocks = []
         for i, (left, right) in separators.items():
-            own = own_of[i]
+            owned = owned_by[i]
             touched = {v for e in edges_of[i] for v in (e.a, e.b)}
-            tied = ties if not touched.isdisjoint(ties) else ()
-            inside = sorted({*own, *left, *right, *tied, *(touched & replicated.keys())})
-            at = {v: n for n, v in enumerate(inside)}
-            nodes = [whole.nodes[v] if part[v] == i else _unpaid(whole.nodes[v], v in replicated) for v in inside]
-            edges = tuple(_on_piece(e, at, replicated.get(e.a)) for e in edges_of[i])
-            piece = Piece(
+            shared_here = shared if not touched.isdisjoint(shared) else ()
+            nodes_here = sorted({*owned, *left, *right, *shared_here, *(touched & replicated.keys())})
+            at = {v: n for n, v in enumerate(nodes_here)}
+            nodes = [
+                problem.nodes[v] if block_of[v] == i else _without_costs(problem.nodes[v], v in replicated)
+                for v in nodes_here
+            ]
+            edges = tuple(_renumbered(e, at, replicated.get(e.a)) for e in edges_of[i])
+            block = BlockSubproblem(
                 problem=StageProblem(
-                    stage=whole.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=whole.warnings
+                    stage=problem.stage, model=self.model, nodes=tuple(nodes), edges=edges, warnings=problem.warnings
                 ),
-                own=tuple(at[v] for v in own),
+                owned=tuple(at[v] for v in owned),
                 left=tuple(at[v] for v in left),
                 right=tuple(at[v] for v in right),
-                ties=tuple(at[v] for v in tied),
-                variables=sum(len(whole.nodes[v].microbatch_seconds) for v in own) + sum(e.seconds.size for e in edges),
-                constraints=len(own) + sum(sum(e.seconds.shape) for e in edges),
+                shared=tuple(at[v] for v in shared_here),
+                variables=sum(len(problem.nodes[v].microbatch_seconds) for v in owned)
+                + sum(e.seconds.size for e in edges),
+                constraints=len(owned) + sum(sum(e.seconds.shape) for e in edges),
             )
-            found.append(self._contents.setdefault(piece.content, piece))
-        return tuple(found)
+            blocks.append(self._by_content.setdefault(block.content_key, block))
+        return tuple(blocks)
 
 
-def _ties(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:
-    """Weights and accumulators with an edge to a block that is no neighbour; None where an edge between other nodes
+def _shared_nodes(problem: StageProblem, owner: Sequence[int]) -> tuple[int, ...] | None:
+    """Weights and accumulators with an edge to a block that is not adjacent; None where an edge between other nodes
     passes over a block."""
-    found = set()
+    shared = set()
     for e in problem.edges:
         a, b = owner[e.a], owner[e.b]
         if CONSTANT in (a, b) or abs(a - b) < 2:
             continue
-        tie = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
-        if tie is None:
+        node = next((v for v in (e.a, e.b) if problem.nodes[v].kind in (NodeKind.WEIGHT, NodeKind.ACCUMULATOR)), None)
+        if node is None:
             return None
-        found.add(tie)
-    return tuple(sorted(found))
+        shared.add(node)
+    return tuple(sorted(shared))
 
 
-def _payer(edge: Edge, part: Sequence[int], separators: Mapping[int, Separators], ties: Collection[int]) -> int:
-    """The part that pays for an edge."""
-    low, high = (edge.a, edge.b) if part[edge.a] <= part[edge.b] else (edge.b, edge.a)
-    if low in ties or high in ties:
-        return part[high if low in ties else low]
-    # A constant may be read in several parts: each reader pays for its own edge.
-    left, right = part[low] if part[low] != CONSTANT else part[high], part[high]
+def _paying_block(
+    edge: Edge, block_of: Sequence[int], separators: Mapping[int, Separators], shared: Collection[int]
+) -> int:
+    """The block that pays for an edge."""
+    low, high = (edge.a, edge.b) if block_of[edge.a] <= block_of[edge.b] else (edge.b, edge.a)
+    if low in shared or high in shared:
+        return block_of[high if low in shared else low]
+    # A constant may be read in several blocks: each reader pays for its own edge.
+    left, right = block_of[low] if block_of[low] != CONSTANT else block_of[high], block_of[high]
     if left == right:
         return left
     between = separators[right][0] if right in separators else separators[left][1] if left in separators else ()
@@ -207,38 +223,38 @@ def separator(
     problem: StageProblem,
     owner: Sequence[int],
     block: int,
-    ties: Collection[int] = (),
+    shared: Collection[int] = (),
     edges: Collection[Edge] | None = None,
 ) -> tuple[int, ...]:
-    """Nodes that cover every edge between `block` and the next, in an order that equal blocks share; edges of `ties`
-    are not looked at. `edges`, where given, has them all.
+    """Nodes that cover every edge between `block` and the next, in an order that equal blocks share.
 
-    Of each connected group of such edges it is the side with fewer combinations of strategies.
+    Edges of `shared` nodes are left out. `edges`, where given, holds all edges between the two blocks. Of each
+    connected group of those edges it is the side with fewer combinations of strategies.
     """
     group: dict[int, int] = {}
     members: dict[int, set[int]] = {}
     for e in problem.edges if edges is None else edges:
         low, high = owner[e.a], owner[e.b]
-        if (low, high) not in ((block, block + 1), (block + 1, block)) or e.a in ties or e.b in ties:
+        if (low, high) not in ((block, block + 1), (block + 1, block)) or e.a in shared or e.b in shared:
             continue
         for v in (e.a, e.b):
             if v not in group:
                 group[v] = v
                 members[v] = {v}
-        here, there = group[e.a], group[e.b]
-        if here != there:
-            members[here] |= members.pop(there)
-            for v in members[here]:
-                group[v] = here
-    found = []
-    for together in members.values():
-        sides = [sorted(v for v in together if owner[v] == k) for k in (block, block + 1)]
-        found += min(sides, key=lambda side: prod(len(problem.nodes[v].microbatch_seconds) for v in side))
-    return tuple(sorted(found, key=lambda v: (_KINDS.index(problem.nodes[v].kind), problem.nodes[v].subject)))
+        group_a, group_b = group[e.a], group[e.b]
+        if group_a != group_b:
+            members[group_a] |= members.pop(group_b)
+            for v in members[group_a]:
+                group[v] = group_a
+    nodes = []
+    for connected in members.values():
+        sides = [sorted(v for v in connected if owner[v] == k) for k in (block, block + 1)]
+        nodes += min(sides, key=lambda side: prod(len(problem.nodes[v].microbatch_seconds) for v in side))
+    return tuple(sorted(nodes, key=lambda v: (_KINDS.index(problem.nodes[v].kind), problem.nodes[v].subject)))
 
 
 def replicated_strategy(problem: StageProblem, v: int) -> int:
-    """The strategy of source v that is replicated along every axis."""
+    """The strategy of source v that is replicated along every mesh axis."""
     tensor = problem.stage.layered.graph.tensors[problem.nodes[v].subject]
     table = problem.model.reshard(tensor)
     specs = next(e.source_specs for e in problem.edges if e.a == v)
@@ -254,26 +270,28 @@ def _replicated(problem: StageProblem, v: int) -> int | None:
     return strategy
 
 
-def _unpaid(node: Node, constant: bool) -> Node:
-    nothing = zeros(1 if constant else len(node.microbatch_seconds))
+def _without_costs(node: Node, constant: bool) -> Node:
+    """A node that another block owns; a constant has one strategy left."""
+    no_costs = zeros(1 if constant else len(node.microbatch_seconds))
     return Node(
         kind=node.kind,
         subject=node.subject,
         priced=node.priced,
-        microbatch_seconds=nothing,
-        iteration_seconds=nothing,
-        weight_bytes=nothing,
-        activation_bytes=nothing,
+        microbatch_seconds=no_costs,
+        iteration_seconds=no_costs,
+        weight_bytes=no_costs,
+        activation_bytes=no_costs,
     )
 
 
-def _on_piece(edge: Edge, place: dict[int, int], strategy: int | None) -> Edge:
+def _renumbered(edge: Edge, number: dict[int, int], strategy: int | None) -> Edge:
+    """An edge between the nodes of a subproblem; of a constant only the row of its strategy."""
     seconds, sources = edge.seconds, edge.source_specs
     if strategy is not None:
         seconds, sources = seconds[strategy : strategy + 1], sources[strategy : strategy + 1]
     return Edge(
-        a=place[edge.a],
-        b=place[edge.b],
+        a=number[edge.a],
+        b=number[edge.b],
         tensor=edge.tensor,
         seconds=seconds,
         source_specs=sources,

@@ -1,103 +1,129 @@
-"""Choices of a range that fit, put together from what its blocks choose at several prices.
+"""Label setting: choices of a range that fit in memory, combined from what its blocks choose at several prices.
 
-At a price λ the slack of a pair of states (left, right) of a block is by how much the cheapest way through it exceeds
-the cheapest way of all; pairs whose slack is more than what a better choice could save are in none. For those left the
-choices of the block at prices around λ are its *options*, (seconds, bytes). Labels, sums of options from the left end
-to a separator, are kept where none is better in both, and where they may still end in something better:
+At a price λ the slack of a pair of states (left, right) of a block is the cost of the cheapest choice with that pair
+minus the least cost of all choices. Pairs with more slack than a better choice could save are in none. For the other
+pairs, the choices of the block at prices around λ are its *options*, each with (seconds, bytes). *Labels*, sums of
+options from the left end to a separator, are kept where no other label is better in both figures, and where they may
+still become better than the best known choice:
 
-    seconds + λ · (bytes − room) + cheapest rest(state)   <   the best that fits
+    seconds + λ · (bytes − room) + least cost of the remaining blocks(state)   <   the best that fits
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
+from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import Filled, PieceTable, PieceTables
-from alpa_explore.intra_op.composition.compose import Composed, Composer
+from alpa_explore.intra_op.composition.block_tables import BlockChoice, BlockTable, BlockTables
+from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.numerics.arrays import Floats, Ints
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
-AROUND = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
-"""Prices at which blocks are asked, in times of the best."""
-WIDEST = 0.02
-"""Slack that is looked at, of the whole, where nothing that fits is known."""
-MOST_LABELS = 400
-"""At one state; thinned out evenly beyond."""
-MOST_PAIRS = 2_000
-"""Of states of a block that are looked at: those of the least slack. What all choices of them take is worked out, so
-that is where the time goes."""
-TRIES = 12
-"""Labels whose workspace is worked out."""
+
+class Request(NamedTuple):
+    """A number of microbatches held for which a better choice is sought."""
+
+    price: Price
+    """The price at which the dual bound is highest."""
+    bound: float
+    best: ComposedChoice | None
+    """The best known choice that fits."""
+
+    def best_cost(self) -> float:
+        """Seconds of the best known choice; inf where there is none."""
+        return np.inf if self.best is None else self.best.cost
 
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """Choices of a block, [options] each: left and right state, where it is in the table, what it takes."""
+    """Choices of a block, [options] each: left and right state, price at which it was chosen, totals."""
 
     left: Ints
     right: Ints
     price: Ints
     totals: Floats
-    """[options, 4], as Piece.totals."""
+    """[options, 4], as `BlockSubproblem.totals`."""
 
 
-def mix(
+class _Labels(NamedTuple):
+    """Labels behind one block, [labels] each."""
+
+    state: Ints
+    seconds: Floats
+    bytes: Floats
+    previous: Ints
+    """The label behind the block before."""
+    option: Ints
+    """The option of this block."""
+
+    def at(self, chosen: Ints) -> _Labels:
+        """The labels with these numbers (or flags)."""
+        return _Labels(
+            self.state[chosen], self.seconds[chosen], self.bytes[chosen], self.previous[chosen], self.option[chosen]
+        )
+
+
+def combine_block_choices(
     composer: Composer,
     layers: Range,
-    wanted: Sequence[tuple[Price, float, Composed | None]],
+    requests: Sequence[Request],
     limit: float,
-    known: PieceTables | None = None,
-) -> Iterator[Composed]:
-    """For each of (price where the bound is highest, bound, best known that fits) a choice that fits, where one is
-    found that is better.
+    tables: BlockTables | None = None,
+) -> Iterator[ComposedChoice]:
+    """For each request a choice that fits in `limit` bytes and is better than the best known one, where one is found.
 
-    `known` has tables at other prices around these, and at each of these for a byte, beside as many microbatches or
-    fewer.
+    `tables`, where given, have a price for each request with the same price of a byte, for as many microbatches held or
+    fewer, and other prices around it; else tables are made.
     """
-    if known is None or not {w.memory_price for w, _, _ in wanted} <= {p.memory_price for p in known.prices}:
-        around = [price._replace(memory_price=price.memory_price * times) for price, _, _ in wanted for times in AROUND]
-        prices = dict.fromkeys([*(price for price, _, _ in wanted), *around])
-        known = PieceTables(composer.pieces, list(prices), np.inf)
-    tables = known.of(composer.pieces.of(*layers))
-    if tables is None:
+    if tables is None or not {r.price.memory_price for r in requests} <= {p.memory_price for p in tables.prices}:
+        around = [
+            r.price._replace(memory_price=r.price.memory_price * times)
+            for r in requests
+            for times in tuning.OPTION_PRICES
+        ]
+        prices = dict.fromkeys([*(r.price for r in requests), *around])
+        tables = BlockTables(composer.cutter, list(prices), np.inf)
+    blocks = tables.of_blocks(composer.cutter.of_range(*layers))
+    if blocks is None:
         return
-    place = {p.memory_price: i for i, p in reversed(list(enumerate(known.prices)))}
-    # Beside fewer microbatches the cheapest rest costs no more, so it bounds as well.
-    ways = {price: _Potentials(tables, place[price.memory_price]) for price, _, _ in wanted}
-    slack = {
-        price: min(WIDEST * abs(bound), np.inf if best is None else best.cost - bound) for price, bound, best in wanted
-    }
-    pairs: dict[PieceTable, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]] = {}
-    for price, way in ways.items():
-        for i, table in enumerate(tables):
-            near = _nearest(way.slack(i), slack[price])
+    index = {p.memory_price: i for i, p in reversed(list(enumerate(tables.prices)))}
+    # With fewer microbatches held the remaining blocks cost no more, so that is a bound as well.
+    potentials = {r.price: _Potentials(blocks, index[r.price.memory_price]) for r in requests}
+    slack = {r.price: min(tuning.MOST_SLACK * abs(r.bound), r.best_cost() - r.bound) for r in requests}
+    pairs: dict[BlockTable, Flags] = {}
+    for price, potential in potentials.items():
+        for i, table in enumerate(blocks):
+            near = _pairs_within(potential.slack(i), slack[price])
             pairs[table] = pairs[table] | near if table in pairs else near
     options = {table: _options(table, near) for table, near in pairs.items()}
     least_workspace = composer.least_workspace(*layers)
     constants = composer.constant_bytes(*layers)
-    for price, bound, best in wanted:
-        room = limit - least_workspace - price.microbatches_held * constants
-        labels = _Labels(
-            tables, options, ways[price], price, room, np.inf if best is None else best.cost, bound + slack[price]
+    for request in requests:
+        price = request.price
+        search = _LabelSearch(
+            price=price,
+            room=limit - least_workspace - price.microbatches_held * constants,
+            best=request.best_cost(),
+            most=request.bound + slack[price],
         )
-        for cost, chosen in labels.ends():
-            filled = _filled(tables, options, chosen)
-            choice = composer.joined(layers, cost, filled)
-            t = choice.totals
-            if t.weight_bytes + price.microbatches_held * t.activation_bytes + t.workspace_bytes <= limit:
+        search.run([options[table] for table in blocks], potentials[price])
+        for cost, chosen in search.ends():
+            choice = composer.joined(layers, cost, _block_choices(blocks, options, chosen))
+            if choice.totals.peak_bytes(price.microbatches_held) <= limit:
                 yield choice
                 break
 
 
 class _Potentials:
-    """The cheapest ways from both ends of a range to every state of its separators, at one price."""
+    """The least cost from both ends of a range to every state of its separators, at one price."""
 
-    def __init__(self, tables: Sequence[PieceTable], price: int) -> None:
-        self.tables = [table.table[price] for table in tables]
+    def __init__(self, blocks: Sequence[BlockTable], price: int) -> None:
+        self.tables = [table.costs[price] for table in blocks]
         self.before: list[Floats] = [np.zeros(1)]
         for table in self.tables:
             self.before.append((self.before[-1][:, None] + table).min(axis=0))
@@ -112,17 +138,17 @@ class _Potentials:
         return np.asarray(through - self.behind[0].min())
 
 
-def _nearest(slack: Floats, most: float) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """The pairs of states within `most`, or where they are too many those of the least slack."""
-    if slack.size > MOST_PAIRS:
-        most = min(most, float(np.partition(slack, MOST_PAIRS - 1, axis=None)[MOST_PAIRS - 1]))
+def _pairs_within(slack: Floats, most: float) -> Flags:
+    """The pairs of states with a slack up to `most`; where they are too many, those of least slack."""
+    if slack.size > tuning.MOST_PAIRS:
+        most = min(most, float(np.partition(slack, tuning.MOST_PAIRS - 1, axis=None)[tuning.MOST_PAIRS - 1]))
     return np.asarray(slack <= most)
 
 
-def _options(table: PieceTable, near: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]) -> _Options:
-    """What a block chooses at every price for these pairs of states; of equal ones the first."""
+def _options(table: BlockTable, near: Flags) -> _Options:
+    """What a block chooses at every price for these pairs of states; of equal choices the first."""
     left, right = np.nonzero(near)
-    prices = len(table.table)
+    prices = len(table.costs)
     left, right = np.tile(left, prices), np.tile(right, prices)
     price = np.repeat(np.arange(prices), near.sum())
     totals = table.totals(price, left, right)
@@ -131,72 +157,75 @@ def _options(table: PieceTable, near: np.ndarray[tuple[int, ...], np.dtype[np.bo
     return _Options(left[first], right[first], price[first], totals[first])
 
 
-class _Labels:
-    """Sums of options along a range beside a number of microbatches."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class _LabelSearch:
+    """The labels along a range for one request."""
 
-    def __init__(
-        self,
-        tables: Sequence[PieceTable],
-        options: dict[PieceTable, _Options],
-        way: _Potentials,
-        price: Price,
-        room: float,
-        best: float,
-        most: float,
-    ) -> None:
-        self.room, self.best = room, best
-        worth = price.memory_price
-        self.sets: list[tuple[Ints, Floats, Floats, Ints, Ints]] = [
-            (np.zeros(1, np.int64), np.zeros(1), np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64))
-        ]
-        """Behind every block: state, seconds, bytes, label before, option."""
-        for i, table in enumerate(tables):
-            o = options[table]
-            seconds = o.totals[:, 0] + price.inverse_b * o.totals[:, 1]
-            amounts = o.totals[:, 2] + price.microbatches_held * o.totals[:, 3]
-            state, taken, used, _, _ = self.sets[-1]
-            # Every label with every option that begins where it ends.
-            at, option = np.nonzero(state[:, None] == o.left[None, :])
-            total, amount, end = taken[at] + seconds[option], used[at] + amounts[option], o.right[option]
-            may = total + worth * (amount - room) + way.behind[i + 1][end] < min(best, most)
-            self.sets.append(_better(end[may], total[may], amount[may], at[may], option[may]))
+    price: Price
+    room: float
+    best: float
+    """Seconds of the best known choice."""
+    most: float
+    """Seconds up to which labels are followed."""
+    labels: list[_Labels] = field(default_factory=list)
+    """Behind every block."""
+
+    def run(self, options: Sequence[_Options], potentials: _Potentials) -> None:
+        """Extend the labels block by block."""
+        start = np.zeros(1, np.int64)
+        self.labels = [_Labels(start, np.zeros(1), np.zeros(1), start, start)]
+        memory_price = self.price.memory_price
+        for i, o in enumerate(options):
+            option_seconds = o.totals[:, 0] + self.price.inverse_b * o.totals[:, 1]
+            option_bytes = o.totals[:, 2] + self.price.microbatches_held * o.totals[:, 3]
+            labels = self.labels[-1]
+            # Every label with every option that begins in its state.
+            previous, option = np.nonzero(labels.state[:, None] == o.left[None, :])
+            seconds = labels.seconds[previous] + option_seconds[option]
+            held_bytes = labels.bytes[previous] + option_bytes[option]
+            state = o.right[option]
+            reachable = seconds + memory_price * (held_bytes - self.room) + potentials.behind[i + 1][state]
+            kept = reachable < min(self.best, self.most)
+            extended = _Labels(state[kept], seconds[kept], held_bytes[kept], previous[kept], option[kept])
+            self.labels.append(_undominated(extended))
 
     def ends(self) -> Iterator[tuple[float, list[int]]]:
-        """(seconds, option of every block) of the fastest labels that may fit, few of them."""
-        _, seconds, used, _, _ = self.sets[-1]
-        order = [i for i in np.argsort(seconds) if used[i] <= self.room and seconds[i] < self.best]
-        # Beyond the first few their workspace is what keeps them from fitting: larger steps.
-        step = max(1, len(order) // TRIES)
-        for i in [*order[: TRIES // 2], *order[TRIES // 2 :: step]]:
+        """(seconds, option of every block) of a few of the fastest labels that may fit."""
+        last = self.labels[-1]
+        order = [i for i in np.argsort(last.seconds) if last.bytes[i] <= self.room and last.seconds[i] < self.best]
+        # If the first few do not fit, it is their workspace that is too large: then larger steps.
+        tries = tuning.MOST_ENDS_TRIED
+        step = max(1, len(order) // tries)
+        for i in [*order[: tries // 2], *order[tries // 2 :: step]]:
             chosen, label = [], int(i)
-            for _, _, _, before, option in reversed(self.sets[1:]):
-                chosen.append(int(option[label]))
-                label = int(before[label])
-            yield float(seconds[i]), chosen[::-1]
+            for labels in reversed(self.labels[1:]):
+                chosen.append(int(labels.option[label]))
+                label = int(labels.previous[label])
+            yield float(last.seconds[i]), chosen[::-1]
 
 
-def _better(
-    state: Ints, seconds: Floats, amount: Floats, before: Ints, option: Ints
-) -> tuple[Ints, Floats, Floats, Ints, Ints]:
-    """Labels that no other at the same state beats in both."""
-    order = np.lexsort((seconds, amount, state))
+def _undominated(labels: _Labels) -> _Labels:
+    """Labels that no other at the same state beats in both seconds and bytes."""
+    order = np.lexsort((labels.seconds, labels.bytes, labels.state))
     kept: list[Ints] = []
-    for s in np.unique(state):
-        here = order[state[order] == s]
-        quickest = np.minimum.accumulate(seconds[here])
+    for s in np.unique(labels.state):
+        at_state = order[labels.state[order] == s]
+        quickest = np.minimum.accumulate(labels.seconds[at_state])
         first = np.concatenate([[True], quickest[1:] < quickest[:-1]])
-        here = here[first]
-        if len(here) > MOST_LABELS:
-            here = here[np.linspace(0, len(here) - 1, MOST_LABELS).round().astype(np.int64)]
-        kept.append(here)
-    chosen = np.concatenate(kept) if kept else np.zeros(0, np.int64)
-    return state[chosen], seconds[chosen], amount[chosen], before[chosen], option[chosen]
+        at_state = at_state[first]
+        if len(at_state) > tuning.MOST_LABELS:
+            spread = np.linspace(0, len(at_state) - 1, tuning.MOST_LABELS).round().astype(np.int64)
+            at_state = at_state[spread]
+        kept.append(at_state)
+    return labels.at(np.concatenate(kept) if kept else np.zeros(0, np.int64))
 
 
-def _filled(tables: Sequence[PieceTable], options: dict[PieceTable, _Options], chosen: Sequence[int]) -> list[Filled]:
-    """The choices behind options."""
-    found = []
-    for table, i in zip(tables, chosen, strict=True):
+def _block_choices(
+    blocks: Sequence[BlockTable], options: dict[BlockTable, _Options], chosen: Sequence[int]
+) -> list[BlockChoice]:
+    """The choices behind the chosen option of each block."""
+    choices = []
+    for table, i in zip(blocks, chosen, strict=True):
         o = options[table]
-        found.append(table.fill(o.price[i : i + 1], o.left[i : i + 1], o.right[i : i + 1])[0])
-    return found
+        choices.append(table.choices(o.price[i : i + 1], o.left[i : i + 1], o.right[i : i + 1])[0])
+    return choices

@@ -1,18 +1,18 @@
-"""The fastest choices of a range that fit in a device, with a bound, by prices for memory over composed pieces.
+"""The fastest choices of a layer range that fit in a device, with dual bounds, by prices for memory.
 
-With a price λ for a byte, and *room* for weights and held activations beside the least workspace,
+With a price λ for a byte, and *room* for weights and held activations besides the least workspace, the dual function
 
-    L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice that fits
+    L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice s that fits
 
-and composition finds the minimum exactly. L is concave; its highest point lies where the lines of two choices cross,
-one above the room and one below, and is found by asking at the crossing until no line is lower there.
+is computed exactly by composition. L is concave. Its highest point lies where the lines of two choices cross, one above
+the room and one below; it is found by solving at the crossing of the known lines until no line is lower there.
 
-What is asked beside h microbatches bounds what is held beside more of them too: bytes grow by no less than the least
-activations for each. And ranges with equal blocks have their highest point at nearly the same price: prices `near` it
-are asked of all of them from the same tables.
+A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
+activation bytes. Ranges with equal blocks have their highest points at nearly the same price, so `near_tables` at such
+prices serve all of them.
 
-At that price equal blocks change sides together, so what composition finds at prices alone is too fast to fit or leaves
-room. A choice that has some blocks on either side is put together from what blocks choose at prices nearby (`mix`).
+At the best price equal blocks switch strategies together, so a choice that is optimal at a single price is either too
+large or leaves room. Label setting then combines what blocks choose at several prices into choices in between.
 """
 
 from __future__ import annotations
@@ -21,168 +21,158 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from alpa_explore.intra_op.composition import tuning
 from alpa_explore.intra_op.composition.block_subproblem import Price
-from alpa_explore.intra_op.composition.block_tables import PieceTables
-from alpa_explore.intra_op.composition.compose import Composed, Composer
+from alpa_explore.intra_op.composition.block_tables import BlockTables
+from alpa_explore.intra_op.composition.compose import ComposedChoice, Composer
 from alpa_explore.intra_op.composition.cut_blocks import Range
-from alpa_explore.intra_op.composition.label_setting import mix
-
-SPREAD = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
-"""First prices of a whole device of memory, in times of the fastest choice."""
-FARTHEST = (1e-6, 1e-1, 1.0, 1e1, 1e4)
-"""Those that are asked where choices that fit, or faster ones, are still to be found."""
-ROUNDS = 12
-"""Of prices, each at the crossings that the last one left."""
-MOST_MIXED = 3
-"""Numbers of microbatches held for which choices are put together; what fits beside more serves those between."""
-ROUNDING = 1e-9
+from alpa_explore.intra_op.composition.label_setting import Request, combine_block_choices
+from alpa_explore.numerics.lower_envelope import highest_crossing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """What is known of a range beside so many microbatches."""
+class MemoryLimitedChoice:
+    """The result for a range with some number of microbatches held."""
 
-    best: Composed | None
-    """The fastest that fits of what was found."""
+    best: ComposedChoice | None
+    """The fastest choice found that fits."""
     bound: float
     """Seconds that no choice that fits is below."""
     price: float
-    """Where that bound was found."""
+    """The price at which the dual function gave that bound."""
 
     def within(self, gap: float) -> bool:
-        """True when the best is as near the fastest as this."""
+        """True when the best choice is within this relative gap of the bound."""
         return self.best is not None and self.best.cost <= self.bound * (1 + gap)
 
 
-class _Place:
-    """What the range may hold beside so many microbatches, and what is known of L."""
+class _DualFunction:
+    """What is known of L for one number of microbatches held."""
 
     def __init__(self, held: int, inverse_b: float, room: float, constants: float) -> None:
         self.held, self.inverse_b, self.room, self.constants = held, inverse_b, room, constants
         self.bound, self.price = -math.inf, 0.0
-        """The highest point of L that was found, and where it is."""
-        self.asked: set[float] = set()
-        self.known: dict[float, float] = {}
-        """L at the prices that were asked, or what it is not below."""
+        """The highest known point of L, and its price."""
+        self.solved: set[float] = set()
+        """Prices solved for exactly this number of microbatches held."""
+        self.lower_bounds: dict[float, float] = {}
+        """Price -> L, or a lower bound on L from a solve for fewer microbatches held."""
 
-    def bytes_of(self, choice: Composed) -> float:
-        return choice.totals.weight_bytes + self.held * choice.totals.activation_bytes
-
-    def over(self, choice: Composed) -> float:
-        """Bytes above the room of what prices count."""
-        return self.bytes_of(choice) - self.room - self.held * self.constants
+    def excess(self, choice: ComposedChoice) -> float:
+        """Bytes above the room, without the constants, which prices do not count."""
+        return choice.totals.held_bytes(self.held) - self.room - self.held * self.constants
 
     def learn(self, price: Price, cost: float, least_activation: float) -> None:
-        """The least cost at a price."""
-        more, worth = self.held - price.microbatches_held, price.memory_price
+        """Take in the least cost at a price."""
+        more, memory_price = self.held - price.microbatches_held, price.memory_price
         if more < 0:
             return
         if more == 0:
-            self.asked.add(worth)
-        value = cost + worth * (more * least_activation - self.room)
-        self.known[worth] = max(value, self.known.get(worth, value))
+            self.solved.add(memory_price)
+        value = cost + memory_price * (more * least_activation - self.room)
+        self.lower_bounds[memory_price] = max(value, self.lower_bounds.get(memory_price, value))
         if value > self.bound:
-            self.bound, self.price = value, worth
+            self.bound, self.price = value, memory_price
 
-    def crossing(self, pool: Sequence[Composed]) -> float | None:
-        """The price at which the lines of all choices known say that L is highest; None where that was asked."""
-        lines = [(seconds(c, self.inverse_b), self.over(c)) for c in pool]
-        above, below = [x for x in lines if x[1] > 0], [x for x in lines if x[1] <= 0]
-        # The lowest line at any price is a concave hull; its top is where a rising line meets a falling one.
-        tops = (
-            (min(s + price * over for s, over in lines), price)
-            for s1, o1 in above
-            for s2, o2 in below
-            if (price := (s2 - s1) / (o1 - o2)) > 0
-        )
-        _, price = max(tops, default=(0.0, 0.0))
-        known = price <= 0 or any(abs(price - asked) <= ROUNDING * price for asked in self.asked)
-        return None if known else price
+    def next_price(self, choices: Sequence[ComposedChoice]) -> float | None:
+        """The price at which the lines of all known choices say that L is highest; None where that was solved."""
+        price = highest_crossing([(c.totals.latency_at(self.inverse_b), self.excess(c)) for c in choices])
+        if price is None or any(abs(price - solved) <= tuning.EQUAL_PRICES * price for solved in self.solved):
+            return None
+        return price
 
 
-class _Search:
+class _LagrangianSearch:
     """One range at many prices; remembers every distinct choice."""
 
     def __init__(
         self, composer: Composer, layers: Range, counts: Sequence[int], limit: float, inverse_b: float
     ) -> None:
         self.composer, self.layers, self.limit, self.inverse_b = composer, layers, limit, inverse_b
-        # A bound allows for constants that are divided; composition replicates them, and prices do not count them.
+        # A bound must allow for sharded constants; composition replicates them, and prices do not count them.
         room, least = limit - composer.least_workspace(*layers), composer.least_constant_bytes(*layers)
         constants = composer.constant_bytes(*layers)
-        self.least_activation = sum(p.least_activation_bytes for p in composer.pieces.of(*layers) or ())
-        self.places = [_Place(held, inverse_b, room - held * least, constants) for held in sorted(counts)]
-        self.pool: dict[tuple[tuple[int, ...], ...], Composed] = {}
+        self.least_activation = sum(b.least_activation_bytes for b in composer.cutter.of_range(*layers) or ())
+        self.duals = [_DualFunction(held, inverse_b, room - held * least, constants) for held in sorted(counts)]
+        self.choices: dict[tuple[tuple[int, ...], ...], ComposedChoice] = {}
 
-    def ask(self, prices: Sequence[Price], tables: PieceTables | None = None) -> bool:
-        """True when there is a choice at all, and it can be composed."""
-        for price, found in zip(prices, self.composer.solve([self.layers], prices, tables=tables), strict=True):
-            best = found.get(self.layers)
+    def solve(self, prices: Sequence[Price], tables: BlockTables | None = None) -> bool:
+        """Solve at these prices; False when the range has no choice or cannot be composed."""
+        for price, solutions in zip(prices, self.composer.solve([self.layers], prices, tables=tables), strict=True):
+            best = solutions.get(self.layers)
             if best is None:
                 return False
-            self.pool.setdefault(best.pieces, best)
-            for place in self.places:
-                place.learn(price, best.cost, self.least_activation)
+            self.choices.setdefault(best.block_choices, best)
+            for dual in self.duals:
+                dual.learn(price, best.cost, self.least_activation)
         return True
 
-    def price(self, place: _Place, worth: float) -> Price:
-        """Of a byte, beside as many microbatches as at a place."""
-        return Price(self.inverse_b, worth, place.held)
+    def price(self, dual: _DualFunction, memory_price: float) -> Price:
+        """A price of a byte, for the number of microbatches held of a dual function."""
+        return Price(self.inverse_b, memory_price, dual.held)
 
-    def known(self) -> dict[_Place, Fit]:
-        """The best choices and bounds until now."""
-        found = {}
+    def results(self) -> dict[_DualFunction, MemoryLimitedChoice]:
+        """The best choices and bounds so far."""
+        results = {}
         bound = 0.0
-        for place in self.places:
-            # What fits beside more microbatches fits beside fewer.
-            bound = max(bound, place.bound)
-            fitting = [c for c in self.pool.values() if place.bytes_of(c) + c.totals.workspace_bytes <= self.limit]
+        for dual in self.duals:
+            # A choice that fits with more microbatches held also fits with fewer.
+            bound = max(bound, dual.bound)
+            fitting = [c for c in self.choices.values() if c.totals.peak_bytes(dual.held) <= self.limit]
             best = min(fitting, key=self._seconds, default=None)
             best = None if best is None else replace(best, cost=self._seconds(best))
-            found[place] = Fit(best=best, bound=bound, price=place.price)
-        return found
+            results[dual] = MemoryLimitedChoice(best=best, bound=bound, price=dual.price)
+        return results
 
-    def open_places(self, gap: float) -> list[tuple[_Place, Fit]]:
+    def open_duals(self, gap: float) -> list[tuple[_DualFunction, MemoryLimitedChoice]]:
         """Those whose best choice may be more than `gap` from the fastest."""
-        return [(place, fit) for place, fit in self.known().items() if not fit.within(gap)]
+        return [(dual, result) for dual, result in self.results().items() if not result.within(gap)]
 
-    def spread(self, gap: float) -> None:
-        """Ask at far prices where all that is known of an open place lies on one side of its room."""
-        pool = self.pool.values()
-        for place, _ in self.open_places(gap):
-            if len({place.over(c) > 0 for c in pool}) < 2:
-                worth = max(min(map(self._seconds, pool)), 1e-6) / self.limit
-                self.ask([self.price(place, worth * times) for times in (0.0, *FARTHEST)])
+    def bracket_room(self, gap: float) -> None:
+        """Solve at distant prices where all known choices lie on one side of the room of an open dual function."""
+        choices = self.choices.values()
+        for dual, _ in self.open_duals(gap):
+            if len({dual.excess(c) > 0 for c in choices}) < 2:
+                unit = max(min(map(self._seconds, choices)), 1e-6) / self.limit
+                self.solve([self.price(dual, unit * times) for times in (0.0, *tuning.OUTER_PRICES)])
                 return
 
     def raise_bounds(self, gap: float) -> None:
-        """Ask at crossings until L is known where it is highest."""
-        for _ in range(ROUNDS):
-            pool = list(self.pool.values())
-            todo = [(place, price) for place, _ in self.open_places(gap) if (price := place.crossing(pool)) is not None]
-            if not todo:
+        """Solve at crossings until L is known where it is highest."""
+        for _ in range(tuning.DUAL_ROUNDS):
+            choices = list(self.choices.values())
+            crossings = [
+                (dual, price) for dual, _ in self.open_duals(gap) if (price := dual.next_price(choices)) is not None
+            ]
+            if not crossings:
                 return
-            # What is learnt of a place says much of those beside it: the outermost are asked.
-            self.ask([self.price(*one) for one in dict.fromkeys([todo[0], todo[-1]])])
+            # A solve for one dual function helps those next to it, so only the outermost two are solved.
+            self.solve([self.price(dual, price) for dual, price in dict.fromkeys([crossings[0], crossings[-1]])])
 
-    def mix(self, gap: float, tables: PieceTables | None = None) -> None:
-        """Put choices together where those of single prices are not near enough; of what blocks choose in `tables`."""
-        missing = []
-        for place, fit in self.open_places(gap):
-            worths = [place.price] if tables is None else {p.memory_price for p in tables.prices} & place.known.keys()
-            worth = max((w for w in worths if w > 0), key=lambda w: place.known[w], default=0.0)
-            if worth > 0:
-                missing.append((self.price(place, worth), place.known[worth], fit.best))
-        if missing:
-            some = sorted({i * (len(missing) - 1) // max(MOST_MIXED - 1, 1) for i in range(MOST_MIXED)})
-            for choice in mix(self.composer, self.layers, [missing[i] for i in some], self.limit, tables):
-                self.pool.setdefault(choice.pieces, choice)
+    def combine(self, gap: float, tables: BlockTables | None = None) -> None:
+        """Label setting for the dual functions that are still open, with what blocks choose in `tables`."""
+        requests = []
+        for dual, result in self.open_duals(gap):
+            if tables is None:
+                prices = {dual.price}
+            else:
+                prices = {p.memory_price for p in tables.prices} & dual.lower_bounds.keys()
+            best_price = max((p for p in prices if p > 0), key=lambda p: dual.lower_bounds[p], default=0.0)
+            if best_price > 0:
+                bound = dual.lower_bounds[best_price]
+                requests.append(Request(self.price(dual, best_price), bound, result.best))
+        if requests:
+            most = tuning.MOST_COMBINED
+            spread = sorted({i * (len(requests) - 1) // max(most - 1, 1) for i in range(most)})
+            selected = [requests[i] for i in spread]
+            for choice in combine_block_choices(self.composer, self.layers, selected, self.limit, tables):
+                self.choices.setdefault(choice.block_choices, choice)
 
-    def _seconds(self, choice: Composed) -> float:
-        return seconds(choice, self.inverse_b)
+    def _seconds(self, choice: ComposedChoice) -> float:
+        return choice.totals.latency_at(self.inverse_b)
 
 
-def fit(
+def fastest_within_memory(
     composer: Composer,
     layers: Range,
     *,
@@ -190,30 +180,26 @@ def fit(
     limit: float,
     inverse_b: float,
     gap: float,
-    near: PieceTables | None = None,
-) -> dict[int, Fit]:
-    """For each number of microbatches held a choice within a relative `gap` of the fastest that fits in `limit` bytes,
-    workspace included, or the best that was found; nothing where the range cannot be composed.
+    near_tables: BlockTables | None = None,
+) -> dict[int, MemoryLimitedChoice]:
+    """For each number of microbatches held in `counts` a choice within a relative `gap` of the fastest that fits in
+    `limit` bytes, workspace included, or the best that was found; empty where the range cannot be composed.
 
-    `near`: tables at prices where the bounds may be highest, of which other ranges are asked too.
+    `near_tables` are tables at prices where the bounds may be highest; they may be shared by several ranges.
     """
-    if (pieces := composer.pieces.of(*layers)) is None:
+    if (blocks := composer.cutter.of_range(*layers)) is None:
         return {}
-    search, tied = _Search(composer, layers, counts, limit, inverse_b), any(piece.ties for piece in pieces)
-    if near is None:
-        if not search.ask([search.price(search.places[0], 0.0)]):
+    search = _LagrangianSearch(composer, layers, counts, limit, inverse_b)
+    has_shared_nodes = any(block.shared for block in blocks)
+    if near_tables is None:
+        if not search.solve([search.price(search.duals[0], 0.0)]):
             return {}
-        worth = max(seconds(next(iter(search.pool.values())), inverse_b), 1e-6) / limit
-        near = composer.tables([search.price(search.places[0], worth * times) for times in SPREAD])
-    if not search.ask(near.prices, near):
+        unit = max(next(iter(search.choices.values())).totals.latency_at(inverse_b), 1e-6) / limit
+        near_tables = composer.tables([search.price(search.duals[0], unit * times) for times in tuning.FIRST_PRICES])
+    if not search.solve(near_tables.prices, near_tables):
         return {}
-    search.spread(gap)
+    search.bracket_room(gap)
     search.raise_bounds(gap)
-    for tables in () if tied else (near, None):
-        search.mix(gap, tables)
-    return {place.held: found for place, found in search.known().items()}
-
-
-def seconds(choice: Composed, inverse_b: float) -> float:
-    """At 1/B."""
-    return choice.totals.microbatch_seconds + choice.totals.iteration_seconds * inverse_b
+    for tables in () if has_shared_nodes else (near_tables, None):
+        search.combine(gap, tables)
+    return {dual.held: result for dual, result in search.results().items()}

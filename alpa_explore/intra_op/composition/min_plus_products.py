@@ -1,11 +1,12 @@
-"""Products of tables in (min, +), and the way back: the best states of all separators of a stage.
+"""Products of block tables in (min, +), and the best states of all separators by backtracking.
 
-A chain is worked out as a vector times tables (`Way`). Where weights are tied, everything depends on the state t of the
-ties too; with M the product of the tables between the pieces that touch them, the same for every t,
+A chain is evaluated as a vector times tables, from one end of the stage to the other (`PrefixCosts`). Where distant
+blocks share the nodes of a parameter, the tables of those blocks depend on the state t of the shared nodes too. With M
+the product of the tables between them, the same for every t,
 
     least cost = min over t of  A_t ⊗ M ⊗ … ⊗ Z_t
 
-and M is found by halves, equal halves once: a run of equal layers takes as many products as doublings.
+and M is computed by pairing neighbours, equal pairs once: a run of n equal blocks takes about log2(n) products.
 """
 
 from __future__ import annotations
@@ -16,139 +17,144 @@ from itertools import groupby
 
 import numpy as np
 
-from alpa_explore.intra_op.composition import contract_kernels
-from alpa_explore.intra_op.composition.block_tables import PieceTable
+from alpa_explore.intra_op.composition.block_tables import BlockTable
+from alpa_explore.intra_op.composition.contraction import kernels
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Paths:
-    """The best way through the states of the separators of one range, for each price."""
+class BestStates:
+    """The best states of the separators of one layer range, for each price."""
 
-    parts: tuple[PieceTable, ...]
+    tables: tuple[BlockTable, ...]
     costs: Floats
     """[prices]"""
     states: Ints
-    """[prices, parts + 1]: at the left and the right of every part."""
-    ties: Ints
+    """[prices, tables + 1]: at the left and the right of every block."""
+    shared_states: Ints
     """[prices]"""
 
 
-class Way:
-    """The least cost from one end of a stage to every state of a separator, and the way back for each price."""
+class PrefixCosts:
+    """The least cost from one end of a stage to every state of a separator, with backpointers, for each price."""
 
-    def __init__(self, prices: int, step: int) -> None:
-        self.step = step
+    def __init__(self, prices: int, direction: int) -> None:
+        self.direction = direction
         """1 from left to right, −1 from right to left."""
-        self.reached: Floats = np.zeros((prices, 1))
-        self.parts: tuple[PieceTable, ...] = ()
-        self.arrows: tuple[Ints, ...] = ()
+        self.costs: Floats = np.zeros((prices, 1))
+        self.tables: tuple[BlockTable, ...] = ()
+        self.backpointers: tuple[Ints, ...] = ()
 
-    def to(self, part: PieceTable) -> Way:
-        """One piece more."""
-        longer = Way(len(self.reached), self.step)
-        table = part.table
-        longer.reached = np.empty((len(table), table.shape[2 if self.step > 0 else 1]))
-        arrows = np.empty(longer.reached.shape, dtype=np.int64)
-        kernel = contract_kernels.advance if self.step > 0 else contract_kernels.retreat
-        kernel(self.reached, table, longer.reached, arrows)
-        longer.parts, longer.arrows = (*self.parts, part), (*self.arrows, arrows)
+    def extended(self, table: BlockTable) -> PrefixCosts:
+        """With one more block."""
+        longer = PrefixCosts(len(self.costs), self.direction)
+        costs = table.costs
+        longer.costs = np.empty((len(costs), costs.shape[2 if self.direction > 0 else 1]))
+        backpointers = np.empty(longer.costs.shape, dtype=np.int64)
+        kernel = kernels.extend_right if self.direction > 0 else kernels.extend_left
+        kernel(self.costs, costs, longer.costs, backpointers)
+        longer.tables, longer.backpointers = (*self.tables, table), (*self.backpointers, backpointers)
         return longer
 
-    def paths(self) -> Paths:
-        """Of the range that ends here."""
-        each = np.arange(len(self.reached))
-        states = [np.zeros_like(each)]
-        for arrows in reversed(self.arrows):
-            states.append(arrows[each, states[-1]])
-        order = states[:: -self.step]
-        return Paths(
-            parts=self.parts[:: self.step],
-            costs=self.reached[:, 0],
+    def best_states(self) -> BestStates:
+        """Of the range that ends with the last block."""
+        prices = np.arange(len(self.costs))
+        states = [np.zeros_like(prices)]
+        for backpointers in reversed(self.backpointers):
+            states.append(backpointers[prices, states[-1]])
+        order = states[:: -self.direction]
+        return BestStates(
+            tables=self.tables[:: self.direction],
+            costs=self.costs[:, 0],
             states=np.stack(order, axis=1),
-            ties=np.zeros_like(each),
+            shared_states=np.zeros_like(prices),
         )
 
 
-def tied_paths(parts: Sequence[PieceTable]) -> Paths:
-    """Of a range whose pieces share ties."""
-    prices = len(parts[0].tied)
-    products = _Products()
-    reached = [np.zeros((prices, 1, 1))]
-    """[prices, ties, states] at the left end and behind every run."""
-    runs: list[_Run | PieceTable] = []
-    for tied, some in groupby(parts, key=lambda part: bool(part.piece.ties)):
-        for run in list(some) if tied else [products.of(list(some))]:
-            runs.append(run)
-            reached.append(_times(reached[-1], run.tied if isinstance(run, PieceTable) else run.table[:, None]))
-    costs = reached[-1][:, :, 0]
-    ties = costs.argmin(axis=1)
-    states = np.zeros((prices, len(parts) + 1), dtype=np.int64)
+def best_states_with_shared_nodes(tables: Sequence[BlockTable]) -> BestStates:
+    """Of a range where distant blocks share nodes."""
+    prices = len(tables[0].shared_costs)
+    products = _ProductCache()
+    prefixes = [np.zeros((prices, 1, 1))]
+    """[prices, shared states, states] at the left end and behind every factor."""
+    factors: list[_Product | BlockTable] = []
+    for has_shared, group in groupby(tables, key=lambda table: bool(table.block.shared)):
+        for factor in list(group) if has_shared else [products.of(list(group))]:
+            factors.append(factor)
+            costs = factor.shared_costs if isinstance(factor, BlockTable) else factor.costs[:, None]
+            prefixes.append(_times(prefixes[-1], costs))
+    totals = prefixes[-1][:, :, 0]
+    shared_states = totals.argmin(axis=1)
+    states = np.zeros((prices, len(tables) + 1), dtype=np.int64)
     for p in range(prices):
-        found = [0]
-        for before, run in zip(reversed(reached[:-1]), reversed(runs), strict=True):
-            table = run.tied[p, _own(ties[p], run.tied)] if isinstance(run, PieceTable) else run.table[p]
-            start = int((before[p, _own(ties[p], before)] + table[:, found[-1]]).argmin())
-            inside = run.inside(p, start, found[-1]) if isinstance(run, _Run) else []
-            found += [*reversed(inside), start]
-        states[p] = found[::-1]
-    return Paths(parts=tuple(parts), costs=costs.min(axis=1), states=states, ties=ties)
+        shared = shared_states[p]
+        backwards = [0]
+        for prefix, factor in zip(reversed(prefixes[:-1]), reversed(factors), strict=True):
+            if isinstance(factor, BlockTable):
+                costs = factor.shared_costs[p, _shared_index(shared, factor.shared_costs)]
+            else:
+                costs = factor.costs[p]
+            start = int((prefix[p, _shared_index(shared, prefix)] + costs[:, backwards[-1]]).argmin())
+            inside = factor.inner_states(p, start, backwards[-1]) if isinstance(factor, _Product) else []
+            backwards += [*reversed(inside), start]
+        states[p] = backwards[::-1]
+    return BestStates(tables=tuple(tables), costs=totals.min(axis=1), states=states, shared_states=shared_states)
 
 
-def _own(tie: int, table: Floats) -> int:
-    """`tie`, or 0 where all ties share a table."""
-    return tie if table.shape[1] > 1 else 0
+def _shared_index(shared_state: int, costs: Floats) -> int:
+    """`shared_state`, or 0 where the costs are the same for all of them."""
+    return shared_state if costs.shape[1] > 1 else 0
 
 
-def _times(reached: Floats, table: Floats) -> Floats:
-    """[prices, ties, states] ⊗ [prices, ties, states, others]; the ties of one may be one for all of the other."""
-    prices, _, states, others = table.shape
-    ties = max(reached.shape[1], table.shape[1])
-    found = np.empty((prices, ties, others))
-    if table.shape[1] == 1:
-        contract_kernels.multiply(np.ascontiguousarray(reached), np.ascontiguousarray(table[:, 0]), found)
-        return found
-    each = np.ascontiguousarray(np.broadcast_to(reached, (prices, ties, states))).reshape(-1, 1, states)
-    flat = found.reshape(-1, 1, others)
-    contract_kernels.multiply(each, np.ascontiguousarray(table).reshape(-1, states, others), flat)
-    return found
+def _times(prefix: Floats, costs: Floats) -> Floats:
+    """[prices, shared, states] ⊗ [prices, shared, states, others]; an axis `shared` of length 1 is broadcast."""
+    prices, _, states, others = costs.shape
+    shared = max(prefix.shape[1], costs.shape[1])
+    product = np.empty((prices, shared, others))
+    if costs.shape[1] == 1:
+        kernels.min_plus_product(np.ascontiguousarray(prefix), np.ascontiguousarray(costs[:, 0]), product)
+        return product
+    vectors = np.ascontiguousarray(np.broadcast_to(prefix, (prices, shared, states))).reshape(-1, 1, states)
+    flat = product.reshape(-1, 1, others)
+    kernels.min_plus_product(vectors, np.ascontiguousarray(costs).reshape(-1, states, others), flat)
+    return product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Run:
-    """The product of neighbouring parts without ties."""
+class _Product:
+    """The product of the tables of neighbouring blocks without shared nodes."""
 
-    table: Floats
+    costs: Floats
     """[prices, left, right]"""
-    halves: tuple[_Run, _Run] | None
+    factors: tuple[_Product, _Product] | None
 
-    def inside(self, price: int, left: int, right: int) -> list[int]:
-        """States of the separators between its parts, when these are the states at its ends."""
-        if self.halves is None:
+    def inner_states(self, price: int, left: int, right: int) -> list[int]:
+        """The best states of the separators between its blocks, given the states at its ends."""
+        if self.factors is None:
             return []
-        one, other = self.halves
-        middle = int((one.table[price, left] + other.table[price, :, right]).argmin())
-        return [*one.inside(price, left, middle), middle, *other.inside(price, middle, right)]
+        a, b = self.factors
+        middle = int((a.costs[price, left] + b.costs[price, :, right]).argmin())
+        return [*a.inner_states(price, left, middle), middle, *b.inner_states(price, middle, right)]
 
 
-class _Products:
-    """Products of runs; equal ones are made once."""
+class _ProductCache:
+    """Computes products of tables; equal products are computed once."""
 
     def __init__(self) -> None:
-        self._single: dict[PieceTable, _Run] = {}
-        self._pairs: dict[tuple[_Run, _Run], _Run] = {}
+        self._single: dict[BlockTable, _Product] = {}
+        self._pairs: dict[tuple[_Product, _Product], _Product] = {}
 
-    def of(self, parts: Sequence[PieceTable]) -> _Run:
-        """Neighbours are joined in pairs until one is left."""
-        runs = [self._single.setdefault(part, _Run(table=part.table, halves=None)) for part in parts]
-        while len(runs) > 1:
-            pairs = [self._pair(one, other) for one, other in zip(runs[::2], runs[1::2], strict=False)]
-            runs = pairs + runs[len(pairs) * 2 :]
-        return runs[0]
+    def of(self, tables: Sequence[BlockTable]) -> _Product:
+        """Neighbours are multiplied in pairs until one product is left."""
+        products = [self._single.setdefault(table, _Product(costs=table.costs, factors=None)) for table in tables]
+        while len(products) > 1:
+            pairs = [self._pair(a, b) for a, b in zip(products[::2], products[1::2], strict=False)]
+            products = pairs + products[len(pairs) * 2 :]
+        return products[0]
 
-    def _pair(self, one: _Run, other: _Run) -> _Run:
-        if (one, other) not in self._pairs:
-            table = np.empty((len(one.table), one.table.shape[1], other.table.shape[2]))
-            contract_kernels.multiply(one.table, other.table, table)
-            self._pairs[one, other] = _Run(table=table, halves=(one, other))
-        return self._pairs[one, other]
+    def _pair(self, a: _Product, b: _Product) -> _Product:
+        if (a, b) not in self._pairs:
+            costs = np.empty((len(a.costs), a.costs.shape[1], b.costs.shape[2]))
+            kernels.min_plus_product(a.costs, b.costs, costs)
+            self._pairs[a, b] = _Product(costs=costs, factors=(a, b))
+        return self._pairs[a, b]

@@ -23,6 +23,7 @@ import numpy as np
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.reduction.factor_graph import Scope
 from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.lower_envelope import search_between
 
 PRICES = 16
 """Prices tried at most: each is an elimination."""
@@ -56,15 +57,13 @@ def pareto_bounds(core: ShardingProblem, weights: Sequence[Floats], order: Seque
     fast, lean = at(1.0, 0.0), at(0.0, 1.0)
     if fast.seconds == np.inf:
         return None
-    todo = [(fast, lean)]
-    while todo and len(runs) < PRICES:
-        quick, small = todo.pop(0)
-        saved, slower = quick.bytes - small.bytes, small.seconds - quick.seconds
-        if saved <= 0 or slower <= 0:
-            continue
-        middle = at(1.0, slower / saved)
-        if middle.pair not in (quick.pair, small.pair):
-            todo += [(quick, middle), (middle, small)]
+    search_between(
+        fast.pair,
+        lean.pair,
+        figures=lambda pair: pair,
+        solve_at=lambda price: at(1.0, price).pair,
+        may_solve=lambda: len(runs) < PRICES,
+    )
     pairs = sorted({run.pair for run in runs.values()})
     kept = [p for p in pairs if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in pairs)]
     prices = sorted(runs)

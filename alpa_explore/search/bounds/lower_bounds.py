@@ -36,15 +36,15 @@ from alpa_explore.cost.compute import Kernel, least_seconds
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.pricing.frontier import TOLERANCE
 from alpa_explore.pricing.stage_costs import StageCosts
+from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.bounds.entering_sums import EnteringSums
 from alpa_explore.search.bounds.least_bytes import least_bytes
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.splits import splits_for
 
 ENVELOPE = 2 * TOLERANCE
-"""How far above the least seconds at any B the known candidates of a problem may be (`frontier.corner_between`)."""
+"""How far above the least seconds at any B the known candidates of a problem may be (`envelope.corner_between`)."""
 
 
 class LowerBounds:

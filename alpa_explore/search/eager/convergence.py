@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from alpa_explore.intra_op.solve_limited import EASY_ILP
-from alpa_explore.pricing.frontier import TOLERANCE, Frontier, Point, line, peak
+from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search, StageTask
+from alpa_explore.pricing.tuning import TOLERANCE
 from alpa_explore.search.tuning import MOST_FITTING
 
 
@@ -29,10 +30,10 @@ class _State:
     """Of one problem, summed up over its first `frontiers` frontiers."""
 
     frontiers: int
-    points: tuple[Point, ...]
+    points: tuple[StageChoice, ...]
     least_peaks: tuple[float, ...]
     proven: bool
-    fastest: Point | None
+    fastest: StageChoice | None
     bounds: Mapping[int, float]
     seconds_within: dict[int, float] = field(default_factory=dict)
     """Microbatches held -> seconds of the fastest point that fits beside them; filled when first needed."""
@@ -70,14 +71,14 @@ class Convergence:
 
     def overflows(self, key: str) -> bool:
         """True when some point does not fit beside the most microbatches."""
-        return any(peak(p, self.tasks[key].held) > self.memory for p in self.frontiers[key][0].points)
+        return any(p.totals.peak_bytes(self.tasks[key].held) > self.memory for p in self.frontiers[key][0].points)
 
     def short_of_memory(self, key: str, held: int) -> bool:
         """True when the fastest point does not fit beside so many microbatches, and another choice may."""
         state = self._state(key)
         return (
             state.fastest is not None
-            and peak(state.fastest, held) > self.memory
+            and state.fastest.totals.peak_bytes(held) > self.memory
             and self._least_peak(key, state, held) <= self.memory
         )
 
@@ -99,7 +100,7 @@ class Convergence:
         """True when the optimum is proven beside any number of microbatches up to `held`: the fastest choice fits, or
         no choice does."""
         state = self._state(key)
-        fits = state.fastest is None or peak(state.fastest, held) <= self.memory
+        fits = state.fastest is None or state.fastest.totals.peak_bytes(held) <= self.memory
         return state.proven and (fits or min(state.least_peaks) > self.memory)
 
     def _question(self, key: str, held: int) -> OpenQuestion | None:
@@ -113,7 +114,7 @@ class Convergence:
             return None
         assert state.fastest is not None
         # A fastest point that a time limit left unproven is no bound.
-        unlimited = line(state.fastest, self.inverse_b) if state.proven else self.bound(key)
+        unlimited = state.fastest.totals.latency_at(self.inverse_b) if state.proven else self.bound(key)
         bound = max(unlimited, state.bounds.get(held, 0.0))
         variables = self.frontiers[key][0].variables
         if variables > EASY_ILP and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
@@ -130,7 +131,9 @@ class Convergence:
     def _seconds_within(self, state: _State, held: int) -> float:
         """Seconds of the fastest point that fits; inf where none does."""
         if held not in state.seconds_within:
-            fitting = (line(p, self.inverse_b) for p in state.points if peak(p, held) <= self.memory)
+            fitting = (
+                p.totals.latency_at(self.inverse_b) for p in state.points if p.totals.peak_bytes(held) <= self.memory
+            )
             state.seconds_within[held] = min(fitting, default=math.inf)
         return state.seconds_within[held]
 
@@ -143,7 +146,7 @@ class Convergence:
                 points=points,
                 proven=any(f.proven for f in frontiers),
                 least_peaks=next((f.least_peaks for f in frontiers if f.least_peaks), (0.0,)),
-                fastest=min(points, key=lambda p: line(p, self.inverse_b), default=None),
+                fastest=min(points, key=lambda p: p.totals.latency_at(self.inverse_b), default=None),
                 bounds={held: bound for f in frontiers for held, bound in f.bounds_within},
             )
         return self._states[key]

@@ -11,7 +11,7 @@ from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
-from alpa_explore.pricing import mesh_tasks, stage_tasks
+from alpa_explore.pricing import cache_entries
 from alpa_explore.pricing.frontier import Frontier
 from alpa_explore.pricing.mesh_tasks import FitTask, MeshTask
 from alpa_explore.pricing.stage_tasks import StageTask, solve_stage
@@ -34,14 +34,14 @@ class TaskRunner:
         if not tasks:
             return {}
         names = {key: f"{key}-{task.search.value}{task.least_held}-{task.held}" for key, task in tasks.items()}
-        done = {key: stage_tasks.load(stored) for key, stored in self._stored(names)}
+        done = {key: next(iter(cache_entries.load(entry).values())) for key, entry in self._stored(names)}
         self.cached += len(done)
         # Long problems first: the last worker to finish should finish a short one.
         todo = sorted((k for k in tasks if k not in done), key=lambda k: tasks[k].first - tasks[k].last)
         pass_name = next(iter(tasks.values())).search.value
         for key, frontier in self._map(solve_stage, {k: tasks[k] for k in todo}, pass_name):
             done[key] = frontier
-            self._keep(names[key], stage_tasks.dump(frontier))
+            self._keep(names[key], cache_entries.dump({(tasks[key].first, tasks[key].last): frontier}))
         return done
 
     def on_meshes(
@@ -49,14 +49,14 @@ class TaskRunner:
     ) -> dict[str, dict[Range, Frontier]]:
         """The frontiers of the ranges of every task; those that cannot be composed are left out."""
         names = {key: f"{key}-{name.replace(' ', '-')}" for key in tasks}
-        done = {key: mesh_tasks.load(stored) for key, stored in self._stored(names)}
+        done = {key: cache_entries.load(stored) for key, stored in self._stored(names)}
         self.cached += sum(map(len, done.values()))
         # Meshes of two axes have the larger tables.
         todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
         # Each takes long enough to travel alone, and none then waits behind another for the last worker.
         for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
             done[key] = frontiers
-            self._keep(names[key], mesh_tasks.dump(frontiers))
+            self._keep(names[key], cache_entries.dump(frontiers))
         return done
 
     def _stored(self, names: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:

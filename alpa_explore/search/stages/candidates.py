@@ -9,7 +9,7 @@ from alpa_explore.cluster import LogicalMesh
 from alpa_explore.intra_op.composition.compose import whole_choice
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
-from alpa_explore.pricing.frontier import Frontier, Point, stronger
+from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
 from alpa_explore.pricing.mesh_tasks import chain
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
@@ -27,7 +27,7 @@ class Candidates:
 
     def __init__(self, wanted: Sequence[Wanted], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
         self.wanted, self.frontiers = wanted, frontiers
-        self.points: dict[str, tuple[Point, Wanted]] = {}
+        self.points: dict[str, tuple[StageChoice, Wanted]] = {}
         self._made: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
         """(number of frontiers that it was made from, candidates) of every problem on a mesh."""
 
@@ -43,10 +43,10 @@ class Candidates:
         return {cell: tuple(of_cell) for cell, of_cell in candidates.items()}
 
     def _of(self, stage: Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
-        points: dict[object, Point] = {}
+        points: dict[object, StageChoice] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
             # The points of one frontier are distinct choices, and those are long.
-            choice = (point.choices, point.pieces) if len(frontiers) > 1 else len(points)
+            choice = (point.choices, point.block_choices) if len(frontiers) > 1 else len(points)
             points[choice] = stronger(points.get(choice, point), point)
         candidates = []
         for number, point in enumerate(points.values()):
@@ -73,7 +73,7 @@ class Choices(Mapping[str, tuple[int, ...]]):
 
     def __init__(
         self,
-        points: Mapping[str, tuple[Point, Wanted]],
+        points: Mapping[str, tuple[StageChoice, Wanted]],
         layered: LayeredGraph,
         problem_of: Callable[[int, int, LogicalMesh], StageProblem],
     ) -> None:
@@ -81,10 +81,10 @@ class Choices(Mapping[str, tuple[int, ...]]):
 
     def __getitem__(self, name: str) -> tuple[int, ...]:
         point, stage = self._points[name]
-        if not point.pieces:
+        if not point.block_choices:
             return point.choices
         first, last, _ = stage.cell
-        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.pieces)
+        return whole_choice(chain(self._layered), self._problem_of(first, last, stage.mesh), point.block_choices)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._points)

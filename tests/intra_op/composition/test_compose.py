@@ -1,4 +1,4 @@
-"""Composition: every range at the cost that a solve of its own finds, and with a choice that costs it."""
+"""Composition: every range has the cost that a separate solve finds, and a choice that attains it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import CONSTANT, Chain, chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.composition.cut_blocks import Pieces
+from alpa_explore.intra_op.composition.cut_blocks import BlockCutter
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -63,7 +63,7 @@ def catalogue(name: str, layers: int) -> Chain:
 
 @cache
 def forbidding(name: str, layers: int) -> Chain:
-    """Every product of the forward pass kept from cutting its rows by all axes."""
+    """No matrix product of the forward pass may split its rows along all mesh axes."""
     graph: TrainingGraph = microbatch_graph(name, 4)
     spec_constraints = constraints_of(
         None, {o.name: ["S0R", "S01R"] for o in graph.forward_operators if "mm" in o.kind}
@@ -75,7 +75,7 @@ def forbidding(name: str, layers: int) -> Chain:
 
 @cache
 def cut_anywhere(name: str, seed: int) -> Chain:
-    """Four layers that end wherever chance has it: inside a product of two layers, between the branches of a skip."""
+    """Four layers that end at random operators: inside an MLP, between the branches of a skip."""
     graph: TrainingGraph = microbatch_graph(name, 4)
     places = sorted(random.Random(seed).sample(range(1, len(graph.forward_operators)), 3))
     return chain_of(assign_layers(graph, manual_layers(graph, places).layer_of_forward))
@@ -113,7 +113,7 @@ CHAINS = {
 @pytest.mark.parametrize(
     ("name", "mesh"), [(n, m) for n in CHAINS for m in MESHES if m == (1, 2) or "anywhere" not in n], ids=str
 )
-def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[int, int]) -> None:
+def test_every_range_costs_what_a_separate_solve_finds(name: str, mesh: tuple[int, int]) -> None:
     chain = CHAINS[name]()
     model = on(mesh)
     stage_of = slice_stages(chain.layered)
@@ -121,12 +121,12 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
     composer = Composer(chain, stage_of, model)
     composed = 0
     prices = [Price(0.25, 0.0, 1), Price(1e-3, 0.0, 1), Price(0.25, 1e-10, 3)]
-    for price, found in zip(prices, composer.solve(ranges, prices), strict=True):
-        for r, best in found.items():
+    for price, solutions in zip(prices, composer.solve(ranges, prices), strict=True):
+        for r, best in solutions.items():
             assert best is not None
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**price._asdict())
-            choices = whole_choice(chain, problem, best.pieces)
+            choices = whole_choice(chain, problem, best.block_choices)
             constant = CONSTANT in chain.owners(problem)
             if price.memory_price == 0.0 or not constant:
                 assert best.cost == pytest.approx(solve(priced).objective, rel=1e-9)
@@ -141,55 +141,55 @@ def test_every_range_costs_what_a_solve_of_its_own_finds(name: str, mesh: tuple[
         assert composed >= 3 * chain.layered.num_layers, "single layers at least; others may be too wide on two axes"
 
 
-def test_a_layer_that_ends_inside_a_block_leaves_the_chain_cut_where_one_tensor_goes_on() -> None:
+def test_where_a_layer_ends_inside_a_block_the_chain_is_still_cut_where_one_tensor_passes() -> None:
     graph: TrainingGraph = microbatch_graph("gpt-tiny", 4)
     inside = [i for i, operator in enumerate(graph.forward_operators) if "gelu" in operator.kind]
-    assert len(inside) == 4, "one a block of the model"
+    assert len(inside) == 4, "one for each block of the model"
     chain = chain_of(assign_layers(graph, manual_layers(graph, inside).layer_of_forward))
     for layer in range(4):
-        before, after = chain.runs(layer, layer)[-1], chain.runs(layer + 1, layer + 1)[0]
-        assert before.block == after.block, "a block goes on where the layer ends"
+        before, after = chain.parts(layer, layer)[-1], chain.parts(layer + 1, layer + 1)[0]
+        assert before.block == after.block, "the block continues in the next layer"
         assert before.last + 1 == after.first
         assert (
-            len(chain.runs(layer, layer + 1))
-            == len(chain.runs(layer, layer)) + len(chain.runs(layer + 1, layer + 1)) - 1
-        ), "and is one where both layers are there"
+            len(chain.parts(layer, layer + 1))
+            == len(chain.parts(layer, layer)) + len(chain.parts(layer + 1, layer + 1)) - 1
+        ), "and is one block in the range of both layers"
 
 
 def test_a_residual_block_with_a_whole_layer_in_its_middle_is_one_block_and_breaks_nothing() -> None:
     chain = inside_a_residual_block()
     assert not chain.breaks
-    before, within, after = (chain.runs(layer, layer) for layer in (1, 2, 3))
+    before, within, after = (chain.parts(layer, layer) for layer in (1, 2, 3))
     assert [run.block for run in within] == [before[-1].block] == [after[0].block]
-    (found,) = Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(0, 3)], [Price(0.25, 0.0, 1)])
-    assert found[0, 3] is not None, "and its ranges are composed"
+    (solutions,) = Composer(chain, slice_stages(chain.layered), on((1, 2))).solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    assert solutions[0, 3] is not None, "and its ranges are composed"
 
 
 def test_a_chain_breaks_where_something_made_in_it_is_read_far_away() -> None:
     assert not skips().breaks
     far = skips(far=True)
-    assert not far.holds(1, 3), "block 3 reads what block 1 made"
-    assert far.holds(1, 2)
+    assert not far.is_chain(1, 3), "block 3 reads what block 1 made"
+    assert far.is_chain(1, 2)
     table = skips(table=True)
-    assert not table.holds(0, 2), "the table is made in layer 0 and read in layer 2"
-    assert table.holds(1, 4), "there it comes from outside"
+    assert not table.is_chain(0, 2), "the table is made in layer 0 and read in layer 2"
+    assert table.is_chain(1, 4), "in these layers it comes from outside"
 
 
 def test_a_weight_that_is_tied_breaks_the_chain_between_its_layers_alone() -> None:
     chain = catalogue("gpt-tiny", 4)
-    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.holds(*r)] == [(0, 3)]
+    assert [r for r in combinations_with_replacement(range(4), 2) if not chain.is_chain(*r)] == [(0, 3)]
 
 
 def test_a_range_with_a_tied_weight_at_both_ends_is_composed() -> None:
     chain = catalogue("gpt-tiny", 4)
     composer = Composer(chain, slice_stages(chain.layered), on((1, 2)))
-    (found,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
-    pieces = composer.pieces.of(0, 3)
-    assert pieces is not None
-    tied = [i for i, piece in enumerate(pieces) if piece.ties]
-    assert tied[0] == 0
-    assert len(tied) <= 3, "what lies between does not know of the weight"
-    assert found[0, 3] is not None
+    (solutions,) = composer.solve([(0, 3)], [Price(0.25, 0.0, 1)])
+    blocks = composer.cutter.of_range(0, 3)
+    assert blocks is not None
+    sharing = [i for i, block in enumerate(blocks) if block.shared]
+    assert sharing[0] == 0
+    assert len(sharing) <= 3, "the blocks between do not share the weight"
+    assert solutions[0, 3] is not None
 
 
 def test_a_skip_over_a_layer_is_not_composed() -> None:
@@ -210,14 +210,14 @@ def test_a_mask_from_outside_belongs_to_no_layer() -> None:
 @pytest.mark.parametrize(
     "chain", [catalogue("gpt-tiny", 3), catalogue("moe-tiny", 2), catalogue("wide-resnet-tiny", 4)]
 )
-def test_a_piece_cut_out_of_its_neighbourhood_is_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
+def test_a_block_cut_out_between_its_neighbours_equals_that_cut_out_of_the_whole_stage(chain, mesh, monkeypatch):
     layers = chain.layered.num_layers
-    near = Pieces(chain=chain, model=on(mesh))
-    found = {r: near.of(*r) for r in combinations_with_replacement(range(layers), 2)}
-    assert sum(len(pieces) for pieces in found.values() if pieces) > layers
+    near = BlockCutter(chain=chain, model=on(mesh))
+    of_range = {r: near.of_range(*r) for r in combinations_with_replacement(range(layers), 2)}
+    assert sum(len(blocks) for blocks in of_range.values() if blocks) > layers
     monkeypatch.setattr(type(chain.stage_of), "beside", lambda slicer, first, last, *_inner: slicer(first, last))
-    whole = Pieces(chain=chain, model=on(mesh))
-    for r, pieces in found.items():
-        others = whole.of(*r)
-        assert (pieces is None) == (others is None)
-        assert [p.content for p in pieces or ()] == [p.content for p in others or ()], r
+    whole = BlockCutter(chain=chain, model=on(mesh))
+    for r, blocks in of_range.items():
+        others = whole.of_range(*r)
+        assert (blocks is None) == (others is None)
+        assert [b.content_key for b in blocks or ()] == [b.content_key for b in others or ()], r

@@ -1,4 +1,4 @@
-"""Two meshes one after the other in one process give what each gives alone: nothing leaks through a cache."""
+"""Meshes solved one after another in one process give the same as each alone: no cache leaks between them."""
 
 import subprocess
 import sys
@@ -22,12 +22,12 @@ model, inputs = build("gpt-tiny", 8)
 graph = ax.capture(model, inputs, name="gpt-tiny")
 layered = assign_layers(graph, cluster_operators(graph, 1).layer_of_forward)
 cluster = Cluster.parse("2x4:a100")
-for wanted in sys.argv[1:]:
-    shape = tuple(map(int, wanted.split("x")))
+for name in sys.argv[1:]:
+    shape = tuple(map(int, name.split("x")))
     mesh = next(m for s in submeshes(cluster) for m in logical_meshes(cluster, s) if tuple(m.shape) == shape)
     problem = build_stage_problem(slice_stages(layered)(0, 0), CostModel(cluster.device, mesh.squeezed()))
-    found = solve(problem.at(inverse_b=0.25, memory_price=0.0, microbatches_held=1))
-    print(wanted, found.objective.hex(), problem.totals(found.choices))
+    solution = solve(problem.at(inverse_b=0.25, memory_price=0.0, microbatches_held=1))
+    print(name, solution.objective.hex(), problem.totals(solution.choices))
 """
 
 

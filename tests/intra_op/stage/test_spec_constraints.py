@@ -186,7 +186,9 @@ def test_composed_ranges_satisfy_spec_constraints_of_one_of_several_equal_blocks
                 assert alone.status is Status.INFEASIBLE
                 continue
             assert best.cost == pytest.approx(alone.objective, rel=1e-9)
-            assert priced.evaluate(whole_choice(chain, problem, best.pieces)) == pytest.approx(best.cost, rel=1e-9)
+            assert priced.evaluate(whole_choice(chain, problem, best.block_choices)) == pytest.approx(
+                best.cost, rel=1e-9
+            )
             costs[-1][r] = best.cost
     free, held = costs
     with_it = [r for r in ranges if r[0] <= 2 <= r[1]]

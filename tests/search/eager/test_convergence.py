@@ -6,7 +6,7 @@ from dataclasses import fields
 from types import SimpleNamespace
 
 from alpa_explore.intra_op.stage.stage_problem import StageTotals
-from alpa_explore.pricing.frontier import Frontier, Point
+from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search
 from alpa_explore.search.eager.convergence import Convergence
 
@@ -16,7 +16,8 @@ MEMORY, INVERSE_B, COUNTS = 10.0, 0.25, range(1, 7)
 def _frontier(rng):
     names = [field.name for field in fields(StageTotals)]
     points = tuple(
-        Point((n,), StageTotals(**{name: rng.uniform(0, 4) for name in names})) for n in range(rng.choice((0, 1, 2, 4)))
+        StageChoice((n,), StageTotals(**{name: rng.uniform(0, 4) for name in names}))
+        for n in range(rng.choice((0, 1, 2, 4)))
     )
     least = tuple(rng.uniform(0, 14) + held for held in COUNTS) if rng.random() < 0.7 else ()
     return Frontier(points, 1, 10, 10, True, rng.uniform(0, 2), proven=rng.random() < 0.7, least_peaks=least)
@@ -70,7 +71,7 @@ def test_a_problem_that_a_time_limit_left_unproven_is_still_searched_within_memo
     totals = StageTotals(
         microbatch_seconds=2.0, iteration_seconds=0.0, weight_bytes=4.0, activation_bytes=4.0, workspace_bytes=0.0
     )
-    unproven = Frontier((Point((0,), totals),), 1, 10, 10, False, 1.5, proven=False, least_peaks=(1.0,) * 6)
+    unproven = Frontier((StageChoice((0,), totals),), 1, 10, 10, False, 1.5, proven=False, least_peaks=(1.0,) * 6)
     convergence = _convergence({"a": unproven})
     ((question,),) = convergence.open_questions(["a"], [3]).values()
     assert question.search is Search.FASTEST

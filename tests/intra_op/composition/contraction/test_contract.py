@@ -1,3 +1,5 @@
+"""Contraction: every entry of the table is the least cost, and backtracking gives a choice that attains it."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,15 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.composition import contract as module
-from alpa_explore.intra_op.composition import contract_program
-from alpa_explore.intra_op.composition.contract import LIMITS, Priced, contract
+from alpa_explore.intra_op.composition.contraction import tuning
+from alpa_explore.intra_op.composition.contraction.contract import PricedProblem, contract
+from alpa_explore.intra_op.composition.contraction.program import compile_program
+from alpa_explore.intra_op.composition.contraction.tuning import LIMITS
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN
 
 PRICES = 2
 
 
-class Drawn(NamedTuple):
+class RandomProblem(NamedTuple):
     """Arrays begin with an axis for the price, of length 1 where it makes no difference."""
 
     node_costs: tuple[np.ndarray, ...]
@@ -23,7 +26,7 @@ class Drawn(NamedTuple):
     edge_costs: tuple[np.ndarray, ...]
 
 
-def draw(seed: int) -> tuple[Drawn, tuple[int, ...]]:
+def random_problem(seed: int) -> tuple[RandomProblem, tuple[int, ...]]:
     rng = np.random.default_rng(seed)
     nodes = int(rng.integers(2, 8))
     sizes = rng.integers(1, 4, nodes)
@@ -32,10 +35,10 @@ def draw(seed: int) -> tuple[Drawn, tuple[int, ...]]:
 
     def costs(*shape: int) -> np.ndarray:
         # An array that does not depend on the price has one entry on its first axis.
-        found = rng.random((rng.choice([1, PRICES]), *shape))
-        return np.where(rng.random(shape) < (forbidden if len(shape) > 1 else 0.0), FORBIDDEN, found)
+        values = rng.random((rng.choice([1, PRICES]), *shape))
+        return np.where(rng.random(shape) < (forbidden if len(shape) > 1 else 0.0), FORBIDDEN, values)
 
-    problem = Drawn(
+    problem = RandomProblem(
         node_costs=tuple(costs(k) for k in sizes),
         edges=tuple(pairs),
         edge_costs=tuple(costs(sizes[a], sizes[b]) for a, b in pairs),
@@ -43,7 +46,7 @@ def draw(seed: int) -> tuple[Drawn, tuple[int, ...]]:
     return problem, tuple(int(v) for v in rng.permutation(nodes)[: rng.integers(0, min(4, nodes) + 1)])
 
 
-def evaluate(problem: Drawn, price: int, choices: tuple[int, ...]) -> float:
+def evaluate(problem: RandomProblem, price: int, choices: tuple[int, ...]) -> float:
     total = sum(c[price % len(c), choice] for c, choice in zip(problem.node_costs, choices, strict=True))
     return float(
         total
@@ -55,24 +58,24 @@ def evaluate(problem: Drawn, price: int, choices: tuple[int, ...]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("kept", "joined", "steps"),
+    ("small", "slice_share", "stored"),
     [(0, 1 << 20, np.inf), (0, 0, np.inf), (1 << 12, 0, np.inf), (0, 1 << 20, 0)],
-    ids=["slices", "points", "tables kept", "nothing kept"],
+    ids=["slices", "points", "all tables stored", "no tables kept"],
 )
-@pytest.mark.parametrize("added", [0, 1 << 12], ids=["apart", "added"])
+@pytest.mark.parametrize("merged", [0, 1 << 12], ids=["apart", "merged"])
 @pytest.mark.parametrize("seed", range(100))
 def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attains_it(
-    seed: int, kept: int, joined: float, steps: float, added: int, monkeypatch: pytest.MonkeyPatch
+    seed: int, small: int, slice_share: float, stored: float, merged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "STEPS_ENTRIES", steps)
-    monkeypatch.setattr(contract_program, "KEPT_ENTRIES", kept)
-    monkeypatch.setattr(contract_program, "POINT_ENTRIES", 0)
-    monkeypatch.setattr(contract_program, "JOINED_SHARE", joined)
-    monkeypatch.setattr(contract_program, "ADDED_ENTRIES", added)
-    contract_program.program.cache_clear()
-    problem, keep = draw(seed)
-    contraction = contract(Priced.of(*problem, prices=PRICES), keep)
-    contract_program.program.cache_clear()
+    monkeypatch.setattr(tuning, "BACKTRACKING_ENTRIES", stored)
+    monkeypatch.setattr(tuning, "STORED_ENTRIES", small)
+    monkeypatch.setattr(tuning, "POINT_ENTRIES", 0)
+    monkeypatch.setattr(tuning, "SLICE_SHARE", slice_share)
+    monkeypatch.setattr(tuning, "MERGED_ENTRIES", merged)
+    compile_program.cache_clear()
+    problem, keep = random_problem(seed)
+    contraction = contract(PricedProblem.of(*problem, prices=PRICES), keep)
+    compile_program.cache_clear()
     assert contraction is not None
     shape = tuple(problem.node_costs[v].shape[1] for v in keep)
     table = np.broadcast_to(contraction.table, (PRICES, *shape))
@@ -92,10 +95,12 @@ def test_every_entry_is_the_least_cost_with_these_strategies_and_a_choice_attain
             assert evaluate(problem, price, tuple(row)) == pytest.approx(best[at], rel=1e-12)
 
 
-def test_what_is_too_wide_is_not_contracted() -> None:
+def test_a_problem_beyond_the_limits_is_not_contracted() -> None:
     rng = np.random.default_rng(0)
     pairs = [(a, b) for a in range(9) for b in range(a)]
-    problem = Priced.of([rng.random((1, 6)) for _ in range(9)], pairs, [rng.random((1, 6, 6)) for _ in pairs], prices=1)
+    problem = PricedProblem.of(
+        [rng.random((1, 6)) for _ in range(9)], pairs, [rng.random((1, 6, 6)) for _ in pairs], prices=1
+    )
     assert contract(problem, (0, 1), replace(LIMITS, joined_entries=1e5)) is None
     assert contract(problem, tuple(range(9)), replace(LIMITS, largest_table=1e7)) is None, "the table alone has 6^9"
     assert contract(problem, (0, 1)) is not None

@@ -1,0 +1,154 @@
+"""A problem contracted to a table over a few of its nodes, at several prices at once: all others are minimised out.
+
+    table[p, k] = min { cost at price p of a choice that has the strategies k at the kept nodes }
+
+The elimination is planned on sizes alone (`program`) and carried out by compiled kernels (`kernels`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.intra_op.composition.contraction import kernels, tuning
+from alpa_explore.intra_op.composition.contraction.problem_form import (
+    COMMON,
+    PRICED,
+    RESULT,
+    CostLocation,
+    ProblemForm,
+)
+from alpa_explore.intra_op.composition.contraction.program import Program, compile_program, contraction_order
+from alpa_explore.intra_op.composition.contraction.steps import POINTS
+from alpa_explore.intra_op.elimination.eliminate import Limits
+from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
+from alpa_explore.numerics.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PricedProblem:
+    """A problem at several prices: its costs one after the other, laid out by `form`; inf where forbidden."""
+
+    form: ProblemForm
+    common_costs: Floats
+    """[entries]: costs that no price changes."""
+    priced_costs: Floats
+    """[prices, entries]"""
+
+    @classmethod
+    def of(
+        cls, node_costs: Sequence[Floats], edges: Sequence[tuple[int, int]], edge_costs: Sequence[Floats], prices: int
+    ) -> PricedProblem:
+        """From an array for every node and edge whose first axis is the price, of length 1 where the price makes no
+        difference."""
+        arrays = [without_forbidden(c).reshape(len(c), -1) for c in (*node_costs, *edge_costs)]
+        entries = {COMMON: 0, PRICED: 0}
+        locations = []
+        for array in arrays:
+            space = COMMON if len(array) == 1 else PRICED
+            locations.append(CostLocation(space, entries[space]))
+            entries[space] += array.shape[1]
+        form = ProblemForm(
+            sizes=tuple(c.shape[1] for c in node_costs),
+            edges=tuple(edges),
+            node_locations=tuple(locations[: len(node_costs)]),
+            edge_locations=tuple(locations[len(node_costs) :]),
+            common_entries=entries[COMMON],
+            priced_entries=entries[PRICED],
+        )
+        located = list(zip(arrays, locations, strict=True))
+        priced = [np.zeros((prices, 0)), *(a for a, location in located if location.space == PRICED)]
+        common = [np.zeros(0), *(a[0] for a, location in located if location.space == COMMON)]
+        return cls(form=form, common_costs=np.concatenate(common), priced_costs=np.concatenate(priced, axis=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Contraction:
+    """The table over the kept nodes, and the backtracking to choices of every node."""
+
+    table: Floats
+    """[prices, strategies of the first kept node, …]; inf where no choice is legal."""
+    keep: tuple[int, ...]
+    _problem: PricedProblem
+    _program: Program
+    _memory: Floats | None
+    """The tables that backtracking reads; None where they are too large to keep."""
+
+    def complete(self, prices: Ints, kept: Ints) -> Ints:
+        """For each row of `kept` [rows, kept nodes] a best choice of every node at prices[row], [rows, nodes]."""
+        choices = np.zeros((len(kept), len(self._problem.form.sizes)), dtype=np.int64)
+        choices[:, list(self.keep)] = kept
+        if self._memory is not None:
+            self._backtrack(self._memory, len(self.table), prices, choices)
+            return choices
+        for price in np.unique(prices).tolist():
+            at_price = prices == price
+            rows = choices[at_price]
+            memory, _ = _run(self._program, self._problem, slice(price, price + 1))
+            self._backtrack(memory, 1, np.zeros(len(rows), dtype=np.int64), rows)
+            choices[at_price] = rows
+        return choices
+
+    def _backtrack(self, memory: Floats, price_count: int, prices: Ints, choices: Ints) -> None:
+        program, (offsets, price_step) = self._program, self._program.space_offsets(price_count)
+        kernels.backtrack(
+            program.recipes,
+            program.recipe_begins,
+            program.slice_code,
+            program.slice_begins,
+            program.backtracking_order,
+            POINTS,
+            np.empty(program.slice_entries),
+            memory,
+            offsets,
+            price_step,
+            prices,
+            choices,
+        )
+
+
+def contract(problem: PricedProblem, keep: tuple[int, ...], limits: Limits = tuning.LIMITS) -> Contraction | None:
+    """`problem` as a table over `keep`; None where that exceeds `limits`."""
+    form, prices = problem.form, len(problem.priced_costs)
+    shape = tuple(form.sizes[v] for v in keep)
+    if math.prod(shape) > limits.largest_table or not limits.allow(contraction_order(form, frozenset(keep))):
+        return None
+    program = compile_program(form, keep)
+    stored = None
+    if program.stored_entries(prices) <= tuning.BACKTRACKING_ENTRIES:
+        memory, table = _run(program, problem, slice(prices))
+        table, stored = table.copy(), memory[: program.stored_entries(prices)].copy()
+    else:
+        table = np.concatenate([_run(program, problem, slice(p, p + 1))[1].copy() for p in range(prices)])
+    return Contraction(table=table.reshape(-1, *shape), keep=keep, _problem=problem, _program=program, _memory=stored)
+
+
+def _run(program: Program, problem: PricedProblem, prices: slice) -> tuple[Floats, Floats]:
+    """The memory after all steps at some of the prices, and the result of each of them, [prices, entries]. Both are
+    valid until this thread runs another program."""
+    priced_costs = problem.priced_costs[prices]
+    offsets, price_step = program.space_offsets(len(priced_costs))
+    memory = _working_memory(program.total_entries(len(priced_costs)))
+    memory[: len(problem.common_costs)] = problem.common_costs
+    kernels.run_program(
+        program.code, program.code_begins, program.common_steps, memory, priced_costs, PRICED, offsets, price_step
+    )
+    results = memory[offsets[RESULT] :][: len(priced_costs) * price_step[RESULT]]
+    return memory, results.reshape(len(priced_costs), -1)
+
+
+_thread = threading.local()
+
+
+def _working_memory(entries: int) -> Floats:
+    """Memory to work in. Each thread keeps its own, because fresh memory is slow the first time it is touched."""
+    memory: Floats | None = getattr(_thread, "memory", None)
+    if memory is None or len(memory) < entries:
+        memory = np.empty(max(entries, tuning.WORKSPACE_ENTRIES // 4))
+        if entries <= tuning.WORKSPACE_ENTRIES:
+            _thread.memory = memory
+    return memory

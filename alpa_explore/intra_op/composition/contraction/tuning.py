@@ -1,0 +1,26 @@
+"""Limits and thresholds of contraction."""
+
+from __future__ import annotations
+
+from alpa_explore.intra_op.elimination.eliminate import Limits
+
+LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
+"""When a contraction is too wide, at each price: about a second and 240 MB. A residual block with a convolution on its
+shortcut takes that much on a 2 x 2 mesh."""
+WORKSPACE_ENTRIES = 1 << 22
+"""Largest working memory, in entries, that a thread keeps for its next contraction (32 MB): fresh memory is slow the
+first time it is touched. Set by hand; not measured."""
+BACKTRACKING_ENTRIES = 6e7
+"""Most entries of the tables that backtracking reads, at all prices together (480 MB), for which they are kept. Beyond
+it one price is taken at a time, only the result is kept, and backtracking computes the tables again. Introduced so that
+the paper's plans of MoE-27B and the large Wide-ResNets can be priced; the figure was set by hand."""
+STORED_ENTRIES = 1 << 12
+"""Tables of up to this many entries are always stored whole. Set by hand; not measured."""
+POINT_ENTRIES = 1 << 15
+"""Tables of up to this many entries are stored whole where no slice is small. Set by hand; not measured."""
+SLICE_SHARE = 1 / 8
+"""Most joined entries of a slice, as a share of the entries of its table, for which the slice is recomputed instead of
+stored: backtracking follows a few states only. Set by hand; not measured."""
+MERGED_ENTRIES = 1 << 12
+"""Tables over the same nodes with up to this many entries are added into one; larger ones stay apart and are read
+together. Set by hand; not measured."""

@@ -1,0 +1,40 @@
+"""Limits of composition: sizes of blocks, budgets of contraction, and the prices and labels of the search in memory."""
+
+from __future__ import annotations
+
+MOST_LAYER_ENDS = 2
+"""Most layers that end inside one block; beyond it the chain is cut there anyway. A residual block may have a whole
+layer in its middle: with it a Wide-ResNet in 33 layers is composed whole."""
+SMALLEST_BLOCK = 4
+"""Forward operators of the smallest block, where no layer ends: smaller blocks would cost more than they save. Set by
+hand; not measured."""
+JOINED_ENTRIES_PER_RANGE = 1.5e8
+"""Joined entries, for each range that is requested, that a block may take to contract: about what it takes to solve one
+range by itself."""
+
+FIRST_PRICES = (1e-2, 3e-2, 1e-1, 1.0, 1e4)
+"""First prices at which a range is solved within memory: of a whole device of memory, in multiples of the seconds of
+the fastest choice. Set by hand; not measured."""
+OUTER_PRICES = (1e-6, 1e-1, 1.0, 1e1, 1e4)
+"""Prices, in the same unit, at which a range is solved where no choice found so far fits, or all of them do. Set by
+hand; not measured."""
+DUAL_ROUNDS = 12
+"""Most rounds of raising the dual bounds, each at the crossings that the last one left. Set by hand; not measured."""
+MOST_COMBINED = 3
+"""Numbers of microbatches held for which label setting combines options; what fits beside more microbatches also fits
+beside the fewer between them. Set by hand; not measured."""
+EQUAL_PRICES = 1e-9
+"""Relative difference up to which two prices count as equal: rounding."""
+
+OPTION_PRICES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
+"""Prices at which blocks offer options to label setting, in multiples of the best price. Set by hand; not measured."""
+MOST_SLACK = 0.02
+"""Slack of the pairs of states that label setting considers, relative to the bound, where no choice that fits is known.
+Set by hand; not measured."""
+MOST_LABELS = 400
+"""Labels kept at one state; more are thinned out evenly. Set by hand; not measured."""
+MOST_PAIRS = 2_000
+"""Pairs of states of a block that label setting considers, those of least slack. The totals of all their choices are
+computed, which took minutes on two-dimensional meshes without this limit."""
+MOST_ENDS_TRIED = 12
+"""Labels at the right end whose workspace is computed. Set by hand; not measured."""

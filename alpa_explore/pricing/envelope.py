@@ -1,0 +1,71 @@
+"""The fastest choices of one stage for every B: the lower envelope of lines over 1/B.
+
+It is found with two solves for each of its corners (Eisner and Severance, "Mathematical techniques for efficient record
+segmentation in large shared databases", JACM 1976).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.numerics.lower_envelope import crossing_price
+from alpa_explore.pricing import tuning
+from alpa_explore.pricing.explorer import Explorer, Sample, Solve
+from alpa_explore.pricing.frontier import Frontier
+from alpa_explore.pricing.stage_costs import Provenance
+
+
+def fastest(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
+    """The fastest choice at one B, exactly. No points when no choice exists."""
+    explorer = Explorer(problem, solve, device_memory_bytes, held)
+    sample = explorer.fastest(inverse_b, 0.0)
+    if sample is not None and not explorer.optimal:
+        explorer.points[sample.point.choices] = replace(sample.point, provenance=Provenance.NEAR)
+    return explorer.result(sample.bound if sample is not None else math.inf, proven=explorer.optimal)
+
+
+def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float) -> Frontier:
+    """Choices within TOLERANCE of the fastest at `inverse_b`, and within 2 × TOLERANCE for every B up to a million.
+
+    No points when no choice exists.
+    """
+    explorer = Explorer(problem, solve, device_memory_bytes, held)
+
+    def between(low: Sample, high: Sample) -> None:
+        if (corner := corner_between(low, high)) is None:
+            return
+        middle = explorer.fastest(corner, tuning.TOLERANCE)
+        lowest = low.point.totals.latency_at(corner) * (1 - tuning.TOLERANCE)
+        if middle is None or middle.point.totals.latency_at(corner) >= lowest:
+            return
+        between(low, middle)
+        between(middle, high)
+
+    requested = explorer.fastest(inverse_b, tuning.TOLERANCE)
+    if requested is None:
+        return explorer.result(math.inf, proven=True)
+    few = explorer.fastest(1.0, tuning.TOLERANCE) if inverse_b < 1.0 else requested
+    many = explorer.fastest(tuning.SMALLEST_INVERSE_B, tuning.TOLERANCE)
+    if few is None or many is None:
+        raise AssertionError("a choice is legal at every B or at none")
+    between(many, requested)
+    between(requested, few)
+    least = min(point.totals.latency_at(inverse_b) for point in explorer.points.values())
+    return explorer.result(requested.bound, proven=requested.bound >= least * (1 - tuning.PROVEN))
+
+
+def corner_between(low: Sample, high: Sample) -> float | None:
+    """The 1/B at which the lines of two neighbouring samples cross, if another choice may be clearly lower there.
+
+    `low` was solved at a smaller 1/B than `high`. The least seconds are concave in 1/B, so between the samples they lie
+    above the line that joins the bounds of the samples: a corner near that line needs no solve.
+    """
+    a, b = low.point.totals, high.point.totals
+    corner = crossing_price((a.microbatch_seconds, a.iteration_seconds), (b.microbatch_seconds, b.iteration_seconds))
+    if corner is None or not low.inverse_b < corner < high.inverse_b:
+        return None
+    share = (corner - low.inverse_b) / (high.inverse_b - low.inverse_b)
+    least = low.bound + share * (high.bound - low.bound)
+    return None if a.latency_at(corner) * (1 - 2 * tuning.TOLERANCE) <= least else corner

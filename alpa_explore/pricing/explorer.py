@@ -1,0 +1,117 @@
+"""One stage problem, solved at several prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.solve_limited import EASY_ILP
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.numerics.lower_envelope import search_between
+from alpa_explore.pricing import tuning
+from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
+from alpa_explore.pricing.stage_costs import Provenance
+
+Solve = Callable[[ShardingProblem, float], ShardingSolution]
+"""(problem, gap) -> solution"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The solution at one 1/B: no choice has a line below `bound` there."""
+
+    inverse_b: float
+    point: StageChoice
+    bound: float
+
+
+class Explorer:
+    """Solves one stage problem at several prices; remembers every distinct choice."""
+
+    def __init__(self, problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int) -> None:
+        self.problem, self.solve = problem, solve
+        self.memory, self.held = device_memory_bytes, held
+        self.points: dict[tuple[int, ...], StageChoice] = {}
+        self.solves = 0
+        self.optimal = True
+
+    def at(self, inverse_b: float, memory_price: float, gap: float, provenance: Provenance) -> Sample | None:
+        """Solve at one price, to within a relative gap; None where no choice is legal."""
+        problem = self.problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=self.held)
+        solution = self.solve(problem, gap)
+        self.solves += 1
+        self.optimal = self.optimal and solution.status is not Status.TIME_LIMIT
+        if not solution.choices:
+            return None
+        point = self.keep(solution.choices, provenance)
+        exact = solution.status is Status.OPTIMAL
+        seconds = point.totals.latency_at(inverse_b)
+        return Sample(inverse_b, point, seconds * (1.0 if exact else solution.bound / solution.objective))
+
+    def keep(self, choices: tuple[int, ...], provenance: Provenance) -> StageChoice:
+        """Record a choice, which may have been found before with a weaker provenance."""
+        known = self.points.get(choices)
+        if known is None:
+            known = StageChoice(choices, self.problem.totals(choices), provenance)
+        self.points[choices] = stronger(known, replace(known, provenance=provenance))
+        return self.points[choices]
+
+    def fastest(self, inverse_b: float, gap: float) -> Sample | None:
+        """The fastest choice, and among equally fast ones the leanest."""
+        provenance = Provenance.NEAR if gap else Provenance.FASTEST
+        return self.at(inverse_b, tuning.TIE_SECONDS / self.memory, gap, provenance)
+
+    def ends(self, inverse_b: float) -> tuple[StageChoice, StageChoice] | None:
+        """The fastest choice and the leanest one, or near it; None when there is no choice."""
+        fastest = self.fastest(inverse_b, tuning.TOLERANCE)
+        if fastest is None:
+            return None
+        # So high a price that no saved time justifies a byte: the leanest choice, and the fastest of equally lean ones.
+        high_price = 1e3 * max(fastest.point.totals.latency_at(inverse_b), 1e-6) / self.memory
+        priced = self.problem.at(inverse_b=inverse_b, memory_price=high_price, microbatches_held=self.held)
+        gap = 0.0 if priced.variables <= EASY_ILP else tuning.LEAN_GAP
+        leanest = self.at(inverse_b, high_price, gap, Provenance.CONVEX)
+        return None if leanest is None else (fastest.point, leanest.point)
+
+    def convex_part(
+        self,
+        ends: tuple[StageChoice, StageChoice],
+        inverse_b: float,
+        most_solves: int,
+        is_wanted: Callable[[StageChoice, StageChoice], bool],
+    ) -> None:
+        """Solve between neighbours of the convex part of (seconds, bytes), until `most_solves` were made in all.
+
+        The ends are no more than near the fastest and the leanest, so one may be better in both figures than the other.
+        """
+
+        def figures(point: StageChoice) -> tuple[float, float]:
+            return point.totals.latency_at(inverse_b), point.totals.held_bytes(self.held)
+
+        def solve_at(price: float) -> StageChoice | None:
+            sample = self.at(inverse_b, price, tuning.TOLERANCE, Provenance.CONVEX)
+            return None if sample is None else sample.point
+
+        search_between(
+            *ends,
+            figures=figures,
+            solve_at=solve_at,
+            is_wanted=is_wanted,
+            may_solve=lambda: self.solves < most_solves,
+        )
+
+    def result(self, bound_seconds: float, *, proven: bool) -> Frontier:
+        """All choices found."""
+        problem = self.problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)
+        constraints = len(problem.node_costs) + sum(sum(m.shape) for m in problem.edge_costs)
+        return Frontier(
+            tuple(self.points.values()),
+            self.solves,
+            problem.variables,
+            constraints,
+            self.optimal,
+            bound_seconds,
+            proven,
+        )

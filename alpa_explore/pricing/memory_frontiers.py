@@ -1,0 +1,121 @@
+"""Leaner, slower choices of one stage at one B, for devices that the fastest choice overflows.
+
+Where Pareto sets stay small the frontier of (seconds, weight + held × activation bytes) is exact
+(`intra_op.memory.pareto`). Elsewhere a search over prices for memory, from the fastest choice to the leanest, gives its
+convex part. Where a pipeline needs a choice that fits, workspace included, `fastest_fitting` searches for one within
+TOLERANCE of the best.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.memory.pareto import Caps, ParetoPoint, pareto_frontier
+from alpa_explore.intra_op.problem.solution import Status
+from alpa_explore.intra_op.solve_limited import solve_limited
+from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.pricing import tuning
+from alpa_explore.pricing.explorer import Explorer, Solve
+from alpa_explore.pricing.frontier import Frontier, StageChoice
+from alpa_explore.pricing.stage_costs import Provenance
+
+
+def fastest_fitting(
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, bound_seconds: float
+) -> Frontier:
+    """A choice within TOLERANCE of the fastest at one B that fits with `held` microbatches held; after FITTING_SECONDS
+    the best that was found. The fastest choice without a limit takes `bound_seconds`, and does not fit.
+
+    No points when nothing fits, or nothing was found in time.
+    """
+    explorer = Explorer(problem, solve, device_memory_bytes, held)
+    memory_price = tuning.TIE_SECONDS / device_memory_bytes
+    priced = problem.at(inverse_b=inverse_b, memory_price=memory_price, microbatches_held=held)
+    try:
+        solution = solve_limited(
+            priced,
+            problem.memory_limit(held, device_memory_bytes),
+            time_limit_seconds=tuning.FITTING_SECONDS,
+            gap=tuning.TOLERANCE,
+            bound=bound_seconds,
+        )
+    except SolverError:
+        explorer.optimal = False
+        return explorer.result(0.0, proven=False)
+    explorer.solves += 1
+    explorer.optimal = solution.status is not Status.TIME_LIMIT
+    if solution.choices:
+        explorer.keep(solution.choices, Provenance.FITTING)
+    return explorer.result(0.0, proven=False)
+
+
+def memory_frontier(
+    problem: StageProblem,
+    solve: Solve,
+    device_memory_bytes: int,
+    held: tuple[int, int],
+    inverse_b: float,
+    most: int = 8,
+) -> Frontier:
+    """Leaner, slower choices at one B, down to the leanest.
+
+    Of an exact frontier the fastest that fits at every place in the pipeline, and `most` more that are spread over it;
+    else the convex part, by at most `most` solves between a choice that fits at some place and one that does not.
+    `held` are the fewest and the most microbatches that a place may hold; the frontier is for the most.
+    """
+    fewest, held_most = held
+    counts = range(fewest, held_most + 1)
+    explorer = Explorer(problem, solve, device_memory_bytes, held_most)
+
+    def straddles(fast: StageChoice, lean: StageChoice) -> bool:
+        """Whether at some place the lean choice fits and the fast one does not."""
+        return any(lean.totals.peak_bytes(h) <= device_memory_bytes < fast.totals.peak_bytes(h) for h in counts)
+
+    ends = explorer.ends(inverse_b)
+    if ends is None:
+        return explorer.result(math.inf, proven=True)
+    fast, lean = ends
+    least = tuple(problem.memory_limit(h, device_memory_bytes).least_peak() for h in counts)
+    if straddles(fast, lean):
+        most_seconds = lean.totals.latency_at(inverse_b)
+        exact = exact_frontier(problem, held_most, inverse_b, most_seconds, tuning.EXACT_WHERE)
+        if exact:
+            points = [explorer.keep(p.choices, Provenance.EXACT) for p in exact]
+            selected = {round(i * (len(points) - 1) / max(most - 1, 1)) for i in range(most)}
+            for h in counts:
+                fits = (i for i, p in enumerate(points) if p.totals.peak_bytes(h) <= device_memory_bytes)
+                selected |= {i for i in [next(fits, None)] if i is not None}
+            explorer.points = {points[i].choices: points[i] for i in sorted(selected)}
+            return replace(explorer.result(exact[0].seconds, proven=True), least_peaks=least)
+    explorer.convex_part(ends, inverse_b, most, straddles)
+    return replace(explorer.result(0.0, proven=False), least_peaks=least)
+
+
+def whole_frontier(
+    problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int, caps: Caps
+) -> Frontier:
+    """The whole frontier at one B: every point where Pareto sets stay within `caps`, else the convex part by `most`
+    solves. `proven` tells which."""
+    explorer = Explorer(problem, solve, device_memory_bytes, held)
+    ends = explorer.ends(inverse_b)
+    if ends is None:
+        return explorer.result(math.inf, proven=True)
+    exact = exact_frontier(problem, held, inverse_b, ends[1].totals.latency_at(inverse_b), caps)
+    if exact:
+        points = [explorer.keep(p.choices, Provenance.EXACT) for p in exact]
+        explorer.points = {p.choices: p for p in points}
+        return explorer.result(exact[0].seconds, proven=True)
+    explorer.convex_part(ends, inverse_b, most, lambda _fast, _lean: True)
+    return explorer.result(0.0, proven=False)
+
+
+def exact_frontier(
+    problem: StageProblem, held: int, inverse_b: float, most_seconds: float, caps: Caps
+) -> tuple[ParetoPoint, ...] | None:
+    """All pairs of (seconds, weight + held × activation bytes) that no choice dominates, up to `most_seconds`; None
+    where that exceeds `caps`."""
+    unpriced = problem.at(inverse_b=inverse_b, memory_price=0.0, microbatches_held=held)
+    sizes = [n.weight_bytes + held * n.activation_bytes for n in problem.nodes]
+    return pareto_frontier(unpriced, sizes, most_seconds=most_seconds * (1 + 1e3 * tuning.PROVEN), caps=caps)
