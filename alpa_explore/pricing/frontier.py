@@ -22,8 +22,9 @@ from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.memory.pareto import Caps, ParetoPoint, pareto_frontier
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-from alpa_explore.intra_op.solve_limited import EASY_ILP, solve_limited
+from alpa_explore.intra_op.solve_limited import solve_limited
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.stage_costs import Provenance
 
 SMALLEST_INVERSE_B = 2.0**-20
@@ -132,7 +133,7 @@ class _Explorer:
         # So dear that no time saved pays for a byte: the leanest choice, and the fastest among equally lean ones.
         dear = 1e3 * max(line(quickest.point, inverse_b), 1e-6) / self.memory
         priced = self.problem.at(inverse_b=inverse_b, memory_price=dear, microbatches_held=self.held)
-        lean = self.at(inverse_b, dear, 0.0 if priced.variables <= EASY_ILP else LEAN_GAP, Provenance.CONVEX)
+        lean = self.at(inverse_b, dear, 0.0 if priced.variables <= EASY_ILP_VARIABLES else LEAN_GAP, Provenance.CONVEX)
         return None if lean is None else (quickest.point, lean.point)
 
     def walk(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from alpa_explore.intra_op.solve_limited import EASY_ILP
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.frontier import TOLERANCE, Frontier, Point, line, peak
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 
@@ -103,7 +103,7 @@ class Known:
             return None
         assert facts.quickest is not None
         bound = max(line(facts.quickest, self.inverse_b), facts.bounds.get(held, 0.0))
-        if self.found[key][0].variables > EASY_ILP and self._fitting(facts, held) <= bound * (1 + TOLERANCE):
+        if self.found[key][0].variables > EASY_ILP_VARIABLES and self._fitting(facts, held) <= bound * (1 + TOLERANCE):
             return None
         if key in self.composed and held not in facts.bounds and (key, 0) not in self._settled:
             return key, bound, Search.FIT

@@ -125,8 +125,8 @@ def test_the_problems_of_the_contest(name, optimum):
 
 def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     # Every problem counts as too large for an ILP and for the optimum without the limit.
-    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.LARGEST_ILP", -1)
-    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.SMALL", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.tuning.UNLIMITED_FIRST_VARIABLES", -1)
     rng = np.random.default_rng(13)
     proven = unproven = nothing = 0
     for _ in range(60):

@@ -139,17 +139,17 @@ def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
 
 @pytest.mark.parametrize("solver", ["auto", "elimination"])
 def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.JOINS_A_TRY", 1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CORE_JOINS", 0)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BROADCAST_ENTRIES", 4)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.JOINS_A_TRY", 1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CORE_JOINS", 0)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BROADCAST_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BLOCK_ENTRIES", 4)
     for seed in range(300):
         assert_like_brute_force(random_problem(seed), solver)
 
 
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
     problem = clique(nodes=9, strategies=6)
     assert solve(problem).variables > 0, "a clique is too much for the dual bound"
@@ -241,7 +241,7 @@ def test_solves_in_threads_give_the_same_and_print_nothing(solver: str, capfd: p
 def test_a_problem_too_large_for_the_ilp_gets_the_best_choice_found_and_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.solve.LARGEST_ILP", 1000)
+    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", 1000)
     problem = clique(nodes=24, strategies=8)
     solution = solve(problem)
     assert solution.status is Status.UNPROVEN

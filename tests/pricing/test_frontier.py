@@ -47,7 +47,7 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
     for place in range(0, len(points), 7):
         # The limit counts the sum alone here: items that live for ever, no workspace.
         limit = problem.memory_limit(HELD, size(points[place]))
-        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.taken)], limit.limit)
+        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.fixed_bytes)], limit.limit)
         priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=HELD)
         best = solve_limited(priced, sums)
         assert best.status is Status.OPTIMAL

@@ -12,7 +12,7 @@ import numpy as np
 
 from alpa_explore.intra_op.composition.contract import Priced
 from alpa_explore.intra_op.composition.contract_program import OWN, SAME, Form, Given
-from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
+from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 

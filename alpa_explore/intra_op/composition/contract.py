@@ -27,7 +27,7 @@ from alpa_explore.intra_op.composition.contract_program import (
     program,
 )
 from alpa_explore.intra_op.elimination.eliminate import Limits
-from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
+from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.numerics.arrays import Floats, Ints
 
 LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder, elimination_order
-from alpa_explore.intra_op.reduction.factor_graph import Scope
+from alpa_explore.intra_op.reduction.tables import Scope
 from alpa_explore.numerics.arrays import Ints
 
 SAME, OWN, ROUGH, SCRATCH, RESULT = SPACES = range(5)

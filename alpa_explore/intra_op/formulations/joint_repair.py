@@ -17,8 +17,8 @@ import numpy as np
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.descend import descend, is_legal
-from alpa_explore.intra_op.bounds.message_bound import restricted
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, nearest_strategies
+from alpa_explore.intra_op.problem.restriction import restricted
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import settle
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound, restricted
+from alpa_explore.intra_op.bounds.disagreement import close_gap
+from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.bounds.messages import Messages
+from alpa_explore.intra_op.problem.restriction import restricted
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -67,7 +68,7 @@ def test_moved_costs_are_the_same_for_every_choice():
         problem = random_problem(rng)
         messages = Messages(problem, np.inf)
         messages.sweep(forward=True)
-        moved = messages.moved()
+        moved = messages.reparameterized()
         for choice in itertools.product(*(range(len(c)) for c in problem.node_costs)):
             if is_legal(problem, choice):
                 assert moved.evaluate(choice) == pytest.approx(problem.evaluate(choice), rel=1e-6)
@@ -77,7 +78,7 @@ def test_moved_costs_are_the_same_for_every_choice():
 def test_the_bound_holds_and_a_best_choice_is_kept(settled, monkeypatch):
     if settled:
         # As bad a start as can be, so that there is a gap to close.
-        monkeypatch.setattr("alpa_explore.intra_op.bounds.message_bound.ROUNDS", 1)
+        monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.MESSAGE_ROUNDS", 1)
     rng = np.random.default_rng(5)
     closed = pruned_some = bettered = 0
     for _ in range(400):
@@ -86,7 +87,7 @@ def test_the_bound_holds_and_a_best_choice_is_kept(settled, monkeypatch):
         legal = [c for c in every if is_legal(problem, c)]
         pruned = prune_by_bound(problem)
         if settled:
-            before, pruned = pruned, settle(problem, pruned)
+            before, pruned = pruned, close_gap(problem, pruned)
             assert pruned.bound >= before.bound
             bettered += pruned.bound > before.bound
         if pruned.best is None or not legal:
@@ -112,7 +113,7 @@ def test_the_bound_holds_and_a_best_choice_is_kept(settled, monkeypatch):
 
 
 def test_with_a_gap_the_answer_is_within_it_and_says_so(monkeypatch):
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     rng = np.random.default_rng(6)
     stopped = 0
     for _ in range(150):

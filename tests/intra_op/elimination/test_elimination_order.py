@@ -6,7 +6,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from alpa_explore.intra_op.elimination import elimination_order as module
+from alpa_explore.intra_op.elimination import tuning
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder, elimination_order
 
 Drawn = tuple[tuple[int, ...], tuple[tuple[int, int], ...], frozenset[int]]
@@ -45,11 +45,11 @@ def test_an_order_takes_what_it_says_and_trying_never_makes_it_worse(
     seed: int, core: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = draw(seed, 24, 0.2)
-    monkeypatch.setattr(module, "JOINS_A_TRY", np.inf)
+    monkeypatch.setattr(tuning, "JOINS_A_TRY", np.inf)
     plain = elimination_order(*drawn)
     check(drawn, plain)
-    monkeypatch.setattr(module, "JOINS_A_TRY", 10.0)
-    monkeypatch.setattr(module, "CORE_JOINS", core)
+    monkeypatch.setattr(tuning, "JOINS_A_TRY", 10.0)
+    monkeypatch.setattr(tuning, "CORE_JOINS", core)
     searched = elimination_order(*drawn)
     check(drawn, searched)
     assert searched.joined_entries <= plain.joined_entries
@@ -63,19 +63,19 @@ def test_many_cheap_nodes_have_an_order_too(keep: frozenset[int]) -> None:
     chain = (22,) * nodes, tuple((i, i + 1) for i in range(nodes - 1)), keep
     found = elimination_order(*chain)
     check(chain, found)
-    assert module.JOINS_A_TRY < found.joined_entries < (nodes - 1 - len(keep)) * 22**3
+    assert tuning.JOINS_A_TRY < found.joined_entries < (nodes - 1 - len(keep)) * 22**3
 
 
 def test_trying_finds_the_best_order_of_small_graphs_nearly_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CORE_JOINS", 0)
+    monkeypatch.setattr(tuning, "CORE_JOINS", 0)
     greedy = found = 0
     for seed in range(60):
         drawn = draw(seed, 7, 0.45)
         free = [v for v in range(7) if v not in drawn[2]]
         best = min(sum(joined for joined, _ in tables_of(drawn, order)) for order in permutations(free))
-        monkeypatch.setattr(module, "JOINS_A_TRY", np.inf)
+        monkeypatch.setattr(tuning, "JOINS_A_TRY", np.inf)
         greedy += elimination_order(*drawn).joined_entries == best
-        monkeypatch.setattr(module, "JOINS_A_TRY", 1.0)
+        monkeypatch.setattr(tuning, "JOINS_A_TRY", 1.0)
         found += elimination_order(*drawn).joined_entries == best
     assert greedy < found
     assert found >= 54, "of 60"

@@ -8,8 +8,9 @@ import pytest
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.memory import pareto
 from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
-from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds, sum_over
+from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.tables import sum_tables
 from tests.intra_op.stages import chain, on_mesh, whole
 
 
@@ -146,12 +147,13 @@ def test_every_context_is_the_least_of_what_is_not_in_the_table():
             # The last step's table holds all of its part: with its context it is the least of the whole problem.
             least = min(second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in legal)
             run = PriceRun(problem, node_bytes, order, float(second), float(byte))
-            for step, (_, scope, reading) in enumerate(run.steps):
-                table = sum_over([t for _, t in reading], (order[step], *scope)).min(axis=0)
-                whole = table + bounds.contexts[step][price].reshape(table.shape)
+            for number, step in enumerate(run.steps):
+                assert step.node == order[number]
+                table = sum_tables(step.tables, step.axes).min(axis=0)
+                whole = table + bounds.contexts[number][price].reshape(table.shape)
                 assert whole.min() == pytest.approx(least, rel=1e-9, abs=1e-9)
                 for at in itertools.islice(np.ndindex(*table.shape), 4):
-                    fixed = [c for c in legal if all(c[u] == k for u, k in zip(scope, at, strict=True))]
+                    fixed = [c for c in legal if all(c[u] == k for u, k in zip(step.scope, at, strict=True))]
                     values = [second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in fixed]
                     assert whole[at] == pytest.approx(min(values, default=np.inf), rel=1e-9, abs=1e-9)
                     checked += bool(fixed)

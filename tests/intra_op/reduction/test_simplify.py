@@ -5,9 +5,10 @@ import pytest
 
 from alpa_explore.intra_op.elimination.eliminate import eliminate, order_of
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.components import components, decompose
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction, FactorGraph
-from alpa_explore.intra_op.reduction.simplify import components, simplify
+from alpa_explore.intra_op.reduction.simplify import simplify
 
 
 def problem_of(sizes: list[int], edges: list[tuple[int, int]], seed: int = 0) -> ShardingProblem:
@@ -134,3 +135,14 @@ def test_a_node_that_is_kept_keeps_strategies_that_are_dominated() -> None:
     assert kept.nodes == (0, 1)
     assert [len(c) for c in kept.core.node_costs] == [3, 3]
     assert simplify(dominated, dominance=True).nodes == ()
+
+
+def test_the_choices_of_the_components_are_put_together_to_an_optimal_choice() -> None:
+    problem = problem_of([4] * 10, [*complete(5), *((a + 5, b + 5) for a, b in complete(5))])
+    parts = decompose(problem, dominance=False)
+    assert len(parts.components) == 2
+    part_choices = [eliminate(part, order_of(part)) for part in parts.components]
+    least = parts.constant + sum(p.evaluate(c) for p, c in zip(parts.components, part_choices, strict=True))
+    whole = eliminate(problem, order_of(problem))
+    assert problem.evaluate(parts.restore(part_choices)) == pytest.approx(problem.evaluate(whole), rel=1e-12)
+    assert least == pytest.approx(problem.evaluate(whole), rel=1e-12)
