@@ -9,8 +9,8 @@
 
 `auto` tries the cheapest step first; every step is exact:
 
-1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and the
-   rest is split into connected components.
+1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and
+   the rest is split into connected components.
 2. A component with an obvious and cheap elimination order is eliminated.
 3. Else messages raise a dual bound and suggest choices (`prune_by_bound`). Where the two meet, the optimum is proven.
 4. Where they do not, `close_gap` solves the region on which they differ, and grows it. Strategies excluded by the bound

@@ -6,8 +6,7 @@
 3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
 4. Prices for memory (`memory.price_search`) give a choice that fits and a lower bound; often they meet.
 5. Else HiGHS gets Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the bounds
-of
-   the price search exclude, unless it is too large for HiGHS.
+   of the price search exclude, unless it is too large for HiGHS.
 
 A time limit ends 4 and 5 early: then the best choice that fits is returned with the bound that was proven.
 """

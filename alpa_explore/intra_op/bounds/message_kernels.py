@@ -156,8 +156,7 @@ def given_others(flat: Flat, choices: Ints, v: int, total: Floats) -> None:
 
 @compiled()
 def descend(flat: Flat, choices: Ints, rounds: int) -> None:
-    """Let each node in turn take its best strategy given the others, until none changes; works on `choices` in
-    place."""
+    """Let each node in turn take its best strategy given the others, until none changes. Updates `choices`."""
     nodes, _costs, _tables, _matrices, _rows, _columns, incident, _edge_at, _is_a, other = flat
     count = len(nodes) - 1
     largest = 1

@@ -60,8 +60,8 @@ def memory_rows(memory: MemoryLimit, legal: Sequence[Ints]) -> Iterator[MemoryRo
 
 
 def fullest_times(memory: MemoryLimit, starts: set[int]) -> list[int]:
-    """Times that dominate their neighbours: something began since the last such time, and something ends right after
-    it."""
+    """The times that imply the limit at all others: an item began since the last such time, and one ends right
+    after."""
     ends = {item.end for item in memory.items}
     times, grown = [], False
     for t in range(len(memory.fixed_bytes)):
