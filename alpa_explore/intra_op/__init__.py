@@ -13,6 +13,9 @@ In the order of imports, lowest first (a room imports rooms above it in this lis
     solve_limited, regrets, conflicts               under a memory limit; costs of alternatives; why it is infeasible
     formulations                                    other formulations of the same stage, compared with the exact one
 
+`tuning` holds the constants of `solve`, `solve_limited` and `regrets`; every room has a `tuning` of its own. It imports
+nothing.
+
 Read `problem.sharding_problem`, `stage.stage_problem` and `solve` first. Above `sharding` and `cost`; pricing, search
 and the planner stand above this package and are never imported here.
 """

@@ -4,8 +4,9 @@ import pytest
 
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.formulations.axis_options import node_options
-from alpa_explore.intra_op.formulations.factor_ilp import GAP, solve_factors
+from alpa_explore.intra_op.formulations.factor_ilp import solve_factors
 from alpa_explore.intra_op.formulations.joint_repair import polish
+from alpa_explore.intra_op.formulations.tuning import FACTOR_GAP
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.sharding.splits import splits_for
 from tests.intra_op.stages import block_of, chain, on_mesh, whole
@@ -52,7 +53,7 @@ def test_on_one_axis_the_linear_costs_are_the_exact_ones(chains, seed):
     answer = solve_factors(built, problem, 0.25)
     exact = problem.evaluate(answer.choices)
     assert answer.linear_seconds == pytest.approx(exact, rel=1e-6)
-    assert solve(problem).objective <= exact <= (1 + 2 * GAP) * solve(problem).objective
+    assert solve(problem).objective <= exact <= (1 + 2 * FACTOR_GAP) * solve(problem).objective
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (8, 8)])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.intra_op.iopddl import files
+from alpa_explore.intra_op.iopddl import tuning
 from alpa_explore.intra_op.iopddl.files import read_problem
 
 
@@ -97,7 +97,7 @@ def test_a_missing_file_a_cut_off_one_and_one_too_large_are_refused(
     (tmp_path / "flipped.json.gz").write_bytes(packed[:12] + b"\xff\xff\xff" + packed[15:])
     with pytest.raises(AlpaExploreError, match="cannot be read"):
         read_problem(tmp_path / "flipped.json.gz")
-    monkeypatch.setattr(files, "MAX_BYTES", 50)
+    monkeypatch.setattr(tuning, "MAX_JSON_BYTES", 50)
     with pytest.raises(AlpaExploreError, match="more than"):
         read_problem(write(tmp_path / "large.json", document()))
 
@@ -136,3 +136,11 @@ def test_a_memory_limit_is_read_with_intervals_and_usages(tmp_path: Path) -> Non
 def test_a_damaged_memory_limit_is_refused(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
     with pytest.raises(AlpaExploreError, match=found):
         read_problem(write(tmp_path / "bad.json", limited(**changes)))
+
+
+@pytest.mark.parametrize("limit", [True, "12", -1, 10**400])
+def test_a_memory_limit_that_is_no_number_of_bytes_is_refused(tmp_path: Path, limit: object) -> None:
+    content = limited()
+    content["problem"]["usage_limit"] = limit
+    with pytest.raises(AlpaExploreError, match="not a number of bytes"):
+        read_problem(write(tmp_path / "bad.json", content))

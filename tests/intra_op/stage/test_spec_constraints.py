@@ -17,7 +17,8 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
+from alpa_explore.intra_op.formulations.compare import compare_solvers
+from alpa_explore.intra_op.formulations.comparison import StageInstance
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -240,6 +241,6 @@ def test_formulations_are_compared_with_nothing_constrained() -> None:
     rows = []
     for spec_constraints in ((), constraints_of({name: "RR+P01"}), constraints_of({"blocks.0.weight": "RS7"})):
         stage = slice_stages(layered(2, spec_constraints))(0, 0)
-        asked = Question(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
-        rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(asked, ["auto", "independent"]).rows])
+        instance = StageInstance(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
+        rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(instance, ["auto", "independent"]).rows])
     assert rows[0] == rows[1] == rows[2]
