@@ -74,7 +74,7 @@ def test_dominance_makes_the_core_smaller_and_keeps_the_optimum() -> None:
     smaller = 0
     for seed in range(30):
         problem = problem_of([6] * 6, complete(6), seed)
-        # One strategy of each node is dear enough to be never worth it.
+        # One strategy of each node is too expensive to be optimal.
         costs = tuple(np.where(np.arange(6) == seed % 6, 9.0, v) for v in problem.node_costs)
         problem = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=problem.edge_costs)
         plain, reduced = simplify(problem, dominance=False), simplify(problem)
@@ -110,7 +110,7 @@ def test_eliminating_a_node_with_many_neighbours_gives_the_minimum_over_its_stra
     assert graph.tables[1][1, 2, 3] == pytest.approx(full.min(axis=0))
 
 
-def test_connected_parts_come_apart_with_their_own_numbers() -> None:
+def test_components_have_their_own_numbering() -> None:
     problem = problem_of([2, 3, 4, 5, 6], [(3, 0), (1, 4)])
     parts = components(problem)
     assert [nodes for nodes, _ in parts] == [(0, 3), (1, 4), (2,)]
