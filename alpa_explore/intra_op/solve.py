@@ -156,8 +156,7 @@ def _reduced(
 def _wide(
     problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = tuning.BOUND_ROUNDS
 ) -> _Answer:
-    """Solve a component without a cheap order: prove or prune by a dual bound, then eliminate within limits or use the
-    ILP.
+    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP.
 
     Pruning makes the next bound tighter, so a component that shrank is bounded again, `rounds` times in all.
     """

@@ -23,7 +23,7 @@ from alpa_explore.numerics.arrays import Floats, Ints
 class Messages:
     """The state of message passing; every cost above `ceiling` is replaced by it.
 
-    The bounds hold for choices that cost at most `ceiling`.
+    The lower bounds stay valid, because that never raises a cost.
     """
 
     def __init__(self, problem: ShardingProblem, ceiling: float) -> None:

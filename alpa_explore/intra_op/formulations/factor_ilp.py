@@ -34,16 +34,17 @@ and reader whose option places the tensor of the edge as p on axis m: p is a dim
 So S(i) → R is move + gather (an all-gather), S(i) → S(j) move alone (an all-to-all), P → R scatter + reduce (an
 all-reduce), P → S scatter alone (a reduce-scatter), R → S nothing (a slice). `load` is the share of a device's bytes
 that each moves: 1 / n_m, 1 − 1 / n_m, 1, 1. share(A) = Π_{n not in A} 1 / n_n · Π_{n in A} (1 − 1 / n_n) over the
-other axes, so that the sum over A (A = ∅: all of it) is what is local. Axis n cuts the tensor meanwhile (cut[n] ≥ 1)
-when it does so at either end, for of two steps the one that makes the tensor smaller goes first; where two axes gather,
-the slower one does. An axis that cuts nothing may slice the tensor meanwhile and gather it afterwards, so full[m, A]
-never costs more than that. Blocks nest: while an axis moves from one dim to another, an inner axis can cut neither (a
-matrix has no third dim for it, a larger tensor may have one); and an axis cannot leave or join a dim under an inner one
-that stays, which then steps aside and comes back.
+other axes, so that the terms of all A add up to the local bytes (A = ∅ has the whole amount). Axis n cuts the tensor
+during the collective (cut[n] ≥ 1) when it does so at either end, because of two steps the one that makes the tensor
+smaller comes first; where two axes gather, the slower one comes first. An axis that cuts nothing may slice the tensor
+before the collective and gather it afterwards, so full[m, A] never costs more than that. Blocks nest: while an axis
+moves from one dim to another, an inner axis can cut neither of them (a matrix has no third dim for it, a larger tensor
+may have one). An axis cannot leave or join a dim that an inner axis keeps cutting: the inner one first moves to another
+dim, and back afterwards.
 
-The memory of a stage enters through w (cost_v(c) holds the memory price × bytes); a hard limit has no row here.
-The answer is one strategy a node, priced by the exact costs (`ShardingProblem.evaluate`): a resharding there is a
-shortest path of collectives, here a sum over axes, and this is the only difference.
+The memory of a stage enters through w (cost_v(c) includes the memory price × bytes); a hard limit is not part of this
+program. The answer has one strategy per node, priced by the exact costs (`ShardingProblem.evaluate`): a resharding
+there is a shortest path of collectives, here a sum over axes, and this is the only difference.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def pareto_frontier(
     except Contradiction:
         return ()
     core = reduced.core
-    # A kept node may have lost strategies to arc consistency: the trail says which remain.
+    # A kept node may have lost strategies to arc consistency: the trail records which remain.
     kept = _remaining_strategies(reduced.trail, [len(c) for c in problem.node_costs])
     weights = [node_bytes[v][kept[v]] for v in reduced.nodes]
     try:

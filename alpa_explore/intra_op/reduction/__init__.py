@@ -5,7 +5,7 @@
     dominance         which strategies another one of the node makes superfluous (dead-end elimination)
     factor_graph      FactorGraph: the mutable state of the reductions, and the trail for back substitution
     simplify          `simplify`: the three above and elimination of narrow nodes, repeated until none applies
-    components        `decompose`: simplify, then split into connected components; `restore` goes back
+    components        `decompose`: simplify, then split into connected components; `restore` completes choices
     tuning            sizes at which an implementation is switched or a reduction is left out
 
 Everything here is exact. Imports `problem` and `numerics` only: no bounds, no solvers, no stages.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from alpa_explore.numerics.arrays import Flags
 
 Neighbour = tuple[Flags, int]
-"""(legal, u): legal[i, j] says whether strategy i of a node goes with strategy j of its neighbour u."""
+"""(legal, u): legal[i, j] is True where strategy i of a node and strategy j of its neighbour u are legal together."""
 
 
 def propagate(alive: list[Flags], neighbours: Sequence[Sequence[Neighbour]], changed: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Overlap of communication and computation: a collective hides coefficient × min(its seconds, the computation beside
+"""Overlap of communication and computation: a collective hides coefficient × min(its seconds, those computed beside
 it).
 
 Both depend on the two ends of one edge of the stage problem, so the exposed seconds are a cost of that edge, and every
@@ -8,8 +8,7 @@ solver stays exact.
   result, a reduce-scatter behind the one that produces its input). The seconds that an operator computes in a
   microbatch are divided equally among all of its edges, so that no second of computation hides two seconds of
   collectives.
-- The sum of a weight's gradient hides behind the backward pass of the last microbatch: that of the operator that read
-the
+- The sum of a weight's gradient hides behind the backward pass, in the last microbatch, of the operator that read the
   weight (both gradients, and recomputation), divided among its weights by size. The strategies of these operators are
   not known at that edge: the least seconds of each are counted, so that no choice is priced too low. For a weight that
   several operators of the stage read, the sum waits for all of them: nothing of it is hidden.
@@ -76,8 +75,7 @@ class Overlap:
         return self._edge_shares[operator]
 
     def _computing(self, operator: int) -> Floats:
-        """For each strategy the seconds behind which collectives of edges can hide: 0 where it has a collective
-        itself."""
+        """For each strategy the seconds that can hide collectives of edges: 0 where it has a collective itself."""
         priced = self.model.operator(self.graph, operator)
         without_collective = np.array([not any(s.sync_bytes) for s in priced.strategies], dtype=np.bool_)
         return np.where(without_collective, priced.seconds, 0.0)
@@ -90,13 +88,12 @@ class Overlap:
 
     @cached_property
     def _readers(self) -> dict[int, frozenset[int]]:
-        """For each parameter of the stage the forward operators of the stage whose backward passes produce its
-        gradient."""
+        """For each parameter the forward operators of the stage whose backward passes produce its gradient."""
         stage_operators = set(self.stage.operators)
         readers = {}
         for position in self.stage.parameters:
-            makers = {self.graph.tensors[t].producer for t in self.layered.contributions[position]} & stage_operators
-            forwards = {self.graph.operators[m].forward for m in makers if m is not None}
+            producers = {self.graph.tensors[t].producer for t in self.layered.contributions[position]} & stage_operators
+            forwards = {self.graph.operators[m].forward for m in producers if m is not None}
             readers[position] = frozenset(f for f in forwards if f is not None)
         return readers
 
