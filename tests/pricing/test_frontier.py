@@ -84,7 +84,7 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
 def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
     exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
     least, gaps = min(map(size, exact)), []
-    monkeypatch.setattr(frontier, "EASY_ILP", 0)
+    monkeypatch.setattr(frontier, "EASY_ILP_VARIABLES", 0)
 
     def within(one, gap):
         gaps.append(gap)
