@@ -41,6 +41,7 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_
 from alpa_explore.layering import cluster_operators
 from alpa_explore.planner import interface
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.search.stages.feasible_stages import feasible_stages
 
 RUNS = {"gpt-1.3b": ("1x4:v100", 128, 6), "moe-2.4b": ("1x8:v100", 128, 8), "wide-resnet-1b": ("1x4:v100", 24, 8)}
 """Model -> cluster, B and layers."""

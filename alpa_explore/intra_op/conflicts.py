@@ -1,36 +1,30 @@
-"""Why a problem is infeasible: a smallest set of nodes that cannot agree."""
+"""Why a problem is infeasible: a minimal set of nodes that cannot agree (a minimal infeasible subsystem)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.restriction import legality
+from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
 
 
 def conflicting_nodes(problem: ShardingProblem) -> tuple[int, ...]:
-    """Nodes without a common legal choice, of which every proper part has one; () when the problem is feasible.
+    """Nodes without a common legal choice, although every proper subset has one; () when the problem is feasible.
 
-    Runs of nodes are left out, long ones first, as long as what remains is still infeasible. Costs do not matter.
+    Runs of nodes are removed, long ones first, as long as the rest stays infeasible. Costs do not matter.
     """
-    legality = ShardingProblem(
-        name=problem.name,
-        node_costs=tuple(np.where(v >= FORBIDDEN, FORBIDDEN, 0.0) for v in problem.node_costs),
-        edges=problem.edges,
-        edge_costs=tuple(np.where(m >= FORBIDDEN, FORBIDDEN, 0.0) for m in problem.edge_costs),
-    )
+    costless = legality(problem)
     nodes = list(range(len(problem.node_costs)))
-    if _feasible(legality, nodes):
+    if _feasible(costless, nodes):
         return ()
     run = max(1, len(nodes) // 2)
     while True:
         start, removed = 0, False
         while start < len(nodes):
             rest = nodes[:start] + nodes[start + run :]
-            if _feasible(legality, rest):
+            if _feasible(costless, rest):
                 start += run
             else:
                 nodes, removed = rest, True
@@ -40,12 +34,13 @@ def conflicting_nodes(problem: ShardingProblem) -> tuple[int, ...]:
 
 
 def _feasible(problem: ShardingProblem, nodes: Sequence[int]) -> bool:
+    """True when the problem on `nodes` alone has a legal choice."""
     position = {v: i for i, v in enumerate(nodes)}
     inside = [e for e, (a, b) in enumerate(problem.edges) if a in position and b in position]
-    part = ShardingProblem(
+    subproblem = ShardingProblem(
         name=problem.name,
         node_costs=tuple(problem.node_costs[v] for v in nodes),
         edges=tuple((position[problem.edges[e][0]], position[problem.edges[e][1]]) for e in inside),
         edge_costs=tuple(problem.edge_costs[e] for e in inside),
     )
-    return solve(part).status is not Status.INFEASIBLE
+    return solve(subproblem).status is not Status.INFEASIBLE

@@ -1,44 +1,62 @@
-"""The one verb of the intra-op pass: a sharding problem in, a checked solution out.
+"""`solve`: a sharding problem in, a checked solution out.
 
-    auto           simplify exactly, eliminate where narrow; elsewhere a dual bound proves the optimum or prunes until
-                   elimination is possible, and HiGHS gets the parts that are left (default)
-    elimination    the same without HiGHS; an error where the problem is too wide for it
-    ilp            simplify, then PuLP with HiGHS on what is left
+    auto           simplify exactly, then solve each component as below (default)
+    elimination    the same without HiGHS; an error where the problem is too wide for elimination
+    ilp            simplify, then PuLP with HiGHS on each component
     enumerated     the plain ILP of the paper (Eq. 1) in PuLP with HiGHS; also called highs. cbc: with CBC
-    highs-direct   the same ILP handed to HiGHS as a matrix
+    highs-direct   the same ILP passed to HiGHS as a matrix
     toulbar2       branch and bound with soft arc consistency (needs the extra `toulbar2`)
 
-All are exact. The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
+`auto` tries the cheapest step first; every step is exact:
+
+1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and
+   the rest is split into connected components.
+2. A component with an obvious and cheap elimination order is eliminated.
+3. Else messages raise a dual bound and suggest choices (`prune_by_bound`). Where the two meet, the optimum is proven.
+4. Where they do not, `close_gap` solves the region on which they differ, and grows it. Strategies excluded by the bound
+   and their slack are pruned.
+5. The pruned component is decomposed again. What has become narrow is eliminated, what has shrunk much is bounded once
+   more, and HiGHS gets the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in `bounds.tuning`) is
+   not tried: its answer is the best choice and its bound, with Status.UNPROVEN.
+
+The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from alpa_explore.errors import OptionError, SolverError, nearest_names
+from alpa_explore.intra_op import tuning
+from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import settle
-from alpa_explore.intra_op.bounds.message_bound import LARGEST_ILP, prune_by_bound, restricted
+from alpa_explore.intra_op.bounds.disagreement import close_gap
+from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
+from alpa_explore.intra_op.elimination import tuning as elimination_tuning
 from alpa_explore.intra_op.elimination.eliminate import Limits, cheap_order_of, eliminate, order_of
-from alpa_explore.intra_op.elimination.elimination_order import HOPELESS_JOINS, EliminationOrder
+from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder
+from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
-from alpa_explore.intra_op.ilp.ilp_answer import TRUST, infeasible
+from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.components import Decomposition, decompose
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
-from alpa_explore.intra_op.reduction.simplify import components, simplify
 
 SOLVERS = ("auto", "elimination", "ilp", "enumerated", "highs", "cbc", "highs-direct", "toulbar2")
 
 
 class _Ilp(Protocol):
+    """A solver of Eq. 1."""
+
     def __call__(
         self, problem: ShardingProblem, *, time_limit_seconds: float | None, gap: float = 0.0
     ) -> ShardingSolution: ...
@@ -46,36 +64,24 @@ class _Ilp(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What a runner found, before it is checked; `finished` when `bound` is claimed to be the optimum."""
+    """The result of a runner before it is checked; `finished` when `bound` is claimed to be the optimum."""
 
-    choices: tuple[int, ...]
+    choices: Choices
     bound: float
     finished: bool
     variables: int = 0
     constraints: int = 0
 
-    def with_part(self, nodes: tuple[int, ...], part: _Answer) -> _Answer:
-        """The answer with the choices of `part` at `nodes`, and its figures added."""
-        choices = list(self.choices)
-        for v, choice in zip(nodes, part.choices, strict=True):
-            choices[v] = choice
-        return _Answer(
-            choices=tuple(choices),
-            bound=self.bound + part.bound,
-            finished=self.finished and part.finished,
-            variables=self.variables + part.variables,
-            constraints=self.constraints + part.constraints,
-        )
-
 
 def solve(
     problem: ShardingProblem, solver: str = "auto", time_limit_seconds: float | None = None, gap: float = 0.0
 ) -> ShardingSolution:
-    """A least-cost choice for `problem`. With a `gap`, "auto" may stop at one proven to be within that share of it.
+    """A least-cost choice for `problem`. With a `gap`, "auto" may stop at a choice proven to be within that share of
+    it.
 
     Raises OptionError for an unknown solver or a time limit that is not positive, SolverError for a damaged problem or
-    when no choice at all was found. An infeasible problem is an answer: Status.INFEASIBLE; `conflicting_nodes` says
-    which nodes cannot agree.
+    when no choice at all was found. An infeasible problem is not an error: its answer has Status.INFEASIBLE, and
+    `conflicting_nodes` computes which nodes cannot agree.
     """
     started = time.perf_counter()
     check_solver(solver)
@@ -131,66 +137,83 @@ _RUNNERS: dict[str, Callable[[ShardingProblem, float, float], _Answer]] = {
 def _reduced(
     problem: ShardingProblem, *, eliminating: bool, ilp: _Ilp | None, deadline: float, gap: float = 0.0
 ) -> _Answer:
-    """Simplify, solve each connected part of what is left, and go back."""
+    """Decompose the problem and solve each component."""
     # Dominance costs more than it saves where the plain reductions already leave a narrow core.
-    quick = simplify(problem, dominance=not eliminating)
-    total = _Answer(choices=(0,) * len(quick.nodes), bound=quick.constant, finished=True)
-    for nodes, part in components(quick.core):
+    parts = decompose(problem, dominance=not eliminating)
+    answers = []
+    for component in parts.components:
         if not eliminating:
             assert ilp is not None
-            answer = _answer_of(ilp(part, time_limit_seconds=_remaining(deadline)))
-        elif (order := cheap_order_of(part)) is not None:
-            answer = _eliminated(part, order)
+            answer = _answer_of(ilp(component, time_limit_seconds=_remaining(deadline)))
+        elif (order := cheap_order_of(component)) is not None:
+            answer = _eliminated(component, order)
         else:
-            answer = _wide(part, ilp, deadline, gap)
-        total = total.with_part(nodes, answer)
-    return replace(total, choices=quick.restore(total.choices))
+            answer = _wide(component, ilp, deadline, gap)
+        answers.append(answer)
+    return _combined(parts, answers)
 
 
-def _wide(problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = 2) -> _Answer:
-    """A wide part: a dual bound proves the answer or prunes it; then eliminate within the limits, else the ILP.
+def _wide(
+    problem: ShardingProblem, ilp: _Ilp | None, deadline: float, gap: float, rounds: int = tuning.BOUND_ROUNDS
+) -> _Answer:
+    """Solve a component without a cheap order: dual bound, pruning, then elimination within limits or the ILP.
 
-    What was pruned makes the next bound tighter, so a part that shrank is bounded again, `rounds` times at most.
+    Pruning makes the next bound tighter, so a component that shrank is bounded again, `rounds` times in all.
     """
+    too_large = problem.variables > bounds_tuning.LARGEST_ILP_VARIABLES
     pruned = prune_by_bound(problem, gap)
-    if not pruned.closed and problem.variables <= LARGEST_ILP:
-        pruned = settle(problem, pruned, gap)
+    if not pruned.closed and not too_large:
+        pruned = close_gap(problem, pruned, gap)
     if pruned.best is not None and pruned.closed:
         proven = gap == 0.0
         bound = problem.evaluate(pruned.best) if proven else pruned.bound
         return _Answer(choices=pruned.best, bound=bound, finished=proven)
-    if problem.variables > LARGEST_ILP and pruned.best is not None:
+    if too_large and pruned.best is not None:
         return _Answer(choices=pruned.best, bound=pruned.bound, finished=False)
-    reduced = simplify(restricted(problem, pruned.kept), dominance=True)
-    total = _Answer(choices=(0,) * len(reduced.nodes), bound=reduced.constant, finished=True)
-    for nodes, part in components(reduced.core):
-        order, remaining = order_of(part), _remaining(deadline)
+    parts = decompose(restricted(problem, pruned.kept), dominance=True)
+    answers = []
+    for component in parts.components:
+        order, remaining = order_of(component), _remaining(deadline)
         if Limits().within(remaining).allow(order):
-            answer = _eliminated(part, order)
-        elif rounds > 1 and part.variables < 0.7 * problem.variables:
-            answer = _wide(part, ilp, deadline, gap, rounds - 1)
+            answer = _eliminated(component, order)
+        elif rounds > 1 and component.variables < tuning.SHRUNK_SHARE * problem.variables:
+            answer = _wide(component, ilp, deadline, gap, rounds - 1)
         elif ilp is not None:
-            answer = _answer_of(ilp(part, time_limit_seconds=remaining, gap=gap))
+            answer = _answer_of(ilp(component, time_limit_seconds=remaining, gap=gap))
         else:
             raise SolverError(
                 "The problem is too wide for elimination",
-                found=_width(order) + f" on the {len(part.node_costs)} nodes that are left after simplification",
+                found=_width(order) + f" on the {len(component.node_costs)} nodes that are left after simplification",
                 remedy="Use solver='auto', which gives such a part to an ILP.",
             )
-        total = total.with_part(nodes, answer)
-    among_kept = reduced.restore(total.choices)
-    return replace(total, choices=tuple(int(k[c]) for k, c in zip(pruned.kept, among_kept, strict=True)))
+        answers.append(answer)
+    combined = _combined(parts, answers)
+    return replace(combined, choices=unrestricted_choices(pruned.kept, combined.choices))
+
+
+def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:
+    """The answer for the whole problem from one for each component."""
+    bound = parts.constant
+    for answer in answers:
+        bound += answer.bound
+    return _Answer(
+        choices=parts.restore([answer.choices for answer in answers]),
+        bound=bound,
+        finished=all(answer.finished for answer in answers),
+        variables=sum(answer.variables for answer in answers),
+        constraints=sum(answer.constraints for answer in answers),
+    )
 
 
 def _width(order: EliminationOrder) -> str:
     if not order.nodes:
-        return f"more than {HOPELESS_JOINS:.0e} entries to join"
+        return f"more than {elimination_tuning.HOPELESS_JOINS:.0e} entries to join"
     return f"a table of {order.largest_table:.1e} entries, {order.joined_entries:.1e} to join"
 
 
-def _eliminated(part: ShardingProblem, order: EliminationOrder) -> _Answer:
-    choices = eliminate(part, order)
-    return _Answer(choices=choices, bound=part.evaluate(choices), finished=True)
+def _eliminated(problem: ShardingProblem, order: EliminationOrder) -> _Answer:
+    choices = eliminate(problem, order)
+    return _Answer(choices=choices, bound=problem.evaluate(choices), finished=True)
 
 
 def _answer_of(solution: ShardingSolution) -> _Answer:
@@ -206,7 +229,7 @@ def _answer_of(solution: ShardingSolution) -> _Answer:
 
 
 def _remaining(deadline: float) -> float | None:
-    return None if deadline == math.inf else max(0.01, deadline - time.perf_counter())
+    return None if deadline == math.inf else max(ilp_tuning.MIN_TIME_LIMIT_SECONDS, deadline - time.perf_counter())
 
 
 def _check(problem: ShardingProblem) -> None:
@@ -214,7 +237,7 @@ def _check(problem: ShardingProblem) -> None:
     remedy = "Repair the problem where it is built or read."
     nodes = len(problem.node_costs)
     for v, costs in enumerate(problem.node_costs):
-        # The minimum is NaN when an entry is: one call says all on thousands of small arrays.
+        # The minimum is NaN when an entry is NaN: one numpy call per array, of which there are thousands.
         if costs.ndim != 1 or not (costs.size == 0 or costs.min() >= 0.0):
             raise SolverError("Damaged sharding problem", found=f"costs of node {v}: {costs!r:.80}", remedy=remedy)
     for e, ((a, b), matrix) in enumerate(zip(problem.edges, problem.edge_costs, strict=True)):
@@ -229,10 +252,12 @@ def _check(problem: ShardingProblem) -> None:
 def _verified(
     problem: ShardingProblem, solver: str, answer: _Answer, started: float, gap: float, deadline: float
 ) -> ShardingSolution:
-    """Price the choices anew; raise SolverError when they are illegal or differ from what was proven."""
+    """Evaluate the choices again; raise SolverError when they are illegal or contradict the bound."""
     objective = problem.evaluate(answer.choices)
-    short = answer.finished and abs(objective - answer.bound) > TRUST * max(abs(objective), abs(answer.bound))
-    if short or answer.bound > objective + TRUST * abs(objective) or not is_legal(problem, answer.choices):
+    tolerance = ilp_tuning.OBJECTIVE_TOLERANCE
+    unproven = answer.finished and abs(objective - answer.bound) > tolerance * max(abs(objective), abs(answer.bound))
+    bound_too_high = answer.bound > objective + tolerance * abs(objective)
+    if unproven or bound_too_high or not is_legal(problem, answer.choices):
         raise SolverError(
             f"The answer of '{solver}' does not hold",
             found=f"{answer.bound!r} was claimed, the costs add up to {objective!r}",
@@ -241,8 +266,8 @@ def _verified(
     if answer.finished:
         status = Status.OPTIMAL
     else:
-        near = objective - answer.bound <= gap * objective
-        status = Status.WITHIN_GAP if near else Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
+        within_gap = objective - answer.bound <= gap * objective
+        status = Status.WITHIN_GAP if within_gap else Status.UNPROVEN if deadline == math.inf else Status.TIME_LIMIT
     return ShardingSolution(
         choices=answer.choices,
         objective=objective,

@@ -1,14 +1,14 @@
-"""Solve a sharding problem under a memory limit, exactly.
+"""`solve_limited`: an optimal choice for a sharding problem under a memory limit.
 
 1. The optimum without the limit; where it fits, it is the answer.
-2. Strategies that cannot fit whatever the others do are struck, and with them those that are left without a legal
+2. Strategies that cannot fit whatever the other nodes do are dropped, and with them those that are left without a legal
    partner, until nothing changes.
 3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
-4. Prices for memory give a choice that fits and a bound (`price_search`); often they meet.
-5. Else HiGHS gets Eq. 1 with a running sum of the memory (`highs_direct`), unless that is too large for it, without
-   the strategies that the prices ruled out.
+4. Prices for memory (`memory.price_search`) give a choice that fits and a lower bound; often they meet.
+5. Else HiGHS gets Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the bounds
+   of the price search exclude, unless it is too large for HiGHS.
 
-A time limit ends 4 and 5 early: then the best choice that fits is the answer, with the bound that was proven.
+A time limit ends 4 and 5 early: then the best choice that fits is returned with the bound that was proven.
 """
 
 from __future__ import annotations
@@ -16,36 +16,30 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from alpa_explore.errors import OptionError, SolverError
+from alpa_explore.intra_op import tuning
+from alpa_explore.intra_op.bounds import tuning as bounds_tuning
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.message_bound import LARGEST_ILP, MARGIN, restricted
+from alpa_explore.intra_op.ilp import tuning as ilp_tuning
 from alpa_explore.intra_op.ilp.enumerated_ilp import solve_enumerated
 from alpa_explore.intra_op.ilp.highs_direct import solve_highs_direct
 from alpa_explore.intra_op.ilp.ilp_answer import infeasible
 from alpa_explore.intra_op.ilp.toulbar2 import solve_toulbar2
 from alpa_explore.intra_op.memory.price_search import price_search
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.restriction import restricted, unrestricted_choices
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
+from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction
 from alpa_explore.intra_op.reduction.simplify import simplify
 from alpa_explore.intra_op.solve import check_solver, solve
-
-SMALL = 10**6
-"""Variables of Eq. 1 up to which the optimum without the limit is found first."""
-PRICE_SECONDS = 20.0
-"""What the price search may take where the ILP can still prove the answer."""
-EASY_ILP = 25_000
-"""Variables of an ILP that HiGHS solves in a second or so."""
-CLOSED = 1e-9
-"""Relative gap that is rounding."""
-
-Alive = list[np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]
+from alpa_explore.numerics.arrays import Flags, Ints
 
 
 def solve_limited(
@@ -57,132 +51,32 @@ def solve_limited(
     gap: float = 0.0,
     bound: float | None = None,
 ) -> ShardingSolution:
-    """A least-cost choice for `problem` that stays within `memory`; where that would take an ILP of more than EASY_ILP
-    variables, one within a relative `gap` of it will do.
+    """A least-cost choice for `problem` within `memory`.
 
-    `bound`, where it is given, is below the least cost without the limit, which then is not looked for.
+    Where it would take an ILP of more than tuning.EASY_ILP_VARIABLES, a choice within a relative `gap` of the optimum
+    is enough. `bound` is a known lower bound on the least cost without the limit; where it is given, step 1 is left
+    out.
 
-    "auto" does the steps above, others hand the whole to one ILP or to toulbar2. Status.INFEASIBLE when there is none:
-    `MemoryLimit.least_peak` then says whether the limit is at fault. OptionError for a solver that knows no memory,
-    SolverError when time was up before any choice was found.
+    "auto" takes the steps above; other solvers get the whole problem as one ILP or cost function network. A problem
+    without a choice has Status.INFEASIBLE: `MemoryLimit.least_peak` shows whether the limit is the reason. Raises
+    OptionError for a solver that cannot take a memory limit, SolverError when the time limit was reached before any
+    choice was found.
     """
     started = time.perf_counter()
     check_solver(solver)
     if solver == "auto":
         return _auto(problem, memory, started, time_limit_seconds, gap, bound)
-    if solver not in _WHOLE:
+    if solver not in _WHOLE_PROBLEM_SOLVERS:
         raise OptionError(
-            f"The solver '{solver}' knows no memory limit",
+            f"The solver '{solver}' cannot take a memory limit",
             found=f"a limit of {memory.limit:.6g}",
-            remedy=f"Use one of: auto, {', '.join(_WHOLE)}.",
+            remedy=f"Use one of: auto, {', '.join(_WHOLE_PROBLEM_SOLVERS)}.",
         )
-    found = _WHOLE[solver](problem, memory=memory, time_limit_seconds=time_limit_seconds)
-    return _checked(problem, memory, replace(found, solver=solver))
+    solution = _WHOLE_PROBLEM_SOLVERS[solver](problem, memory=memory, time_limit_seconds=time_limit_seconds)
+    return _checked(problem, memory, replace(solution, solver=solver))
 
 
-def _auto(
-    problem: ShardingProblem,
-    memory: MemoryLimit,
-    started: float,
-    time_limit_seconds: float | None,
-    gap: float,
-    known: float | None,
-) -> ShardingSolution:
-    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
-    free_bound = -math.inf if known is None else known
-    if known is None and problem.variables <= SMALL:
-        free = _free(problem, time_limit_seconds)
-        if free is not None:
-            fits = free.status is Status.OPTIMAL and memory.allows(free.choices)
-            if fits or free.status is Status.INFEASIBLE:
-                return replace(free, seconds=time.perf_counter() - started)
-            free_bound = free.bound
-    try:
-        kept = tuple(np.flatnonzero(a) for a in _possible(problem, memory))
-        smaller, limit = restricted(problem, kept), memory.restricted(kept)
-        bound_to_memory = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
-        reduced = simplify(smaller, dominance=False, keep=frozenset(bound_to_memory))
-    except Contradiction:
-        return infeasible(solver="auto", started=started)
-    core, core_memory = reduced.core, limit.on(reduced.nodes)
-    found = price_search(core, core_memory, _share(deadline, core.variables))
-    best, bound = found.choices, found.bound
-    variables = constraints = 0
-    cost = math.inf if best is None else core.evaluate(best)
-    bound = max(bound, free_bound - reduced.constant)
-    # A strategy whose floor is above the cost of the best is in no better choice.
-    worth = tuple(np.flatnonzero(f <= cost * (1 + MARGIN)) for f in found.floors)
-    smaller, limit = restricted(core, worth), core_memory.restricted(worth)
-    enough = CLOSED if smaller.variables <= EASY_ILP else max(gap, CLOSED)
-    if smaller.variables <= LARGEST_ILP and (best is None or cost - bound > enough * abs(cost)):
-        remaining = None if deadline == math.inf else max(0.01, deadline - time.perf_counter())
-        start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(worth, best, strict=True))
-        try:
-            ilp = solve_highs_direct(smaller, memory=limit, time_limit_seconds=remaining, start=start, gap=enough)
-        except SolverError:
-            # Time was up before it had any choice: what the prices found stands, if they found one.
-            if best is None:
-                raise
-        else:
-            if ilp.status is Status.INFEASIBLE:
-                return infeasible(solver="auto", started=started, variables=ilp.variables, constraints=ilp.constraints)
-            variables, constraints = ilp.variables, ilp.constraints
-            # No choice that was struck is below the cost of the best.
-            bound = max(bound, min(ilp.bound, cost))
-            if best is None or ilp.objective <= cost:
-                best = tuple(int(k[c]) for k, c in zip(worth, ilp.choices, strict=True))
-    if best is None:
-        raise SolverError(
-            "No choice within the memory limit was found",
-            found=f"{problem.variables:,} variables",
-            remedy="Give it more time, or a larger limit.",
-        )
-    inside = reduced.restore(best)
-    choices = tuple(int(k[c]) for k, c in zip(kept, inside, strict=True))
-    objective = problem.evaluate(choices)
-    bound = reduced.constant + bound
-    optimal = objective - bound <= CLOSED * abs(objective)
-    answer = ShardingSolution(
-        choices=choices,
-        objective=objective,
-        bound=objective if optimal else bound,
-        solver="auto",
-        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.UNPROVEN,
-        seconds=time.perf_counter() - started,
-        variables=variables,
-        constraints=constraints,
-    )
-    return _checked(problem, memory, answer)
-
-
-def _free(problem: ShardingProblem, time_limit_seconds: float | None) -> ShardingSolution | None:
-    """The answer without the limit, in a quarter of the time; None when nothing was found by then."""
-    try:
-        return solve(problem, time_limit_seconds=None if time_limit_seconds is None else time_limit_seconds / 4)
-    except SolverError:
-        # No legal choice in time: the search under the limit begins without its bound.
-        return None
-
-
-def _share(deadline: float, variables: int) -> float:
-    """When the price search must leave the time to the ILP; never where an ILP is out of the question."""
-    if variables > LARGEST_ILP:
-        return deadline
-    now = time.perf_counter()
-    return now + min(PRICE_SECONDS, 0.4 * (deadline - now))
-
-
-def _checked(problem: ShardingProblem, memory: MemoryLimit, found: ShardingSolution) -> ShardingSolution:
-    if found.choices and not (is_legal(problem, found.choices) and memory.allows(found.choices)):
-        raise SolverError(
-            f"The answer of '{found.solver}' under a memory limit does not hold",
-            found=f"{memory.peak(found.choices):.6g} bytes held where {memory.limit:.6g} are allowed",
-            remedy="Please report this problem; another solver may serve meanwhile.",
-        )
-    return found
-
-
-_WHOLE: dict[str, Callable[..., ShardingSolution]] = {
+_WHOLE_PROBLEM_SOLVERS: dict[str, Callable[..., ShardingSolution]] = {
     "enumerated": solve_enumerated,
     "highs": solve_enumerated,
     "cbc": partial(solve_enumerated, backend="cbc"),
@@ -191,28 +85,149 @@ _WHOLE: dict[str, Callable[..., ShardingSolution]] = {
 }
 
 
-def _possible(problem: ShardingProblem, memory: MemoryLimit) -> Alive:
-    """For every node which strategies some choice within the limit may hold (more may be struck by harder proofs)."""
-    alive = [costs < FORBIDDEN for costs in problem.node_costs]
-    forbidding: list[list[tuple[np.ndarray[tuple[int, ...], np.dtype[np.bool_]], int]]] = [[] for _ in alive]
+def _auto(
+    problem: ShardingProblem,
+    memory: MemoryLimit,
+    started: float,
+    time_limit_seconds: float | None,
+    gap: float,
+    known_bound: float | None,
+) -> ShardingSolution:
+    deadline = math.inf if time_limit_seconds is None else started + time_limit_seconds
+    unlimited_bound = -math.inf if known_bound is None else known_bound
+    if known_bound is None and problem.variables <= tuning.UNLIMITED_FIRST_VARIABLES:
+        unlimited = _solve_unlimited(problem, time_limit_seconds)
+        if unlimited is not None:
+            fits = unlimited.status is Status.OPTIMAL and memory.allows(unlimited.choices)
+            if fits or unlimited.status is Status.INFEASIBLE:
+                return replace(unlimited, seconds=time.perf_counter() - started)
+            unlimited_bound = unlimited.bound
+    try:
+        kept = _possible_strategies(problem, memory)
+        smaller, limit = restricted(problem, kept), memory.restricted(kept)
+        varying = {i.node for i in limit.items if i.end > i.start and np.ptp(i.usage) > 0}
+        reduced = simplify(smaller, dominance=False, keep=frozenset(varying))
+    except Contradiction:
+        return infeasible(solver="auto", started=started)
+    core_bound = unlimited_bound - reduced.constant
+    answer = _solve_core(reduced.core, limit.on_nodes(reduced.nodes), core_bound, deadline, gap)
+    if answer.bound == math.inf:
+        return infeasible(solver="auto", started=started, variables=answer.variables, constraints=answer.constraints)
+    if answer.choices is None:
+        raise SolverError(
+            "No choice within the memory limit was found",
+            found=f"{problem.variables:,} variables",
+            remedy="Give it more time, or a larger limit.",
+        )
+    choices = unrestricted_choices(kept, reduced.restore(answer.choices))
+    objective = problem.evaluate(choices)
+    bound = reduced.constant + answer.bound
+    optimal = objective - bound <= tuning.PROVEN_GAP * abs(objective)
+    solution = ShardingSolution(
+        choices=choices,
+        objective=objective,
+        bound=objective if optimal else bound,
+        solver="auto",
+        status=Status.OPTIMAL if optimal else Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.UNPROVEN,
+        seconds=time.perf_counter() - started,
+        variables=answer.variables,
+        constraints=answer.constraints,
+    )
+    return _checked(problem, memory, solution)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CoreAnswer:
+    """The best choice for the core, if any, and the proven bound: inf when there is no choice within the limit."""
+
+    choices: Choices | None
+    bound: float
+    variables: int = 0
+    constraints: int = 0
+
+
+def _solve_core(
+    core: ShardingProblem, memory: MemoryLimit, known_bound: float, deadline: float, gap: float
+) -> _CoreAnswer:
+    """Price search, and where it leaves a gap the ILP over the strategies that a better choice may hold."""
+    result = price_search(core, memory, _price_search_deadline(deadline, core.variables))
+    best = result.choices
+    best_cost = math.inf if best is None else core.evaluate(best)
+    bound = max(result.bound, known_bound)
+    # A strategy whose bound exceeds the best cost is in no better choice.
+    threshold = best_cost * (1 + bounds_tuning.PRUNING_MARGIN)
+    kept = tuple(np.flatnonzero(bounds <= threshold) for bounds in result.strategy_bounds)
+    smaller, limit = restricted(core, kept), memory.restricted(kept)
+    easy = smaller.variables <= tuning.EASY_ILP_VARIABLES
+    target_gap = tuning.PROVEN_GAP if easy else max(gap, tuning.PROVEN_GAP)
+    closed = best is not None and best_cost - bound <= target_gap * abs(best_cost)
+    if closed or smaller.variables > bounds_tuning.LARGEST_ILP_VARIABLES:
+        return _CoreAnswer(choices=best, bound=bound)
+    remaining = None
+    if deadline != math.inf:
+        remaining = max(ilp_tuning.MIN_TIME_LIMIT_SECONDS, deadline - time.perf_counter())
+    start = None if best is None else tuple(int(np.searchsorted(k, c)) for k, c in zip(kept, best, strict=True))
+    try:
+        ilp = solve_highs_direct(smaller, memory=limit, time_limit_seconds=remaining, start=start, gap=target_gap)
+    except SolverError:
+        # The time limit was reached before the ILP had any choice: that of the price search stands, if there is one.
+        if best is None:
+            raise
+        return _CoreAnswer(choices=best, bound=bound)
+    if ilp.status is Status.INFEASIBLE:
+        return _CoreAnswer(choices=None, bound=math.inf, variables=ilp.variables, constraints=ilp.constraints)
+    # Choices with an excluded strategy do not cost less than the best.
+    bound = max(bound, min(ilp.bound, best_cost))
+    if best is None or ilp.objective <= best_cost:
+        best = unrestricted_choices(kept, ilp.choices)
+    return _CoreAnswer(choices=best, bound=bound, variables=ilp.variables, constraints=ilp.constraints)
+
+
+def _solve_unlimited(problem: ShardingProblem, time_limit_seconds: float | None) -> ShardingSolution | None:
+    """The answer without the limit, in a share of the time; None when no choice was found by then."""
+    share = None if time_limit_seconds is None else time_limit_seconds * tuning.UNLIMITED_TIME_SHARE
+    try:
+        return solve(problem, time_limit_seconds=share)
+    except SolverError:
+        # No legal choice in time: the search under the limit begins without its bound.
+        return None
+
+
+def _price_search_deadline(deadline: float, variables: int) -> float:
+    """When the price search must leave the rest of the time to the ILP; `deadline` where no ILP will be tried."""
+    if variables > bounds_tuning.LARGEST_ILP_VARIABLES:
+        return deadline
+    now = time.perf_counter()
+    return now + min(tuning.PRICE_SEARCH_SECONDS, tuning.PRICE_SEARCH_TIME_SHARE * (deadline - now))
+
+
+def _checked(problem: ShardingProblem, memory: MemoryLimit, solution: ShardingSolution) -> ShardingSolution:
+    if solution.choices and not (is_legal(problem, solution.choices) and memory.allows(solution.choices)):
+        raise SolverError(
+            f"The answer of '{solution.solver}' under a memory limit does not hold",
+            found=f"{memory.peak(solution.choices):.6g} bytes held where {memory.limit:.6g} are allowed",
+            remedy="Please report this problem; another solver may serve meanwhile.",
+        )
+    return solution
+
+
+def _possible_strategies(problem: ShardingProblem, memory: MemoryLimit) -> tuple[Ints, ...]:
+    """For every node the strategies that pass arc consistency and fit with all other items at their smallest.
+
+    Raises Contradiction when a node has none.
+    """
+    alive: list[Flags] = [costs < FORBIDDEN for costs in problem.node_costs]
+    neighbours: list[list[Neighbour]] = [[] for _ in alive]
     for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
         if matrix.size and matrix.max() >= FORBIDDEN:
             legal = matrix < FORBIDDEN
-            forbidding[a].append((legal, b))
-            forbidding[b].append((legal.T, a))
-    todo = set(range(len(alive)))
-    while todo:
-        while todo:
-            v = todo.pop()
-            good = alive[v].copy()
-            for legal, u in forbidding[v]:
-                good &= legal @ alive[u]
-            if good.sum() < alive[v].sum():
-                alive[v] = good
-                todo |= {u for _, u in forbidding[v]}
-        for v, here in enumerate(alive):
-            if not here.any():
+            neighbours[a].append((legal, b))
+            neighbours[b].append((legal.T, a))
+    changed = set(range(len(alive)))
+    while changed:
+        propagate(alive, neighbours, changed)
+        for v, flags in enumerate(alive):
+            if not flags.any():
                 raise Contradiction(v)
-        for v in memory.possible(alive):
-            todo |= {v, *(u for _, u in forbidding[v])}
-    return alive
+        changed = {u for v in memory.drop_overflowing(alive) for u in (v, *(u for _, u in neighbours[v]))}
+    return tuple(np.flatnonzero(flags) for flags in alive)

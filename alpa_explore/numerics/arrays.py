@@ -1,4 +1,4 @@
-"""Types of arrays, for annotations."""
+"""Type aliases of numpy arrays of any shape, for annotations; shapes stand in the docstrings."""
 
 from __future__ import annotations
 

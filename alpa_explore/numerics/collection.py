@@ -1,4 +1,4 @@
-"""`no_collection`: Python's search for garbage, put off."""
+"""`no_collection`: suspend Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """For work of seconds that makes hundreds of thousands of objects which stay: looking for garbage among them, again
-    and again, takes a fifth of the time and more."""
+    """Suspend garbage collection while the block runs.
+
+    For work of seconds that makes hundreds of thousands of long-lived objects: the collector would traverse all of them
+    again and again, which takes a fifth of the run time or more.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""`compiled`: numba's njit, kept on disk between runs where there is a place for it."""
+"""`compiled`: numba's njit, with its machine code cached on disk where there is a place for it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compiled(**options: Any) -> Callable[[Function], Function]:
-    """Decorator: compile at the first call, without the GIL; the first call ever takes a second, later runs load it."""
+    """Decorator: compile the function at its first call, and release the GIL while it runs.
+
+    The first call ever takes about a second; later processes load the machine code from disk. numba invalidates that
+    cache by the source file of the function alone, so a kernel must not read constants of other modules: pass them as
+    arguments.
+    """
 
     def decorate(function: Function) -> Function:
         try:
-            found: Function = njit(cache=True, nogil=True, **options)(function)
+            dispatcher: Function = njit(cache=True, nogil=True, **options)(function)
         except RuntimeError:
-            # Neither the package's folder nor the user's cache can be written: compiled anew in every process.
-            found = njit(nogil=True, **options)(function)
-        return found
+            # Neither the package's folder nor the user's cache folder is writable: every process compiles anew.
+            dispatcher = njit(nogil=True, **options)(function)
+        return dispatcher
 
     return decorate

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-from alpa_explore.intra_op.solve_limited import EASY_ILP
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.numerics.lower_envelope import search_between
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.frontier import Frontier, StageChoice, stronger
@@ -71,7 +71,7 @@ class Explorer:
         # So high a price that no saved time justifies a byte: the leanest choice, and the fastest of equally lean ones.
         high_price = 1e3 * max(fastest.point.totals.latency_at(inverse_b), 1e-6) / self.memory
         priced = self.problem.at(inverse_b=inverse_b, memory_price=high_price, microbatches_held=self.held)
-        gap = 0.0 if priced.variables <= EASY_ILP else tuning.LEAN_GAP
+        gap = 0.0 if priced.variables <= EASY_ILP_VARIABLES else tuning.LEAN_GAP
         leanest = self.at(inverse_b, high_price, gap, Provenance.CONVEX)
         return None if leanest is None else (fastest.point, leanest.point)
 

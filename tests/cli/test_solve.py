@@ -70,7 +70,7 @@ def test_whole_numbers_are_added_up_exactly(tmp_path, capsys):
     [
         (["none.json"], "cannot be read"),
         (["good.json", "--solver", "elimnation"], "Did you mean 'elimination'"),
-        (["good.json", "--solver", "elimination"], "knows no memory limit"),
+        (["good.json", "--solver", "elimination"], "cannot take a memory limit"),
         (["good.json", "--time-limit", "0"], "time limit must be positive"),
         (["good.json", "--time-limit", "soon"], "invalid float value"),
     ],

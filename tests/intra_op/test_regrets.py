@@ -20,29 +20,29 @@ def test_every_strategy_costs_what_brute_force_finds(narrow, monkeypatch):
     infeasible = impossible = 0
     for _ in range(150 if narrow else 30):
         problem = random_problem(rng)
-        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in every if is_legal(problem, c)]
-        found = regrets(problem, range(len(problem.node_costs)))
+        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in all_choices if is_legal(problem, c)]
+        node_regrets = regrets(problem, range(len(problem.node_costs)))
         if not legal:
             infeasible += 1
-            assert all(np.isinf(r).all() for r in found)
+            assert all(np.isinf(r).all() for r in node_regrets)
             continue
         least = min(map(problem.evaluate, legal))
-        for v, here in enumerate(found):
-            for k, regret in enumerate(here):
-                with_it = [problem.evaluate(c) for c in legal if c[v] == k]
-                impossible += not with_it
-                expected = min(with_it) - least if with_it else np.inf
+        for v, strategy_regrets in enumerate(node_regrets):
+            for k, regret in enumerate(strategy_regrets):
+                costs_with_it = [problem.evaluate(c) for c in legal if c[v] == k]
+                impossible += not costs_with_it
+                expected = min(costs_with_it) - least if costs_with_it else np.inf
                 assert regret == pytest.approx(expected, rel=1e-9, abs=1e-9 * max(least, 1e-12))
     assert impossible > 10
     assert infeasible > 0
 
 
-def test_a_pinned_node_holds_what_it_is_told():
+def test_a_pinned_node_holds_an_allowed_strategy():
     rng = np.random.default_rng(22)
     for _ in range(60):
         problem = random_problem(rng)
         v = int(rng.integers(len(problem.node_costs)))
         k = int(rng.integers(len(problem.node_costs[v])))
-        found = solve(pinned(problem, {v: [k]}))
-        assert found.status is Status.INFEASIBLE or found.choices[v] == k
+        solution = solve(pinned(problem, {v: [k]}))
+        assert solution.status is Status.INFEASIBLE or solution.choices[v] == k

@@ -26,9 +26,9 @@ def random_case(rng):
     pairs = [p for p in itertools.combinations(range(nodes), 2) if rng.random() < 0.5]
 
     def costs(*shape):
-        found = rng.integers(0, 9, shape).astype(float)
-        found[rng.random(shape) < 0.08] = FORBIDDEN
-        return found
+        values = rng.integers(0, 9, shape).astype(float)
+        values[rng.random(shape) < 0.08] = FORBIDDEN
+        return values
 
     problem = ShardingProblem(
         name="random",
@@ -54,21 +54,21 @@ def test_every_limit_gives_the_optimum_of_brute_force():
     infeasible = tightened = 0
     for _ in range(200):
         problem, items = random_case(rng)
-        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in every if is_legal(problem, c)]
+        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in all_choices if is_legal(problem, c)]
         peaks = [max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal]
         for limit in {0.0, 4e6, float(np.median(peaks or [0.0])), max(peaks, default=1.0)}:
             memory = MemoryLimit.of(items, limit)
             fitting = [problem.evaluate(c) for c, peak in zip(legal, peaks, strict=True) if peak <= limit]
-            found = solve_limited(problem, memory)
+            solution = solve_limited(problem, memory)
             if not fitting:
-                assert found.status is Status.INFEASIBLE
+                assert solution.status is Status.INFEASIBLE
                 infeasible += bool(legal)
                 continue
-            assert found.status is Status.OPTIMAL
-            assert found.objective == pytest.approx(min(fitting), rel=1e-9)
-            assert found.bound == found.objective
-            assert max(held_at(items, found.choices, t) for t in range(9)) <= limit
+            assert solution.status is Status.OPTIMAL
+            assert solution.objective == pytest.approx(min(fitting), rel=1e-9)
+            assert solution.bound == solution.objective
+            assert max(held_at(items, solution.choices, t) for t in range(9)) <= limit
             tightened += min(fitting) > min(map(problem.evaluate, legal))
     assert infeasible > 50
     assert tightened > 50
@@ -79,8 +79,8 @@ def test_the_least_limit_is_the_least_peak_of_brute_force():
     raised = 0
     for _ in range(80):
         problem, items = random_case(rng)
-        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        peaks = [max(held_at(items, c, t) for t in range(9)) for c in every if is_legal(problem, c)]
+        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        peaks = [max(held_at(items, c, t) for t in range(9)) for c in all_choices if is_legal(problem, c)]
         if not peaks:
             continue
         memory = MemoryLimit.of(items, 0.0)
@@ -109,11 +109,11 @@ def test_the_profile_is_what_is_alive_at_each_time():
 @pytest.mark.parametrize(("name", "optimum"), [("iopddl_b", 532843.0), ("iopddl_g", 217039.0)])
 def test_the_problems_of_the_contest(name, optimum):
     path = PROBLEMS / f"{name}.json.gz"
-    found = solve_limited(*read_problem(path)[:2])
-    assert (found.status, found.objective) == (Status.OPTIMAL, optimum)
-    # Added up once more from the file itself, with whole numbers.
+    solution = solve_limited(*read_problem(path)[:2])
+    assert (solution.status, solution.objective) == (Status.OPTIMAL, optimum)
+    # Added up again from the file itself, in integers.
     problem = json.loads(gzip.decompress(path.read_bytes()))["problem"]
-    nodes, edges, s = problem["nodes"], problem["edges"], found.choices
+    nodes, edges, s = problem["nodes"], problem["edges"], solution.choices
     total = sum(costs[k] for costs, k in zip(nodes["costs"], s, strict=True))
     for (a, b), costs in zip(edges["nodes"], edges["costs"], strict=True):
         total += costs[s[a] * len(nodes["costs"][b]) + s[b]]
@@ -125,30 +125,30 @@ def test_the_problems_of_the_contest(name, optimum):
 
 def test_prices_alone_find_choices_that_fit_and_bounds_that_hold(monkeypatch):
     # Every problem counts as too large for an ILP and for the optimum without the limit.
-    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.LARGEST_ILP", -1)
-    monkeypatch.setattr("alpa_explore.intra_op.solve_limited.SMALL", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", -1)
+    monkeypatch.setattr("alpa_explore.intra_op.tuning.UNLIMITED_FIRST_VARIABLES", -1)
     rng = np.random.default_rng(13)
-    proven = unproven = nothing = 0
+    proven = unproven = missed = 0
     for _ in range(60):
         problem, items = random_case(rng)
-        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in every if is_legal(problem, c)]
+        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in all_choices if is_legal(problem, c)]
         limit = float(np.median([max((held_at(items, c, t) for t in range(9)), default=0.0) for c in legal] or [0.0]))
         fitting = [c for c in legal if all(held_at(items, c, t) <= limit for t in range(9))]
         try:
-            found = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=2.0)
+            solution = solve_limited(problem, MemoryLimit.of(items, limit), time_limit_seconds=2.0)
         except SolverError:
-            nothing += bool(fitting)
+            missed += bool(fitting)
             continue
         if not fitting:
-            assert found.status is Status.INFEASIBLE
+            assert solution.status is Status.INFEASIBLE
             continue
         least = min(map(problem.evaluate, fitting))
-        assert found.choices in fitting
-        assert found.bound <= least + 1e-6 <= found.objective + 2e-6
-        proven += found.status is Status.OPTIMAL
-        unproven += found.status is Status.UNPROVEN
-        assert found.status is not Status.OPTIMAL or found.objective == pytest.approx(least, rel=1e-9)
+        assert solution.choices in fitting
+        assert solution.bound <= least + 1e-6 <= solution.objective + 2e-6
+        proven += solution.status is Status.OPTIMAL
+        unproven += solution.status is Status.UNPROVEN
+        assert solution.status is not Status.OPTIMAL or solution.objective == pytest.approx(least, rel=1e-9)
     assert proven > 15
     assert unproven > 0
-    assert nothing < 10, "the descent should find a choice that fits in most small cases"
+    assert missed < 10, "the descent should find a choice that fits in most small cases"

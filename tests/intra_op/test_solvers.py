@@ -61,7 +61,7 @@ def test_the_stated_optimum_of_a_stored_problem_is_found(name: str, solver: str)
 
 
 def brute_force(problem: ShardingProblem) -> float:
-    """The least cost over all choices, every one of them priced; inf when none is legal."""
+    """The least cost over all choices, each one evaluated; inf when none is legal."""
     count = len(problem.node_costs)
     total = np.zeros([1] * count)
 
@@ -138,18 +138,18 @@ def test_the_ilp_as_alpa_writes_it_equals_brute_force(backend: str) -> None:
 
 
 @pytest.mark.parametrize("solver", ["auto", "elimination"])
-def test_the_way_of_wide_problems_equals_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.JOINS_A_TRY", 1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CORE_JOINS", 0)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BROADCAST_ENTRIES", 4)
-    monkeypatch.setattr("alpa_explore.intra_op.reduction.factor_graph.BLOCK_ENTRIES", 4)
+def test_the_steps_for_wide_problems_equal_brute_force_too(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.JOINS_A_TRY", 1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CORE_JOINS", 0)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BROADCAST_ENTRIES", 4)
+    monkeypatch.setattr("alpa_explore.intra_op.reduction.tuning.JOIN_BLOCK_ENTRIES", 4)
     for seed in range(300):
         assert_like_brute_force(random_problem(seed), solver)
 
 
 def test_auto_gives_a_core_that_is_too_wide_to_the_ilp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     monkeypatch.setattr("alpa_explore.intra_op.elimination.eliminate.Limits.allow", lambda self, order: False)
     problem = clique(nodes=9, strategies=6)
     assert solve(problem).variables > 0, "a clique is too much for the dual bound"
@@ -168,7 +168,7 @@ def clique(*, nodes: int, strategies: int) -> ShardingProblem:
     )
 
 
-def test_elimination_says_that_a_clique_is_too_wide_for_it() -> None:
+def test_elimination_refuses_a_clique_that_is_too_wide_for_it() -> None:
     with pytest.raises(SolverError, match=r"too wide.*solver='auto'"):
         solve(clique(nodes=16, strategies=10), "elimination")
 
@@ -182,7 +182,7 @@ def test_at_the_time_limit_the_best_choice_so_far_comes_with_a_bound(solver: str
     assert solution.objective == problem.evaluate(solution.choices)
     assert 0 < solution.bound < solution.objective
     assert 0 < solution.gap < 1
-    assert solution.seconds < 120, "the limit was not heeded"
+    assert solution.seconds < 120, "the time limit was ignored"
 
 
 def test_an_unknown_solver_is_answered_with_the_nearest_names() -> None:
@@ -231,17 +231,17 @@ def test_a_damaged_problem_is_refused(nodes: tuple, edges: tuple, matrices: tupl
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_solves_in_threads_give_the_same_and_print_nothing(solver: str, capfd: pytest.CaptureFixture[str]) -> None:
     problems = [random_problem(seed) for seed in range(12)]
-    alone = [solve(p, solver).objective for p in problems]
+    sequential = [solve(p, solver).objective for p in problems]
     with ThreadPoolExecutor(4) as pool:
-        together = [s.objective for s in pool.map(lambda p: solve(p, solver), problems)]
-    assert together == alone
+        in_threads = [s.objective for s in pool.map(lambda p: solve(p, solver), problems)]
+    assert in_threads == sequential
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_problem_too_large_for_the_ilp_gets_the_best_choice_found_and_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("alpa_explore.intra_op.solve.LARGEST_ILP", 1000)
+    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.LARGEST_ILP_VARIABLES", 1000)
     problem = clique(nodes=24, strategies=8)
     solution = solve(problem)
     assert solution.status is Status.UNPROVEN

@@ -99,8 +99,8 @@ def test_another_b_is_planned_from_the_costs_that_are_known():
 def test_solves_that_stop_early_still_end_in_the_best_plan(monkeypatch):
     exact = tiny_plan("moe-tiny", tiny_cluster(devices=4), cache=False, solver="elimination")
     # Every problem counts as wide, and 20 % from the optimum is near enough for the first round.
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
-    monkeypatch.setattr("alpa_explore.intra_op.bounds.message_bound.LOOK", 1)
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
+    monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.GAP_CHECK_INTERVAL", 1)
     monkeypatch.setattr("alpa_explore.pricing.tuning.TOLERANCE", 0.2)
     problems = Counter()
 

@@ -51,7 +51,7 @@ def test_no_choice_within_a_limit_on_its_sum_is_faster_than_the_exact_frontier(p
     for place in range(0, len(points), 7):
         # The limit counts the sum alone here: items that live for ever, no workspace.
         limit = problem.memory_limit(HELD, size(points[place]))
-        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.taken)], limit.limit)
+        sums = type(limit).of([i for i in limit.items if i.start == 0 and i.end == len(limit.fixed_bytes)], limit.limit)
         priced = problem.at(inverse_b=INVERSE_B, memory_price=0.0, microbatches_held=HELD)
         best = solve_limited(priced, sums)
         assert best.status is Status.OPTIMAL
@@ -88,7 +88,7 @@ def test_a_stage_that_overflows_gets_the_best_sum_that_fits_and_every_point_says
 def test_the_leanest_choice_of_a_large_stage_needs_no_proof_to_the_last_byte(problem, monkeypatch):
     exact = whole_frontier(problem, solver, 10**9, HELD, INVERSE_B, 24, Caps()).points
     least, gaps = min(map(size, exact)), []
-    monkeypatch.setattr(explorer, "EASY_ILP", 0)
+    monkeypatch.setattr(explorer, "EASY_ILP_VARIABLES", 0)
 
     def within(one, gap):
         gaps.append(gap)

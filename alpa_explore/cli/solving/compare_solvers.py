@@ -17,7 +17,7 @@ from alpa_explore.plans.report.text import layers_phrase, render_table
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster, LogicalMesh
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.formulations.compare import Comparison, SolverRow
+    from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
     from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 MOST_DEVICES = 1024
@@ -102,15 +102,16 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         check_target(options.html, "The page")
 
-    from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
+    from alpa_explore.intra_op.formulations.compare import compare_solvers
+    from alpa_explore.intra_op.formulations.comparison import StageInstance
     from alpa_explore.planner.microbatch_graph import microbatch_graph
 
     with ProgressLine(sys.stderr) as line:
         line.say(f"capturing {model.name}, B = {b:,}")
         stage, count = _stage(microbatch_graph(model.name, b), options.num_layers, layers)
-        question = Question(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
+        instance = StageInstance(stage=stage, device=cluster.device, mesh=mesh.squeezed(), inverse_b=1 / b)
         comparison = compare_solvers(
-            question, solvers, time_limit_seconds=options.time_limit, say=lambda name: line.say(f"solving: {name}")
+            instance, solvers, time_limit_seconds=options.time_limit, progress=lambda name: line.say(f"solving: {name}")
         )
     if options.html is not None:
         from alpa_explore.figures.comparisons.solvers import solvers_html
@@ -196,7 +197,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int]
 
 
 def _json(comparison: Comparison) -> dict[str, Any]:
-    from alpa_explore.intra_op.formulations.compare import solvers_table
+    from alpa_explore.intra_op.formulations.comparison import solvers_table
 
     return {
         "mesh": list(comparison.mesh.shape),
@@ -214,7 +215,7 @@ def _json(comparison: Comparison) -> dict[str, Any]:
 
 
 def _report(name: str, b: int, cluster: Cluster, mesh: LogicalMesh, count: int, comparison: Comparison) -> str:
-    from alpa_explore.intra_op.formulations.compare import solvers_table
+    from alpa_explore.intra_op.formulations.comparison import solvers_table
 
     rows = [
         {

@@ -1,39 +1,37 @@
-"""Exact solution by min-plus variable elimination: no ILP, no search.
+"""Exact solution by min-plus variable elimination.
 
 For the nodes v in an order π, with the tables f that read v at that moment,
 
     m_v(N(v)) = min_k ( c_v[k] + Σ_f f(v=k, N(v)) )
 
-takes their place (`FactorGraph.eliminate`). After the last node the constant is the least cost, and going back through
-π each node takes the k that attained its minimum. Time and memory are exponential in the width of the graph, not in
-its length: a transformer of any depth stays narrow. `elimination_order` tells beforehand what it takes.
+takes their place (`FactorGraph.eliminate`). After the last node the constant is the least cost; backwards through π
+each node takes the k that attained its minimum. Time and memory are exponential in the induced width of the order, not
+in the length of the graph: a transformer of any depth stays narrow. `elimination_order` computes the cost beforehand.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from alpa_explore.intra_op.elimination import tuning
 from alpa_explore.intra_op.elimination.elimination_order import EliminationOrder, cheap_order, elimination_order
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, back_substitute
-
-JOINS_A_SECOND = 5e8
-"""Joined entries that one core gets through at the least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """When an elimination is too wide. The defaults are about 10 s and 1 GB on one core."""
 
-    joined_entries: float = 1e10
-    largest_table: float = 2e7
-    table_entries: float = 1e8
+    joined_entries: float = tuning.MAX_JOINED_ENTRIES
+    largest_table: float = tuning.MAX_TABLE_ENTRIES
+    table_entries: float = tuning.MAX_TOTAL_ENTRIES
 
     def within(self, seconds: float | None) -> Limits:
-        """The limits for what can be done in `seconds`."""
+        """The limits tightened to what can be done in `seconds`."""
         if seconds is None:
             return self
-        return replace(self, joined_entries=min(self.joined_entries, JOINS_A_SECOND * seconds))
+        return replace(self, joined_entries=min(self.joined_entries, tuning.JOINS_A_SECOND * seconds))
 
     def allow(self, order: EliminationOrder) -> bool:
         """True when `order` stays below all of them."""
@@ -45,18 +43,18 @@ class Limits:
 
 
 def order_of(problem: ShardingProblem) -> EliminationOrder:
-    """The order in which `eliminate` would take the nodes of `problem`, and its cost."""
+    """A good elimination order for `problem`, and its cost."""
     return elimination_order([len(vector) for vector in problem.node_costs], problem.edges)
 
 
 def cheap_order_of(problem: ShardingProblem) -> EliminationOrder | None:
-    """An order that costs next to nothing; None when there is no obvious one (`order_of` searches for one)."""
+    """A cheap order found by one greedy rule; None where that rule finds none (`order_of` searches for one)."""
     return cheap_order([len(vector) for vector in problem.node_costs], problem.edges)
 
 
-def eliminate(problem: ShardingProblem, order: EliminationOrder) -> tuple[int, ...]:
-    """A best choice for `problem`. Raises Contradiction when there is none."""
-    # Numbered in this order, the node to go is always the first axis of its tables: no table is ever transposed.
+def eliminate(problem: ShardingProblem, order: EliminationOrder) -> Choices:
+    """An optimal choice for `problem`. Raises Contradiction when there is none."""
+    # Numbered in this order, the node to eliminate is always the first axis of its tables: no table is transposed.
     place = {v: i for i, v in enumerate(order.nodes)}
     graph = FactorGraph(
         ShardingProblem(

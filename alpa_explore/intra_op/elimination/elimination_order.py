@@ -1,14 +1,14 @@
-"""In which order to eliminate the nodes of a problem, worked out on sizes alone before any table is made.
+"""In which order to eliminate the nodes of a problem, computed from sizes alone before any table is made.
 
-Eliminating v joins its neighbours N(v): the join has K_v · Π K_u entries, the table that stays Π K_u, and all of N(v)
-become neighbours of each other. Two greedy rules are tried:
+Eliminating v joins the tables that read it: the join has K_v · Π K_u entries over the neighbours u ∈ N(v), the table
+that remains Π K_u, and all of N(v) become neighbours of each other. Two greedy rules are tried:
 
     smallest table first   Π_(u ∈ N(v)) K_u
     least fill first       Σ log (K_a · K_b) over the pairs in N(v) that are not neighbours yet
 
-and then both again with some noise (`order_kernels`), the more often the dearer the best of them is, for the order with
-the fewest entries joined: often a third of them. The noise has a fixed seed: the same problem always gets the same
-order.
+and then both again with noisy scores (`order_kernels`), for the order with the fewest joined entries: often it joins a
+third of them. The number of tries grows with the cost of the best greedy order. The noise has a fixed seed: the same
+problem always gets the same order.
 """
 
 from __future__ import annotations
@@ -20,57 +20,43 @@ from math import inf, log
 
 import numpy as np
 
-from alpa_explore.intra_op.elimination import order_kernels
-
-CHEAP_JOINS = 2e7
-"""An order with at most this many joined entries (about 0.02 s) is taken at once by `cheap_order`."""
-HOPELESS_JOINS = 1e11
-"""Where the search for an order stops: wider ones would take many minutes, and finding them is slow too."""
-JOINS_A_TRY = 1e5
-"""An order is worth one more try for a better one for each so many joined entries."""
-MOST_TRIES = 128
-STEPS = 4e8
-"""Of all tries together, about the cube of the nodes each: some tenths of a second."""
-CORE_JOINS = 512
-"""Nodes that join no more than this go first, whatever the order of the others."""
-WIDEST_CORE = 2_000
-"""Nodes; of more the two rules have to do."""
+from alpa_explore.intra_op.elimination import order_kernels, tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EliminationOrder:
-    """The order, and what it will take."""
+    """The order, and the cost of eliminating in it."""
 
     nodes: tuple[int, ...]
     joined_entries: float
     """Sum over nodes of the entries of the join: proportional to the time."""
     largest_table: float
     table_entries: float
-    """Sum over nodes of the entries of the table that stays: proportional to the memory."""
+    """Sum over nodes of the entries of the table that remains: proportional to the memory."""
 
 
 def cheap_order(sizes: Sequence[int], edges: Sequence[tuple[int, int]]) -> EliminationOrder | None:
-    """The smallest-table order when it is a cheap one; None as soon as it is seen not to be."""
-    return _greedy(sizes, edges, _smallest_table, CHEAP_JOINS)
+    """The smallest-table order when it is cheap; None as soon as it turns out not to be."""
+    return _greedy(sizes, edges, _smallest_table, tuning.CHEAP_JOINS)
 
 
 def elimination_order(
     sizes: Sequence[int], edges: Sequence[tuple[int, int]], keep: frozenset[int] = frozenset()
 ) -> EliminationOrder:
-    """A good order for nodes with `sizes` strategies; one with infinite figures and no nodes when all are hopeless.
+    """A good order for nodes with `sizes` strategies; one with infinite costs and no nodes when all are hopeless.
 
-    Nodes in `keep` are never taken: what is left in the end are tables over them.
+    Nodes in `keep` are never eliminated: tables over them remain in the end.
     """
     hopeless = EliminationOrder(nodes=(), joined_entries=inf, largest_table=inf, table_entries=inf)
-    best = _greedy(sizes, edges, _smallest_table, HOPELESS_JOINS, keep) or hopeless
-    if best.joined_entries <= JOINS_A_TRY:
+    best = _greedy(sizes, edges, _smallest_table, tuning.HOPELESS_JOINS, keep) or hopeless
+    if best.joined_entries <= tuning.JOINS_A_TRY:
         return best
-    best = _greedy(sizes, edges, _least_fill, min(best.joined_entries, HOPELESS_JOINS), keep) or best
-    return best if best is hopeless else _searched(sizes, edges, keep, best)
+    best = _greedy(sizes, edges, _least_fill, min(best.joined_entries, tuning.HOPELESS_JOINS), keep) or best
+    return best if best is hopeless else _search(sizes, edges, keep, best)
 
 
 class _Elimination:
-    """As it goes on, and what it takes."""
+    """The state of an elimination on sizes alone: the graph of the remaining nodes, and the cost so far."""
 
     def __init__(self, sizes: Sequence[int], edges: Sequence[tuple[int, int]], keep: Collection[int] = ()) -> None:
         self.sizes = sizes
@@ -78,58 +64,63 @@ class _Elimination:
         for a, b in edges:
             self.neighbours[a].add(b)
             self.neighbours[b].add(a)
-        self.left = [v not in keep for v in range(len(sizes))]
-        """Which nodes are still to go."""
+        self.remaining = [v not in keep for v in range(len(sizes))]
+        """Which nodes are still to be eliminated."""
         self.nodes: list[int] = []
-        self.joined = self.kept = self.largest = 0.0
+        self.joined_entries = self.table_entries = self.largest_table = 0.0
 
-    def take(self, v: int) -> None:
+    def eliminate(self, v: int) -> None:
         """Eliminate v."""
-        around = self.neighbours[v]
+        neighbours = self.neighbours[v]
         entries = _smallest_table(self, v)
-        self.joined += entries * self.sizes[v]
-        self.kept += entries
-        self.largest = max(self.largest, entries)
-        self.left[v] = False
+        self.joined_entries += entries * self.sizes[v]
+        self.table_entries += entries
+        self.largest_table = max(self.largest_table, entries)
+        self.remaining[v] = False
         self.nodes.append(v)
-        for u in around:
-            self.neighbours[u] |= around
+        for u in neighbours:
+            self.neighbours[u] |= neighbours
             self.neighbours[u] -= {u, v}
 
-    def take_by(self, rule: Rule, most: float = inf, give_up: float = inf) -> bool:
-        """Eliminate the node with the least score until all are gone or have one above `most`; False once `give_up`
-        entries are joined."""
+    def eliminate_by(self, rule: Rule, most: float = inf, give_up: float = inf) -> bool:
+        """Eliminate the node with the least score until none remains or all scores exceed `most`.
+
+        Returns False as soon as `give_up` entries are joined.
+        """
         current = [rule(self, v) for v in range(len(self.sizes))]
-        heap = [(value, v) for v, value in enumerate(current) if self.left[v] and value <= most]
+        heap = [(value, v) for v, value in enumerate(current) if self.remaining[v] and value <= most]
         heapq.heapify(heap)
         while heap:
             value, v = heapq.heappop(heap)
-            if not self.left[v] or value != current[v]:
+            if not self.remaining[v] or value != current[v]:
                 continue
-            around = self.neighbours[v]
-            self.take(v)
-            if self.joined >= give_up:
+            neighbours = self.neighbours[v]
+            self.eliminate(v)
+            if self.joined_entries >= give_up:
                 return False
-            touched = set(around)
+            touched = set(neighbours)
             if rule is _least_fill:
-                for u in around:
+                for u in neighbours:
                     touched |= self.neighbours[u]
             for u in touched:
-                if self.left[u] and (new := rule(self, u)) != current[u]:
-                    current[u] = new
-                    if new <= most:
-                        heapq.heappush(heap, (new, u))
+                if self.remaining[u] and (updated := rule(self, u)) != current[u]:
+                    current[u] = updated
+                    if updated <= most:
+                        heapq.heappush(heap, (updated, u))
         return True
 
     def order(self) -> EliminationOrder:
-        """What was taken."""
+        """The order of elimination so far."""
         return EliminationOrder(
-            nodes=tuple(self.nodes), joined_entries=self.joined, largest_table=self.largest, table_entries=self.kept
+            nodes=tuple(self.nodes),
+            joined_entries=self.joined_entries,
+            largest_table=self.largest_table,
+            table_entries=self.table_entries,
         )
 
 
 Rule = Callable[[_Elimination, int], float]
-"""The score of a node that is still to go."""
+"""The score of a remaining node: the node with the least score is eliminated next."""
 
 
 def _smallest_table(run: _Elimination, v: int) -> float:
@@ -145,10 +136,10 @@ def _least_join(run: _Elimination, v: int) -> float:
 
 def _least_fill(run: _Elimination, v: int) -> float:
     fill = 0.0
-    around = run.neighbours[v]
-    for a in around:
-        # Every missing pair is seen from both of its ends, and each end brings its own logarithm.
-        missing = len(around) - 1 - len(around & run.neighbours[a])
+    neighbours = run.neighbours[v]
+    for a in neighbours:
+        # Every missing pair is counted at both of its ends, and each end adds its own logarithm.
+        missing = len(neighbours) - 1 - len(neighbours & run.neighbours[a])
         if missing:
             fill += missing * log(run.sizes[a])
     return fill
@@ -157,34 +148,37 @@ def _least_fill(run: _Elimination, v: int) -> float:
 def _greedy(
     sizes: Sequence[int], edges: Sequence[tuple[int, int]], rule: Rule, give_up: float, keep: Collection[int] = ()
 ) -> EliminationOrder | None:
-    """The order by a rule; None once `give_up` entries are joined."""
+    """The order by `rule`; None once `give_up` entries are joined."""
     run = _Elimination(sizes, edges, keep)
-    return run.order() if run.take_by(rule, give_up=give_up) else None
+    return run.order() if run.eliminate_by(rule, give_up=give_up) else None
 
 
-def _searched(
+def _search(
     sizes: Sequence[int], edges: Sequence[tuple[int, int]], keep: frozenset[int], best: EliminationOrder
 ) -> EliminationOrder:
-    """A better order than `best`, where trying finds one."""
+    """A better order than `best` where the noisy search finds one, else `best`."""
     run = _Elimination(sizes, edges, keep)
-    run.take_by(_least_join, most=CORE_JOINS)
-    if not any(run.left):
+    run.eliminate_by(_least_join, most=tuning.CORE_JOINS)
+    if not any(run.remaining):
         return min(best, run.order(), key=lambda order: order.joined_entries)
-    core = [v for v in range(len(sizes)) if run.left[v] or v in keep]
-    if len(core) > WIDEST_CORE:
+    core = [v for v in range(len(sizes)) if run.remaining[v] or v in keep]
+    if len(core) > tuning.WIDEST_CORE:
         return best
     place = {v: i for i, v in enumerate(core)}
-    linked = np.zeros((len(core), len(core)), dtype=np.bool_)
+    adjacent = np.zeros((len(core), len(core)), dtype=np.bool_)
     for v in core:
-        linked[place[v], [place[u] for u in run.neighbours[v]]] = True
-    tries = min(MOST_TRIES, int(best.joined_entries / JOINS_A_TRY), int(STEPS / len(core) ** 3) + 1)
-    found = order_kernels.search(
-        linked,
+        adjacent[place[v], [place[u] for u in run.neighbours[v]]] = True
+    tries = min(
+        tuning.MOST_TRIES, int(best.joined_entries / tuning.JOINS_A_TRY), int(tuning.MOST_STEPS / len(core) ** 3) + 1
+    )
+    core_order = order_kernels.search(
+        adjacent,
         np.array([sizes[v] for v in core], dtype=np.float64),
         np.array([v in keep for v in core]),
         tries,
-        best.joined_entries - run.joined,
+        best.joined_entries - run.joined_entries,
+        tuning.ORDER_NOISE,
     )
-    for i in found.tolist():
-        run.take(core[i])
-    return run.order() if len(found) else best
+    for i in core_order.tolist():
+        run.eliminate(core[i])
+    return run.order() if len(core_order) else best

@@ -1,4 +1,4 @@
-"""The search for an order of elimination, compiled by numba: greedy rules with noise, many times."""
+"""The search for an elimination order, compiled by numba: the greedy rules with noisy scores, many times."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import numpy as np
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.numerics.compiled import compiled
 
-NOISE = 0.3
-"""Scores are multiplied by anything between 1 − NOISE and 1 + NOISE."""
-
 
 @compiled()
 def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints, sizes: Floats, logs: Floats) -> float:
-    """Of either rule of `elimination_order`."""
+    """The score of node v by the least fill (`fill`) or by the smallest table; see `elimination_order`."""
     if not fill:
         entries = 1.0
         for i in range(degrees[v]):
@@ -30,21 +27,24 @@ def _score(v: int, fill: bool, adjacent: Flags, neighbours: Ints, degrees: Ints,
 
 
 @compiled()
-def search(linked: Flags, sizes: Floats, keep: Flags, tries: int, most: float) -> Ints:
-    """Of the nodes that are not kept the order with the fewest joined entries; none where all have `most` or more."""
+def search(initial: Flags, sizes: Floats, keep: Flags, tries: int, most: float, noise: float) -> Ints:
+    """The order of the nodes not in `keep` with the fewest joined entries; empty when no try stays below `most`.
+
+    `initial` [nodes, nodes] says which nodes are neighbours. Scores are multiplied by factors in 1 ± `noise`.
+    """
     count = len(sizes)
     logs = np.log(sizes)
     best, best_order = most, np.empty(0, dtype=np.int64)
-    adjacent, neighbours = np.empty_like(linked), np.empty((count, count), dtype=np.int64)
+    adjacent, neighbours = np.empty_like(initial), np.empty((count, count), dtype=np.int64)
     degrees, order, scores = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64), np.empty(count)
-    gone, touched = np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
+    eliminated, touched = np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.bool_)
     random = 1
     for attempt in range(tries):
         fill = attempt % 2 == 0
-        adjacent[:] = linked
-        gone[:] = keep
+        adjacent[:] = initial
+        eliminated[:] = keep
         touched[:] = True
-        joined, taken = 0.0, 0
+        joined, steps = 0.0, 0
         while joined < best:
             for v in range(count):
                 if touched[v]:
@@ -55,21 +55,21 @@ def search(linked: Flags, sizes: Floats, keep: Flags, tries: int, most: float) -
                             degrees[v] += 1
             node, least = -1, np.inf
             for v in range(count):
-                if gone[v]:
+                if eliminated[v]:
                     continue
                 if touched[v]:
                     # A linear congruential generator: the same problem always gets the same order.
                     random = (random * 1103515245 + 12345) & 0x7FFFFFFF
-                    noise = 1 + NOISE * (2 * random / 0x7FFFFFFF - 1)
-                    scores[v] = noise * _score(v, fill, adjacent, neighbours, degrees, sizes, logs)
+                    factor = 1 + noise * (2 * random / 0x7FFFFFFF - 1)
+                    scores[v] = factor * _score(v, fill, adjacent, neighbours, degrees, sizes, logs)
                 if scores[v] < least:
                     node, least = v, scores[v]
             if node < 0:
-                best, best_order = joined, order[:taken].copy()
+                best, best_order = joined, order[:steps].copy()
                 break
-            order[taken] = node
-            taken += 1
-            gone[node] = True
+            order[steps] = node
+            steps += 1
+            eliminated[node] = True
             touched[:] = False
             entries = sizes[node]
             for i in range(degrees[node]):
@@ -82,7 +82,7 @@ def search(linked: Flags, sizes: Floats, keep: Flags, tries: int, most: float) -
                     adjacent[a, b] = adjacent[b, a] = True
             joined += entries
             if fill:
-                # Pairs that are neighbours now are missing no longer, around other nodes too.
+                # New pairs of neighbours also lower the fill of other nodes.
                 for i in range(degrees[node]):
                     a = neighbours[node, i]
                     for u in range(degrees[a]):

@@ -1,1 +1,16 @@
-"""TODO guide."""
+"""Other formulations of the sharding problem of a stage, measured against the exact one.
+
+    axis_options      a strategy seen as one option per mesh axis, and the nearest strategy to given options
+    factor_ilp        an ILP with one option per axis and node, and linear resharding costs
+    axis_program      the PuLP model that `factor_ilp` writes into
+    independent_ilp   one ILP per mesh axis, as if the other axes did not exist
+    joint_repair      what was decided axis by axis, made legal and improved under the exact costs
+    batch_share       how much of a stage is pure data parallelism
+    comparison        values: StageInstance, SolverRow, Comparison; the rows as plain numbers
+    methods           one row per formulation
+    compare           `compare_solvers`: all formulations on one stage, side by side
+    tuning            gaps, rounds and sizes
+
+For teaching and for figures: the planner itself uses `solve`. This room is the top of `intra_op` and may import all of
+it; no other room imports it.
+"""

@@ -1,8 +1,9 @@
-"""What each mesh axis may do at each node of a stage: a strategy seen as one *option* an axis.
+"""The options of each mesh axis at each node of a stage: a strategy seen as one *option* per axis.
 
-An option is what one axis does to all tensors of a node: a split of an operator (or none), a placement of a source, a
-weight or an accumulator. A strategy is one option for each axis, so `labels[k, m]` is the option that strategy k puts
-on axis m; not every combination of options is a strategy (a dim that is used up, a heavy operator left undivided).
+An option is the placement of all tensors of a node on one axis: a split of an operator (or none), a placement of a
+source, a weight or an accumulator. A strategy is one option for each axis; `labels[k, m]` is the option of strategy k
+on axis m. Not every combination of options is a strategy: a dim may be too short for both axes, a heavy operator must
+be divided.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
 from alpa_explore.intra_op.stage.stage_problem import Edge, Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Ints
 from alpa_explore.sharding.spec import PARTIAL, Spec
@@ -29,9 +30,9 @@ class NodeOptions:
     labels: Ints
     """[strategies, axes] -> position in `options`."""
     at_axis: tuple[Ints, ...]
-    """For each axis the options that some strategy puts there, ascending."""
+    """For each axis the options that some strategy has there, ascending."""
     strategy_of: dict[tuple[int, ...], int]
-    """An option for each axis -> the strategy, where it is one."""
+    """An option for each axis -> the strategy, for those combinations that are one."""
 
 
 def node_options(problem: StageProblem) -> tuple[NodeOptions, ...]:
@@ -51,8 +52,8 @@ def _specs(problem: StageProblem, node: Node) -> list[tuple[Spec, ...]]:
     else:
         tensor = graph.parameters[node.subject].gradient
     partial = node.kind is NodeKind.ACCUMULATOR
-    every = problem.model.reshard(graph.tensors[tensor]).specs
-    return [(spec,) for spec in every if partial or PARTIAL not in spec]
+    specs = problem.model.reshard(graph.tensors[tensor]).specs
+    return [(spec,) for spec in specs if partial or PARTIAL not in spec]
 
 
 def _columns(specs: Sequence[Spec]) -> tuple[Option, ...]:
@@ -72,7 +73,8 @@ def _options(strategies: list[tuple[Option, ...]]) -> NodeOptions:
 
 
 def placements(problem: StageProblem, edge: Edge, options: NodeOptions, *, reads: bool) -> dict[int, int]:
-    """For each option of the edge's reader (`reads`) or maker what it does to the edge's tensor."""
+    """For each option of the reader of an edge (`reads`), or of its producer, the placement of the tensor of the
+    edge."""
     specs = problem.model.reshard(problem.stage.layered.graph.tensors[edge.tensor]).specs
     positions = edge.target_specs if reads else edge.source_specs
     return {
@@ -83,18 +85,18 @@ def placements(problem: StageProblem, edge: Edge, options: NodeOptions, *, reads
 
 
 def nearest_strategies(
-    problem: ShardingProblem, nodes: Sequence[NodeOptions], wanted: Sequence[tuple[int, ...]]
-) -> tuple[tuple[int, ...], int]:
-    """A strategy for each node, and at how many nodes what is `wanted` of the axes is no strategy.
+    problem: ShardingProblem, nodes: Sequence[NodeOptions], requested: Sequence[tuple[int, ...]]
+) -> tuple[Choices, int]:
+    """A strategy for each node, and the number of nodes at which the `requested` option for each axis is no strategy.
 
-    Such a node takes a strategy that satisfies as many axes as possible, the cheapest of these.
+    Such a node takes the cheapest of the strategies that agree with the request on as many axes as possible.
     """
     choices, impossible = [], 0
-    for costs, node, labels in zip(problem.node_costs, nodes, wanted, strict=True):
-        found = node.strategy_of.get(labels)
-        if found is None:
+    for costs, node, labels in zip(problem.node_costs, nodes, requested, strict=True):
+        strategy = node.strategy_of.get(labels)
+        if strategy is None:
             impossible += 1
-            satisfied = (node.labels == np.array(labels)).sum(axis=1)
-            found = int(np.lexsort((costs, -satisfied))[0])
-        choices.append(found)
+            agreeing_axes = (node.labels == np.array(labels)).sum(axis=1)
+            strategy = int(np.lexsort((costs, -agreeing_axes))[0])
+        choices.append(strategy)
     return tuple(choices), impossible

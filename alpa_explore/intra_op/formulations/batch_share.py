@@ -1,7 +1,7 @@
-"""How much of a stage is pure data parallelism: the share of operators whose every mesh axis cuts the batch.
+"""How much of a stage is pure data parallelism: the share of operators at which every mesh axis splits the batch.
 
-The batch is followed through the graph: it is dim 0 of the activations and gradients that enter the stage, and a split
-that cuts it in an input carries it to the dims that the split cuts in the outputs.
+The batch dim is traced through the graph: it is dim 0 of the activations and gradients that enter the stage, and a
+split of the batch dim of an input makes the dims that it splits in the outputs batch dims.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from alpa_explore.sharding.splits import splits_for
 
 
 def chosen_options(nodes: Sequence[NodeOptions], choices: Sequence[int]) -> tuple[tuple[Option, ...], ...]:
-    """For each node the option that its chosen strategy puts on each axis."""
+    """For each node the options of its chosen strategy, one for each axis."""
     return tuple(
         tuple(node.options[f] for f in node.labels[c].tolist()) for node, c in zip(nodes, choices, strict=True)
     )
 
 
 def batch_share(problem: StageProblem, options: Sequence[Sequence[Option]]) -> float:
-    """Of the operators that can cut the batch, the share at which every axis does; 0 where there are none."""
-    batch = batch_options(problem)
-    cut = [all(o in batch[v] for o in options[v]) for v in batch]
-    return sum(cut) / len(cut) if cut else 0.0
+    """Of the operators that can split the batch, the share at which every axis does; 0 where there are none."""
+    splitting = batch_options(problem)
+    pure = [all(option in splitting[v] for option in options[v]) for v in splitting]
+    return sum(pure) / len(pure) if pure else 0.0
 
 
 def batch_options(problem: StageProblem) -> dict[int, frozenset[Option]]:
-    """For each operator node that can cut the batch the options that do."""
+    """For each operator node that can split the batch, the options that do."""
     graph, stage = problem.stage.layered.graph, problem.stage
     dim_of = {
         t: 0
         for t in stage.sources
         if graph.tensors[t].kind in (TensorKind.INPUT, TensorKind.VALUE) and graph.tensors[t].shape
     }
-    found = {}
+    options = {}
     for v, node in enumerate(problem.nodes):
         if node.kind is not NodeKind.OPERATOR:
             continue
@@ -51,5 +51,5 @@ def batch_options(problem: StageProblem) -> dict[int, frozenset[Option]]:
                 if placement >= 0:
                     dim_of.setdefault(tensor, placement)
         if splits:
-            found[v] = frozenset((*split.inputs, *split.outputs) for split in splits)
-    return found
+            options[v] = frozenset((*split.inputs, *split.outputs) for split in splits)
+    return options

@@ -1,4 +1,4 @@
-"""Eq. 1 of the paper (section 4.2) as an integer linear program in PuLP: the reference formulation.
+"""Eq. 1 of the paper (Alpa, arXiv 2201.12023, section 4.2) as an ILP in PuLP: the reference formulation.
 
 One binary s_v[k] for each legal strategy k of each node v; for each edge (v, u) one e_vu[i, j] for each legal pair,
 the linearised product s_v[i] · s_u[j]:
@@ -11,7 +11,7 @@ the linearised product s_v[i] · s_u[j]:
 
 The links are equalities and e is continuous: with s integral they force e = s · s, and the relaxation is tighter than
 with Alpa's Σ_j e ≤ s (measured 5 to 100 times faster). A forbidden entry (≥ 1e18) has no variable at all. Costs are
-scaled so that the optimum is near 1e3, both gaps are 0, and the answer is priced again from the problem.
+scaled so that the optimum is near 1e3, both gaps are 0, and the objective is computed again from the problem.
 
 `alpa_form` writes the links as Alpa's own code does, for comparison: e binary, Σ_j e ≤ s, Σ_i e ≤ s and
 
@@ -30,6 +30,7 @@ import numpy as np
 import pulp
 
 from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
@@ -51,7 +52,10 @@ def solve_enumerated(
     alpa_form: bool = False,
     memory: MemoryLimit | None = None,
 ) -> ShardingSolution:
-    """Solve `problem` with PuLP and `backend` ("highs" or "cbc"), to optimality: a `gap` is not made use of."""
+    """Solve `problem` to optimality with PuLP and `backend` ("highs" or "cbc"); `gap` is accepted and ignored.
+
+    Raises SolverError when CBC stops, or when a time limit passes before any legal choice was found.
+    """
     started = time.perf_counter()
     if (answer := trivial(problem, backend, started)) is not None:
         return answer
@@ -71,22 +75,22 @@ def solve_enumerated(
         model += constraint
     for constraint in _memory_fits(model, memory, s) if memory is not None else []:
         model += constraint
-    built = time.perf_counter() - started
+    build_seconds = time.perf_counter() - started
     remaining = None
     if time_limit_seconds is not None:
-        remaining = max(0.01, time_limit_seconds - (time.perf_counter() - started))
-    finished, found, bound = (_run_cbc if backend == "cbc" else _run_highs)(model, remaining)
+        remaining = max(tuning.MIN_TIME_LIMIT_SECONDS, time_limit_seconds - (time.perf_counter() - started))
+    finished, has_choice, bound = (_run_cbc if backend == "cbc" else _run_highs)(model, remaining)
     return conclude(
         problem,
         solver=backend,
         started=started,
         finished=finished,
-        choices=_chosen(s) if found else None,
+        choices=_chosen(s) if has_choice else None,
         bound=bound / scale,
         variables=sum(map(len, s)) + sum(map(len, e)),
         constraints=model.numConstraints(),
-        descending=memory is None,
-        build_seconds=built,
+        improve_by_descent=memory is None,
+        build_seconds=build_seconds,
     )
 
 
@@ -127,7 +131,8 @@ def _columns_agree(problem: ShardingProblem, s: Strategies, e: Pairs, sense: int
 
 
 def _agree(ends: list[int], side: int, s: Strategies, e: Pairs, sense: int) -> list[pulp.LpConstraint]:
-    """For each edge and each strategy of the node at that end: the pairs with it add up to its s."""
+    """For each edge and each strategy of the node at end `side`: the e of the pairs with that strategy add up to its
+    s."""
     constraints = []
     for v, edge in zip(ends, e, strict=True):
         members: dict[int, list[pulp.LpVariable]] = {k: [] for k in s[v]}
@@ -140,20 +145,20 @@ def _agree(ends: list[int], side: int, s: Strategies, e: Pairs, sense: int) -> l
 
 
 def _one_pair_an_edge(e: Pairs) -> list[pulp.LpConstraint]:
-    # An edge without a legal pair has no variables; 1 = 0 must still be said.
+    # An edge without a legal pair has no variables; its row is 0 = 1, which makes the program infeasible.
     return [pulp.LpAffineExpression([(x, 1) for x in edge.values()]) == 1 for edge in e]
 
 
 def _memory_fits(model: pulp.LpProblem, memory: MemoryLimit, s: Strategies) -> list[pulp.LpConstraint]:
     """The running sum of the memory stays within the room at every time (`memory_rows`)."""
     legal = [np.array(list(node), dtype=np.int64) for node in s]
-    constraints, before = [], None
+    constraints, previous = [], None
     for number, row in enumerate(memory_rows(memory, legal)):
         held = model.add_variable(f"m{number}", upBound=row.room)
         terms = [(s[v][int(legal[v][k])], weight) for (v, k), weight in row.weights.items()]
-        terms += [(held, 1.0)] if before is None else [(held, 1.0), (before, -1.0)]
+        terms += [(held, 1.0)] if previous is None else [(held, 1.0), (previous, -1.0)]
         constraints.append(pulp.LpAffineExpression(terms) == 0)
-        before = held
+        previous = held
     return constraints
 
 
@@ -173,7 +178,7 @@ def _run_highs(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool
 
 
 def _run_cbc(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, float]:
-    """(finished, a choice was found, scaled lower bound). CBC tells its bound only in its log."""
+    """(finished, a choice was found, scaled lower bound). CBC reports its bound only in its log."""
     with tempfile.TemporaryDirectory(prefix="alpa-explore-cbc-") as folder:
         log = Path(folder, "log")
         bundled = pulp.PULP_CBC_CMD.pulp_cbc_path
@@ -190,10 +195,10 @@ def _run_cbc(model: pulp.LpProblem, seconds: float | None) -> tuple[bool, bool, 
             model.solve(solver)
         except pulp.PulpSolverError as error:
             raise SolverError("CBC stopped", found=str(error), remedy="Use the 'highs' or 'auto' solver.") from None
-        told = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(), flags=re.MULTILINE)
+        reported_bounds = re.findall(r"^Lower bound:\s+(\S+)", log.read_text(), flags=re.MULTILINE)
     if model.sol_status == pulp.LpSolutionInfeasible:
         return True, False, np.inf
     if model.sol_status == pulp.LpSolutionOptimal:
         return True, True, float(pulp.value(model.objective))
-    bound = float(told[-1]) if told else -np.inf
+    bound = float(reported_bounds[-1]) if reported_bounds else -np.inf
     return False, model.sol_status == pulp.LpSolutionIntegerFeasible, bound

@@ -1,8 +1,9 @@
-"""The ILP of `enumerated_ilp`, handed to HiGHS as one sparse matrix: the same program without the objects of PuLP.
+"""The ILP of `enumerated_ilp`, passed to HiGHS as one sparse matrix, without the objects of PuLP (which builds about
+180,000 variables a second).
 
-Columns: the s variables node by node, then the e variables edge by edge (row-major). Rows: one a node (Σ s = 1), then
-for each edge one for every legal strategy of a (Σ_j e − s = 0) and one for every legal strategy of b. An e column has
-two entries; an s column one, and one more for every edge at its node.
+Columns: the s variables node by node, then the e variables edge by edge (row-major). Rows: one per node (Σ s = 1), then
+for each edge one per legal strategy of a (Σ_j e − s = 0) and one per legal strategy of b. An e column has two entries;
+an s column one, and one more for every edge at its node.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ import highspy
 import numpy as np
 
 from alpa_explore.errors import SolverError
+from alpa_explore.intra_op.ilp import tuning
 from alpa_explore.intra_op.ilp.ilp_answer import conclude, cost_scale, trivial
 from alpa_explore.intra_op.ilp.memory_rows import memory_rows
 from alpa_explore.intra_op.problem.memory_limit import MemoryLimit
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.problem.restriction import legality
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution
 from alpa_explore.numerics.arrays import Floats, Ints
-
-PROVEN = 1e-9
-"""Relative gap below which HiGHS has proven its answer: the rest is rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -45,20 +45,25 @@ def solve_highs_direct(
     time_limit_seconds: float | None = None,
     gap: float = 0.0,
     memory: MemoryLimit | None = None,
-    start: tuple[int, ...] | None = None,
+    start: Choices | None = None,
 ) -> ShardingSolution:
-    """Solve `problem` with HiGHS, to within a relative `gap` and a limit on `memory`, from the choice `start`."""
+    """Solve `problem` with HiGHS to within a relative `gap`, under a limit on `memory`, beginning at the choice
+    `start`.
+
+    Raises SolverError when HiGHS stops, or when a time limit passes before any legal choice was found.
+    """
     started = time.perf_counter()
     if (answer := trivial(problem, "highs-direct", started)) is not None:
         return answer
     scale = cost_scale(problem)
     program = _program(problem, scale)
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    highs.setOptionValue("output_flag", False)
+    highs = _quiet_highs()
     highs.setOptionValue("mip_rel_gap", gap)
     highs.setOptionValue("mip_abs_gap", 0.0)
     if time_limit_seconds is not None:
-        highs.setOptionValue("time_limit", max(0.01, time_limit_seconds - (time.perf_counter() - started)))
+        highs.setOptionValue(
+            "time_limit", max(tuning.MIN_TIME_LIMIT_SECONDS, time_limit_seconds - (time.perf_counter() - started))
+        )
     highs.passModel(_model(program))
     if memory is not None:
         _limit_memory(highs, program, memory)
@@ -69,13 +74,8 @@ def solve_highs_direct(
     status = highs.getModelStatus()
     info = highs.getInfo()
     statuses = highspy.HighsModelStatus
-    if status not in (
-        statuses.kOptimal,
-        statuses.kInfeasible,
-        statuses.kUnboundedOrInfeasible,
-        statuses.kTimeLimit,
-        statuses.kInterrupt,
-    ):
+    finished_statuses = (statuses.kOptimal, statuses.kInfeasible, statuses.kUnboundedOrInfeasible)
+    if status not in (*finished_statuses, statuses.kTimeLimit, statuses.kInterrupt):
         raise SolverError(
             "HiGHS stopped", found=highs.modelStatusToString(status), remedy="Use the 'auto' or 'cbc' solver."
         )
@@ -86,14 +86,20 @@ def solve_highs_direct(
         problem,
         solver="highs-direct",
         started=started,
-        finished=status not in (statuses.kTimeLimit, statuses.kInterrupt)
-        and (choices is None or gap == 0.0 or info.mip_gap <= PROVEN),
+        finished=status in finished_statuses
+        and (choices is None or gap == 0.0 or info.mip_gap <= tuning.HIGHS_PROVEN_GAP),
         choices=choices,
         bound=info.mip_dual_bound / scale,
         variables=len(program.costs),
         constraints=len(program.right),
-        descending=memory is None,
+        improve_by_descent=memory is None,
     )
+
+
+def _quiet_highs() -> highspy.Highs:
+    highs = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has no annotations
+    highs.setOptionValue("output_flag", False)
+    return highs
 
 
 def _program(problem: ShardingProblem, scale: float) -> _Program:
@@ -106,9 +112,9 @@ def _program(problem: ShardingProblem, scale: float) -> _Program:
     values = [np.ones(first_s[-1])]
     next_column, next_row = int(first_s[-1]), len(legal)
     for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
-        part = matrix[np.ix_(legal[a], legal[b])]
-        i, j = np.nonzero(part < FORBIDDEN)
-        costs.append(part[i, j])
+        submatrix = matrix[np.ix_(legal[a], legal[b])]
+        i, j = np.nonzero(submatrix < FORBIDDEN)
+        costs.append(submatrix[i, j])
         pairs = np.arange(next_column, next_column + len(i))
         row_a, row_b = next_row, next_row + counts[a]
         ends = (first_s[a] + np.arange(counts[a]), first_s[b] + np.arange(counts[b]))
@@ -150,16 +156,11 @@ def _model(program: _Program) -> highspy.HighsLp:
 
 
 def least_limit(problem: ShardingProblem, memory: MemoryLimit, time_limit_seconds: float) -> tuple[float, bool]:
-    """The least limit under which there is a choice, and whether it is exact; else (time was up) a lower bound."""
+    """The least memory limit under which there is a choice, in bytes, and whether it is exact; at the time limit it is
+    a lower bound. Every node must have a legal strategy."""
     least = memory.least_peak()
-    free = replace(
-        problem,
-        node_costs=tuple(np.where(c < FORBIDDEN, 0.0, FORBIDDEN) for c in problem.node_costs),
-        edge_costs=tuple(np.where(m < FORBIDDEN, 0.0, FORBIDDEN) for m in problem.edge_costs),
-    )
-    program = _program(free, 1.0)
-    highs = highspy.Highs()  # type: ignore[no-untyped-call]
-    highs.setOptionValue("output_flag", False)
+    program = _program(legality(problem), 1.0)
+    highs = _quiet_highs()
     highs.setOptionValue("mip_rel_gap", 0.0)
     highs.setOptionValue("time_limit", time_limit_seconds)
     highs.passModel(_model(program))
@@ -174,7 +175,7 @@ def least_limit(problem: ShardingProblem, memory: MemoryLimit, time_limit_second
 def _limit_memory(highs: highspy.Highs, program: _Program, memory: MemoryLimit, excess: int | None = None) -> float:
     """A column and a row for each running sum of the memory (`memory_rows`); returns their unit in bytes.
 
-    With a column `excess` the sums may exceed their room by it.
+    Where the column `excess` is given, the sums may exceed their room by its value.
     """
     first = np.concatenate([[0], np.cumsum([len(k) for k in program.legal])])
     column, unit = -1, 1.0
@@ -188,12 +189,12 @@ def _limit_memory(highs: highspy.Highs, program: _Program, memory: MemoryLimit, 
         highs.addVar(-highspy.kHighsInf, row.room if excess is None else highspy.kHighsInf)
         highs.addRow(0.0, 0.0, len(terms), np.array(list(terms), dtype=np.int32), np.array(list(terms.values())))
         if excess is not None:
-            both = np.array([column, excess], dtype=np.int32)
-            highs.addRow(-highspy.kHighsInf, row.room, 2, both, np.array([1.0, -1.0]))
+            columns = np.array([column, excess], dtype=np.int32)
+            highs.addRow(-highspy.kHighsInf, row.room, 2, columns, np.array([1.0, -1.0]))
     return unit
 
 
-def _chosen(program: _Program, solution: Floats) -> tuple[int, ...]:
+def _chosen(program: _Program, solution: Floats) -> Choices:
     choices, start = [], 0
     for legal in program.legal:
         choices.append(int(legal[solution[start : start + len(legal)].argmax()]))

@@ -1,4 +1,4 @@
-"""What the ILP solvers share: the scale of the costs, and turning a raw answer into a checked solution."""
+"""Shared by the ILP solvers: the scale of the costs, and a raw answer checked and turned into a solution."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import time
 
 from alpa_explore.errors import SolverError
 from alpa_explore.intra_op.bounds.descend import descend, is_legal, simple_bound
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.ilp import tuning
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
 from alpa_explore.intra_op.problem.solution import ShardingSolution, Status
-
-SCALED_OPTIMUM = 1e3
-"""The tolerances of the solvers are absolute: with an optimum of 1e-5 they call an answer 4.5 % too high optimal."""
-TRUST = 1e-6
-"""Largest relative difference between a solver's own objective and the costs added up again."""
 
 
 def cost_scale(problem: ShardingProblem) -> float:
-    """The factor that brings the optimum near SCALED_OPTIMUM, from a quick good choice."""
-    guess = descend(problem)
-    size = abs(problem.evaluate(guess)) if is_legal(problem, guess) else 0.0
-    if size == 0.0:
+    """The factor that brings the optimum near tuning.SCALED_OPTIMUM, estimated from a choice by descent."""
+    choices = descend(problem)
+    magnitude = abs(problem.evaluate(choices)) if is_legal(problem, choices) else 0.0
+    if magnitude == 0.0:
         finite = [float(v[v < FORBIDDEN].mean()) for v in problem.node_costs if (v < FORBIDDEN).any()]
         finite += [float(m[m < FORBIDDEN].mean()) for m in problem.edge_costs if (m < FORBIDDEN).any()]
-        size = sum(map(abs, finite))
-    return SCALED_OPTIMUM / size if size > 0.0 else 1.0
+        magnitude = sum(map(abs, finite))
+    return tuning.SCALED_OPTIMUM / magnitude if magnitude > 0.0 else 1.0
 
 
 def trivial(problem: ShardingProblem, solver: str, started: float) -> ShardingSolution | None:
@@ -44,23 +40,24 @@ def conclude(
     solver: str,
     started: float,
     finished: bool,
-    choices: tuple[int, ...] | None,
+    choices: Choices | None,
     bound: float,
     variables: int,
     constraints: int,
-    descending: bool = True,
+    improve_by_descent: bool = True,
     build_seconds: float = 0.0,
 ) -> ShardingSolution:
-    """The checked solution for a solver's answer; `descending`: one that is not finished may be bettered by descent.
+    """The checked solution for the raw answer of a solver.
 
-    `finished`: the solver proved its answer (or, without choices, that there is none); else time was up. `bound` in the
-    units of the problem. Raises SolverError when nothing legal was found in time or the proof does not hold.
+    `finished`: the solver proved its answer (or, without choices, that there is none); else the time limit was reached,
+    and with `improve_by_descent` the choice may be improved. `bound` is in the units of the problem. Raises SolverError
+    when nothing legal was found in time, or when the reported optimum contradicts the costs.
     """
     if choices is None and finished:
         return infeasible(solver=solver, started=started, variables=variables, constraints=constraints)
     if not finished:
-        if descending:
-            # What a solver holds when it is stopped is often poor: descent betters it, or finds one from its own start.
+        if improve_by_descent:
+            # The incumbent of an interrupted solver is often poor: descent improves it, or finds a choice on its own.
             starts = (None,) if choices is None else (choices, None)
             legal = [c for c in (descend(problem, start) for start in starts) if is_legal(problem, c)]
             choices = min(legal, key=problem.evaluate, default=None)
@@ -73,17 +70,17 @@ def conclude(
     assert choices is not None
     objective = problem.evaluate(choices)
     status = Status.OPTIMAL if finished else Status.TIME_LIMIT
-    if finished and not abs(objective - bound) <= TRUST * max(abs(objective), abs(bound)):
+    if finished and not abs(objective - bound) <= tuning.OBJECTIVE_TOLERANCE * max(abs(objective), abs(bound)):
         raise SolverError(
             f"{solver} gave an answer that its own costs contradict",
             found=f"objective {bound!r} claimed, {objective!r} when added up",
             remedy="The costs span too many orders of magnitude for its tolerances: use the 'elimination' solver.",
         )
-    proven = objective if finished else min(objective, max(bound, simple_bound(problem)))
+    lower_bound = objective if finished else min(objective, max(bound, simple_bound(problem)))
     return ShardingSolution(
         choices=choices,
         objective=objective,
-        bound=proven,
+        bound=lower_bound,
         status=status,
         solver=solver,
         seconds=time.perf_counter() - started,
@@ -94,7 +91,7 @@ def conclude(
 
 
 def infeasible(*, solver: str, started: float, variables: int = 0, constraints: int = 0) -> ShardingSolution:
-    """The solution that says that there is none."""
+    """The solution of an infeasible problem."""
     return ShardingSolution(
         choices=(),
         objective=math.inf,

@@ -1,6 +1,6 @@
-"""What a choice costs and holds, added up from a problem file alone: shares no code with the solvers.
+"""Cost and memory of a choice, computed from a problem file alone: a check that shares no code with the solvers.
 
-Whole numbers stay whole, so that sums beside forbidden entries of 1e18 are exact.
+Integers stay integers, so that sums that include forbidden entries of 1e18 are exact.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ FORBIDDEN = 10**18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A choice as the file prices it."""
+    """Cost and memory of a choice."""
 
     cost: float
-    """An int where all costs are."""
+    """An int where all costs in the file are."""
     legal: bool
     """False when a chosen entry is forbidden."""
     peak: float
-    """The most that is held at any time; 0 where the file has no usages."""
+    """The most bytes held at any time; 0 where the file has no usages."""
     limit: float | None
 
     @property
@@ -33,12 +33,12 @@ class Evaluation:
 
 
 def evaluate_file(path: str | os.PathLike[str], choices: Sequence[int]) -> Evaluation:
-    """Price `choices` (one strategy a node) by the file at `path`."""
+    """Cost and peak of `choices` (one strategy per node) for the problem in the file at `path`."""
     problem = parse_problem(path)
     nodes, edges = problem["nodes"], problem.get("edges", {"nodes": [], "costs": []})
-    paid = [costs[k] for costs, k in zip(nodes["costs"], choices, strict=True)]
+    chosen_costs = [costs[k] for costs, k in zip(nodes["costs"], choices, strict=True)]
     for (a, b), costs in zip(edges["nodes"], edges["costs"], strict=True):
-        paid.append(costs[choices[a] * len(nodes["costs"][b]) + choices[b]])
+        chosen_costs.append(costs[choices[a] * len(nodes["costs"][b]) + choices[b]])
     change: dict[int, float] = {}
     if problem.get("usage_limit") is not None:
         for (start, end), usage, k in zip(nodes["intervals"], nodes["usages"], choices, strict=True):
@@ -49,5 +49,8 @@ def evaluate_file(path: str | os.PathLike[str], choices: Sequence[int]) -> Evalu
         held += change[time]
         peak = max(peak, held)
     return Evaluation(
-        cost=sum(paid), legal=all(c < FORBIDDEN for c in paid), peak=peak, limit=problem.get("usage_limit")
+        cost=sum(chosen_costs),
+        legal=all(c < FORBIDDEN for c in chosen_costs),
+        peak=peak,
+        limit=problem.get("usage_limit"),
     )

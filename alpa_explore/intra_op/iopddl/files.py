@@ -1,4 +1,4 @@
-"""Sharding problems in the format of the ASPLOS 2025 contest on intra-operator parallelism (IOPDDL).
+"""Read sharding problems in the format of the ASPLOS 2025 contest on intra-operator parallelism (IOPDDL).
 
     {"problem": {"name": …, "nodes": {"costs": [[…], …], …}, "edges": {"nodes": [[a, b], …], "costs": [[…], …]}},
      "optimum": …}
@@ -13,36 +13,33 @@ import gzip
 import json
 import math
 import os
+import zlib
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.intra_op.iopddl import tuning
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.numerics.arrays import Floats
 
-MAX_BYTES = 256 * 2**20
-"""Of the JSON text after decompression."""
-MAX_TIME = 10**7
-"""No interval ends later: a profile over all times is held in memory."""
-
 
 def parse_problem(path: str | os.PathLike[str], data: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The problem in a file as plain JSON values; `data` is the whole document where it was read before."""
+    """The problem of a file as plain JSON values; `data` is the whole document, where it was already parsed."""
     if data is None:
         data = _object(_parse(path), "the file", path)
     return _object(data.get("problem", data), "problem", path)
 
 
 class ProblemFile(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     problem: ShardingProblem
     memory: MemoryLimit | None
     """None when the file has no limit."""
     optimum: float | None
-    """Proven optimum, where the file states one."""
+    """The proven optimum, where the file has one."""
 
 
 def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
@@ -65,14 +62,14 @@ def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
     ends: list[tuple[int, int]] = []
     edge_costs: list[Floats] = []
     for e, (pair, flat) in enumerate(zip(pairs, matrices, strict=True)):
-        a, b = _ends(pair, e, len(node_costs), path)
+        a, b = _end_nodes(pair, e, len(node_costs), path)
         costs = _costs(flat, f"costs of edge {e}", path)
         rows, columns = len(node_costs[a]), len(node_costs[b])
         if costs.size != rows * columns:
             _damaged(path, f"edge {e} has {costs.size} costs where {rows} × {columns} are needed")
         matrix = costs.reshape(rows, columns)
         if a == b:
-            # A node agrees with itself: only the diagonal can be chosen.
+            # Both ends have the same strategy: only the diagonal can be chosen.
             node_costs[a] = node_costs[a] + matrix.diagonal()
             continue
         ends.append((a, b))
@@ -93,7 +90,8 @@ def read_problem(path: str | os.PathLike[str]) -> ProblemFile:
 def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | os.PathLike[str]) -> MemoryLimit | None:
     if limit is None:
         return None
-    if type(limit) not in (int, float) or not 0 <= limit < math.inf:  # type: ignore[operator]
+    limit_bytes = _number(limit)
+    if limit_bytes is None or not 0 <= limit_bytes < math.inf:
         _damaged(path, f"usage_limit {limit!r:.40} is not a number of bytes")
     intervals = _list(nodes.get("intervals"), "intervals", path)
     usages = _list(nodes.get("usages"), "usages", path)
@@ -102,13 +100,17 @@ def _memory(limit: object, nodes: dict[str, Any], sizes: list[int], path: str | 
     items = []
     for v, (interval, usage, size) in enumerate(zip(intervals, usages, sizes, strict=True)):
         times = interval if isinstance(interval, list) else []
-        if len(times) != 2 or not all(type(t) is int for t in times) or not 0 <= times[0] <= times[1] <= MAX_TIME:
+        if (
+            len(times) != 2
+            or not all(type(t) is int for t in times)
+            or not 0 <= times[0] <= times[1] <= tuning.MAX_TIME
+        ):
             _damaged(path, f"the interval of node {v} is {interval!r:.40}, not [start, end]")
         amounts = _costs(usage, f"usages of node {v}", path)
         if len(amounts) != size:
             _damaged(path, f"node {v} has {len(amounts)} usages for {size} strategies")
         items.append(Item(node=v, start=times[0], end=times[1], usage=amounts))
-    return MemoryLimit.of(items, float(limit))  # type: ignore[arg-type]
+    return MemoryLimit.of(items, limit_bytes)
 
 
 def _parse(path: str | os.PathLike[str]) -> object:
@@ -117,11 +119,11 @@ def _parse(path: str | os.PathLike[str]) -> object:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             stream = gzip.GzipFile(fileobj=file) if packed else file
-            text = stream.read(MAX_BYTES + 1)
-    except (OSError, EOFError, gzip.zlib.error) as error:  # type: ignore[attr-defined]
+            text = stream.read(tuning.MAX_JSON_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
         _damaged(path, f"cannot be read ({error})")
-    if len(text) > MAX_BYTES:
-        _damaged(path, f"more than {MAX_BYTES // 2**20} MiB of JSON")
+    if len(text) > tuning.MAX_JSON_BYTES:
+        _damaged(path, f"more than {tuning.MAX_JSON_BYTES // 2**20} MiB of JSON")
     try:
         parsed: object = json.loads(text, parse_constant=lambda name: _damaged(path, f"a cost is {name}"))
     except (ValueError, RecursionError) as error:
@@ -131,7 +133,7 @@ def _parse(path: str | os.PathLike[str]) -> object:
 
 def _costs(value: object, where: str, path: str | os.PathLike[str]) -> Floats:
     numbers = _list(value, where, path)
-    # bool is an int to Python and a numeric string is a number to numpy: neither is a cost.
+    # To Python a bool is an int, and to numpy a numeric string is a number: neither is a cost.
     for number in numbers:
         if type(number) is not float and type(number) is not int:
             _damaged(path, f"{where}: {number!r:.40} is not a number")
@@ -144,7 +146,7 @@ def _costs(value: object, where: str, path: str | os.PathLike[str]) -> Floats:
     return costs
 
 
-def _ends(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tuple[int, int]:
+def _end_nodes(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tuple[int, int]:
     if not isinstance(pair, list) or len(pair) != 2 or not all(type(v) is int and 0 <= v < count for v in pair):
         _damaged(path, f"edge {e} joins {pair!r:.40}, not two of the {count} nodes")
     return pair[0], pair[1]
@@ -153,9 +155,20 @@ def _ends(pair: object, e: int, count: int, path: str | os.PathLike[str]) -> tup
 def _optimum(value: object, path: str | os.PathLike[str]) -> float | None:
     if value is None:
         return None
-    if type(value) not in (int, float):
+    optimum = _number(value)
+    if optimum is None:
         _damaged(path, f"optimum {value!r:.40} is not a number")
-    return float(value)  # type: ignore[arg-type]
+    return optimum
+
+
+def _number(value: object) -> float | None:
+    """A JSON number as a float; None for anything else and for integers beyond the range of floats."""
+    if isinstance(value, bool) or not isinstance(value, int | float):  # to Python a bool is an int
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _object(value: object, where: str, path: str | os.PathLike[str]) -> dict[str, Any]:

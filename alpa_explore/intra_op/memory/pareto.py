@@ -1,15 +1,16 @@
 """The exact frontier of (seconds, bytes) of a sharding problem, by elimination over Pareto sets.
 
-Every choice s of the problem has two sums: its cost, and the bytes Σ_v node_bytes[v][s_v]. The frontier is all pairs
-that no other choice beats in one without losing in the other. It follows from the elimination of `elimination`, with
-the numbers of min-plus replaced by Pareto sets of pairs:
+Every choice s of the problem has two sums: its cost, and the bytes Σ_v node_bytes[v][s_v]. The frontier holds the pairs
+that no other choice dominates, that is, improves in one sum without being worse in the other. It is computed by
+variable elimination, as in `elimination`, with the numbers of min-plus replaced by Pareto sets of pairs:
 
-    a + b      all sums of a pair of a and a pair of b, the dominated ones left out     (Minkowski sum)
-    min(a, b)  both sets, the dominated pairs left out
+    a + b      all sums of a pair of a and a pair of b, without the dominated ones     (Minkowski sum)
+    min(a, b)  the union of both sets, without the dominated pairs
 
 These form a semiring like (min, +): + distributes over min, and a dominated pair stays dominated whatever is added to
-both. So no pair of the frontier is lost. Nodes whose bytes are the same for every strategy go first, by plain min-plus
-(`simplify`). Sets can grow exponentially: Caps decides, by counting and never by the clock, when it is given up.
+both. So no pair of the frontier is lost. Nodes whose bytes are the same for every strategy are eliminated first, by
+plain min-plus (`simplify`). Sets can grow exponentially: Caps decides when to give up, by counts and never by the
+clock, so that the outcome does not depend on the machine.
 """
 
 from __future__ import annotations
@@ -21,31 +22,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.elimination.elimination_order import elimination_order
-from alpa_explore.intra_op.memory.pareto_bounds import SLACK, Bounds, pareto_bounds
+from alpa_explore.intra_op.memory import tuning
+from alpa_explore.intra_op.memory.pareto_bounds import Bounds, pareto_bounds
 from alpa_explore.intra_op.memory.pareto_kernels import Sets, minimal_sums
-from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Scope
+from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, Choices, ShardingProblem
+from alpa_explore.intra_op.reduction.factor_graph import Contradiction, Restricted, Trail
 from alpa_explore.intra_op.reduction.simplify import simplify
+from alpa_explore.intra_op.reduction.tables import Scope
 from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """When the sets are too large. The defaults are about five seconds and 300 MB on one core."""
+    """When to give up. The defaults allow about five seconds and 300 MB on one core."""
 
-    joined_entries: float = 1e6
+    joined_entries: float = tuning.MAX_PARETO_JOINS
     """Entries of all joins, known before anything is summed."""
-    points: int = 4_000_000
+    points: int = tuning.MAX_PARETO_POINTS
     """Points kept in all tables together."""
-    sums: float = 4e7
+    sums: float = tuning.MAX_PARETO_SUMS
     """Sums of two points formed in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParetoPoint:
-    """A choice that no other beats in seconds without more bytes, nor in bytes without more seconds."""
+    """A non-dominated choice: none has fewer seconds without more bytes, or fewer bytes without more seconds."""
 
-    choices: tuple[int, ...]
+    choices: Choices
     seconds: float
     bytes: float
 
@@ -59,42 +62,40 @@ class _Table:
 
 
 class _TooLarge(Exception):
-    """A cap was passed."""
+    """A cap was exceeded."""
 
 
 def pareto_frontier(
     problem: ShardingProblem, node_bytes: Sequence[Floats], *, most_seconds: float = np.inf, caps: Caps | None = None
 ) -> tuple[ParetoPoint, ...] | None:
-    """The whole frontier up to `most_seconds`, fastest first, one choice a point; None where it passes `caps`.
+    """The whole frontier up to `most_seconds`, fastest first, one choice per point; None where it exceeds `caps`.
 
-    Empty when there is no choice. `node_bytes[v]` has one entry a strategy of node v.
+    Empty when there is no choice. `node_bytes[v]` has one entry per strategy of node v.
     """
     caps = caps or Caps()
-    heavy = frozenset(v for v, b in enumerate(node_bytes) if np.ptp(b) > 0)
+    varying = frozenset(v for v, b in enumerate(node_bytes) if np.ptp(b) > 0)
     try:
-        reduced = simplify(problem, dominance=False, keep=heavy)
+        reduced = simplify(problem, dominance=False, keep=varying)
     except Contradiction:
         return ()
     core = reduced.core
-    # A kept node may have lost strategies to arc consistency: the trail says which of the old ones are left.
-    kept = _kept(reduced.trail, [len(c) for c in problem.node_costs])
+    # A kept node may have lost strategies to arc consistency: the trail records which remain.
+    kept = _remaining_strategies(reduced.trail, [len(c) for c in problem.node_costs])
     weights = [node_bytes[v][kept[v]] for v in reduced.nodes]
     try:
-        eliminated = _eliminate(core, weights, most_seconds - reduced.constant, caps)
+        frontier = _core_frontier(core, weights, most_seconds - reduced.constant, caps)
     except _TooLarge:
         return None
-    found = []
-    for core_choices in eliminated:
+    points = []
+    for core_choices in frontier:
         choices = reduced.restore(core_choices)
         size = sum(float(b[c]) for b, c in zip(node_bytes, choices, strict=True))
-        found.append(ParetoPoint(choices=choices, seconds=problem.evaluate(choices), bytes=size))
-    return tuple(found)
+        points.append(ParetoPoint(choices=choices, seconds=problem.evaluate(choices), bytes=size))
+    return tuple(points)
 
 
-def _kept(trail: Sequence[object], sizes: Sequence[int]) -> list[Ints]:
-    """For every node which of its strategies are left at the end of the trail."""
-    from alpa_explore.intra_op.reduction.factor_graph import Restricted
-
+def _remaining_strategies(trail: Trail, sizes: Sequence[int]) -> list[Ints]:
+    """For every node the strategies that remain at the end of the trail."""
     kept = [np.arange(size) for size in sizes]
     for step in trail:
         if isinstance(step, Restricted):
@@ -102,36 +103,36 @@ def _kept(trail: Sequence[object], sizes: Sequence[int]) -> list[Ints]:
     return kept
 
 
-def _eliminate(
-    core: ShardingProblem, weights: Sequence[Floats], most_seconds: float, caps: Caps
-) -> list[tuple[int, ...]]:
+def _core_frontier(core: ShardingProblem, weights: Sequence[Floats], most_seconds: float, caps: Caps) -> list[Choices]:
     """A choice for every point of the frontier of the core, fastest first."""
     sizes = [len(costs) for costs in core.node_costs]
     order = elimination_order(sizes, core.edges)
     if order.joined_entries > caps.joined_entries:
         raise _TooLarge
-    work = _Work(sizes, most_seconds, caps, pareto_bounds(core, weights, order.nodes))
-    tables: list[_Table] = [work.leaf(v, core.node_costs[v], weights[v]) for v in range(len(sizes))]
+    sums = _SetSums(sizes, most_seconds, caps, pareto_bounds(core, weights, order.nodes))
+    tables: list[_Table] = [sums.leaf(v, core.node_costs[v], weights[v]) for v in range(len(sizes))]
     for (a, b), matrix in zip(core.edges, core.edge_costs, strict=True):
-        tables.append(work.edge((a, b), matrix) if a < b else work.edge((b, a), matrix.T))
+        tables.append(sums.edge((a, b), matrix) if a < b else sums.edge((b, a), matrix.T))
     for step, v in enumerate(order.nodes):
         reading = sorted((t for t in tables if v in t.scope), key=lambda t: (len(t.scope), len(t.sets[1])))
         tables = [t for t in tables if v not in t.scope]
         total = reading[0]
         for other in reading[1:-1]:
-            total = work.joined(total, other)
+            total = sums.add(total, other)
         last = reading[-1]
-        tables.append(
-            work.joined(total, last, v, step) if len(reading) > 1 else work.joined(work.nothing(), last, v, step)
-        )
-    total = work.nothing()
+        tables.append(sums.add(total, last, v, step) if len(reading) > 1 else sums.add(sums.zero(), last, v, step))
+    total = sums.zero()
     for table in tables:
-        total = work.joined(total, table)
-    return [work.choice(int(number)) for number in total.sets[3]]
+        total = sums.add(total, table)
+    return [sums.choice(int(number)) for number in total.sets[3]]
 
 
-class _Work:
-    """Sums tables, and remembers of every point what it is the sum of."""
+class _SetSums:
+    """Sums tables of Pareto sets, and records for every point the two points that it is the sum of.
+
+    Points are numbered: first a leaf for every strategy of every node, then the points of one sum after the other. A
+    point without a choice of its own has the number -1.
+    """
 
     def __init__(self, sizes: Sequence[int], most_seconds: float, caps: Caps, bounds: Bounds | None) -> None:
         self.sizes, self.most_seconds, self.caps, self.bounds = sizes, most_seconds, caps, bounds
@@ -140,18 +141,19 @@ class _Work:
         """Number of the first point of each sum; below the first of them stand the leaves."""
         self.summands: list[tuple[Ints, Ints]] = []
         self.formed = 0.0
+        """Sums of two points formed so far."""
 
     def leaf(self, v: int, costs: Floats, weight: Floats) -> _Table:
-        """A point for every strategy of v that is possible."""
+        """A point for every legal strategy of v."""
         return self._single((v,), costs, weight, np.arange(len(costs)) + self.first_leaf[v])
 
     def edge(self, scope: Scope, costs: Floats) -> _Table:
-        """A point without bytes, and without a choice of its own (number −1), for every pair that is possible."""
+        """A point without bytes for every pair of strategies that is legal."""
         flat = costs.ravel()
         return self._single(scope, flat, np.zeros(len(flat)), np.full(len(flat), -1))
 
-    def nothing(self) -> _Table:
-        """What adds nothing."""
+    def zero(self) -> _Table:
+        """The neutral element of the sum."""
         return self._single((), np.zeros(1), np.zeros(1), np.full(1, -1))
 
     def _single(self, scope: Scope, costs: Floats, weight: Floats, numbers: Ints) -> _Table:
@@ -160,8 +162,8 @@ class _Work:
         sets = (start, np.array(costs[legal]), np.array(weight[legal], dtype=float), numbers[legal].astype(np.int64))
         return _Table(scope=scope, sets=sets)
 
-    def joined(self, a: _Table, b: _Table, without: int | None = None, step: int = -1) -> _Table:
-        """a + b, and then the minimum over the strategies of `without`, which ends that step of the elimination."""
+    def add(self, a: _Table, b: _Table, without: int | None = None, step: int = -1) -> _Table:
+        """a + b, and where `without` is given the minimum over its strategies, which completes that step."""
         scope = tuple(sorted({*a.scope, *b.scope} - {without}))
         axes = scope if without is None else (without, *scope)
         shape = [self.sizes[u] for u in axes]
@@ -186,29 +188,29 @@ class _Work:
         return _Table(scope=scope, sets=(start, seconds, size, numbers))
 
     def _bounds(self, step: int) -> tuple[Floats, Floats, Floats, Floats, float]:
-        """What the kernel rules points out by; no context where a table is not one that a step ends with."""
+        """The bounds for the kernel; without contexts where the table is not the result of a step."""
         if self.bounds is None or step < 0:
-            return np.zeros((1, 2)), np.zeros(1), np.zeros(1), np.zeros((1, 0)), SLACK
+            return np.zeros((1, 2)), np.zeros(1), np.zeros(1), np.zeros((1, 0)), tuning.PARETO_SLACK
         b = self.bounds
-        return b.prices, b.corner_seconds, b.corner_bytes, np.ascontiguousarray(b.contexts[step]), SLACK
+        return b.prices, b.corner_seconds, b.corner_bytes, np.ascontiguousarray(b.contexts[step]), tuning.PARETO_SLACK
 
     def _entries(self, scope: Scope, axes: Scope) -> Ints:
-        """For every combination of the nodes in `axes` the entry of a table over `scope`."""
+        """For every combination of strategies of the nodes in `axes` the entry of a table over `scope`."""
         entry = np.zeros((1,) * len(axes), dtype=np.int64)
-        step = 1
+        stride = 1
         for u in reversed(scope):
             spread = [1] * len(axes)
             spread[axes.index(u)] = self.sizes[u]
-            entry = entry + step * np.arange(self.sizes[u], dtype=np.int64).reshape(spread)
-            step *= self.sizes[u]
+            entry = entry + stride * np.arange(self.sizes[u], dtype=np.int64).reshape(spread)
+            stride *= self.sizes[u]
         return np.ascontiguousarray(np.broadcast_to(entry, [self.sizes[u] for u in axes]))
 
-    def choice(self, number: int) -> tuple[int, ...]:
-        """The strategies of all nodes in a point."""
+    def choice(self, number: int) -> Choices:
+        """The strategies of all nodes that a point stands for."""
         choices = [0] * len(self.sizes)
-        todo = [number]
-        while todo:
-            number = todo.pop()
+        stack = [number]
+        while stack:
+            number = stack.pop()
             if number < 0:
                 continue
             if number < self.bases[0]:
@@ -217,5 +219,5 @@ class _Work:
                 continue
             place = bisect_right(self.bases, number) - 1
             left, right = self.summands[place]
-            todo += [int(left[number - self.bases[place]]), int(right[number - self.bases[place]])]
+            stack += [int(left[number - self.bases[place]]), int(right[number - self.bases[place]])]
         return tuple(choices)

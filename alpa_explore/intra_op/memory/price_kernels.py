@@ -24,10 +24,10 @@ def descend_within(
     byte_price: float,
     rounds: int,
 ) -> None:
-    """Let each node take the strategy that is best with `byte_price` for every byte above `room` at every time.
+    """Let each node take its best strategy at a penalty of `byte_price` for every byte above `room` at every time.
 
-    `held` are the bytes at each time under `choices`; both are changed. Item i is alive at the times start[i]:end[i]
-    and takes usage[first[i] + k]; the items of node v are item_at[items_of[v]:items_of[v + 1]].
+    `held` are the bytes at each time under `choices`; both are updated in place. Item i is alive at the times
+    start[i]:end[i] and takes usage[first[i] + k]; the items of node v are item_at[items_of[v]:items_of[v + 1]].
     """
     nodes = flat[0]
     count = len(nodes) - 1
@@ -36,41 +36,41 @@ def descend_within(
         largest = max(largest, nodes[v + 1] - nodes[v])
     total = np.empty(largest)
     for _ in range(rounds):
-        moved = False
+        changed = False
         for v in range(count):
             size = nodes[v + 1] - nodes[v]
             if size == 1:
                 continue
             given_others(flat, choices, v, total)
-            now = choices[v]
-            over = False
+            current = choices[v]
+            overflows = False
             for q in range(items_of[v], items_of[v + 1]):
                 for t in range(start[item_at[q]], end[item_at[q]]):
                     if held[t] > room[t]:
-                        over = True
+                        overflows = True
                         break
-            best, gain = now, 0.0
+            best, best_change = current, 0.0
             for k in range(size):
-                more = total[k] - total[now]
-                # Where nothing overflows only what is cheaper by itself can be better.
-                if k == now or (not over and more >= gain):
+                change = total[k] - total[current]
+                # Where nothing overflows only a strategy that is cheaper by itself can be better.
+                if k == current or (not overflows and change >= best_change):
                     continue
                 for q in range(items_of[v], items_of[v + 1]):
                     i = item_at[q]
-                    grown = usage[first[i] + k] - usage[first[i] + now]
+                    grown = usage[first[i] + k] - usage[first[i] + current]
                     if grown == 0.0:
                         continue
                     for t in range(start[i], end[i]):
                         above = held[t] - room[t]
-                        more += byte_price * (max(above + grown, 0.0) - max(above, 0.0))
-                if more < gain:
-                    best, gain = k, more
-            if best != now:
+                        change += byte_price * (max(above + grown, 0.0) - max(above, 0.0))
+                if change < best_change:
+                    best, best_change = k, change
+            if best != current:
                 choices[v] = best
-                moved = True
+                changed = True
                 for q in range(items_of[v], items_of[v + 1]):
                     i = item_at[q]
                     for t in range(start[i], end[i]):
-                        held[t] += usage[first[i] + best] - usage[first[i] + now]
-        if not moved:
+                        held[t] += usage[first[i] + best] - usage[first[i] + current]
+        if not changed:
             break

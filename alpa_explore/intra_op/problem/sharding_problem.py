@@ -1,8 +1,9 @@
-"""The sharding problem of the paper's Eq. 1: nodes with cost vectors, edges with cost matrices.
+"""The sharding problem of the paper (Alpa, arXiv 2201.12023, section 4.2, Eq. 1): one strategy for every node.
 
-    minimise  Σ_v node_costs[v][s_v] + Σ_(v,u) edge_costs[v,u][s_v, s_u]      one choice s_v for each node v
+    minimise  Σ_v node_costs[v][s_v] + Σ_(v,u) edge_costs[v,u][s_v, s_u]      one strategy s_v for each node v
 
-Nothing here knows about tensors or meshes; a stage is turned into a problem by `stage_problem`.
+Nodes have cost vectors, edges have cost matrices. Tensors and meshes do not occur: `stage.stage_problem` turns a stage
+on a mesh into such a problem.
 """
 
 from __future__ import annotations
@@ -10,22 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from typing import TypeAlias
 
 import numpy as np
 
 from alpa_explore.numerics.arrays import Floats
 
 FORBIDDEN = 1e18
-"""A cost of this size or more can never be chosen (the IOPDDL convention)."""
+"""A cost of this size or more can never be chosen (the convention of the IOPDDL contest)."""
+
+Choices: TypeAlias = tuple[int, ...]
+"""One strategy for each node of a problem."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ShardingProblem:
-    """Costs in seconds (any unit will do). Arrays are read-only. Parallel edges add up."""
+    """Costs in seconds (any unit will do). Arrays are read-only. The costs of parallel edges add up."""
 
     name: str
     node_costs: tuple[Floats, ...]
-    """For each node one cost a strategy, shape [strategies]."""
+    """For each node one cost per strategy, shape [strategies]."""
     edges: tuple[tuple[int, int], ...]
     """(a, b), a ≠ b."""
     edge_costs: tuple[Floats, ...]
@@ -50,9 +55,14 @@ class ShardingProblem:
         """Number of s and e variables of Eq. 1 before any simplification."""
         return sum(map(len, self.node_costs)) + sum(m.size for m in self.edge_costs)
 
-    def evaluate(self, choices: tuple[int, ...]) -> float:
+    def evaluate(self, choices: Choices) -> float:
         """Cost of a complete choice, added up independently of any solver."""
         total = sum(float(v[c]) for v, c in zip(self.node_costs, choices, strict=True))
         return total + sum(
             float(m[choices[a], choices[b]]) for (a, b), m in zip(self.edges, self.edge_costs, strict=True)
         )
+
+    def largest_legal_cost(self) -> float:
+        """An upper bound on the cost of every legal choice: the sum of the largest legal entries."""
+        parts = (*self.node_costs, *self.edge_costs)
+        return sum(float(p[p < FORBIDDEN].max(initial=0.0)) for p in parts)

@@ -1,31 +1,33 @@
-"""What a solver returns: the choice, how good it is proven to be, and what it took."""
+"""What a solver returns: the choice, the bound that was proven for it, and what the solve took."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
+from alpa_explore.intra_op.problem.sharding_problem import Choices
+
 
 class Status(enum.Enum):
     """Outcome of a solve; the value is the advice shown to the user."""
 
     OPTIMAL = "Proven optimal."
-    WITHIN_GAP = "Proven to be within the gap that was asked for. Ask for a gap of 0 to have the optimum."
+    WITHIN_GAP = "Proven to be within the requested gap. Request a gap of 0 for the optimum."
     TIME_LIMIT = (
         "The time limit was reached: this is the best choice so far. Try a longer time limit, or the 'auto' solver."
     )
     UNPROVEN = (
-        "The problem is too large to prove the optimum: this is the best choice found, and the gap says how far from"
-        " the optimum it can be."
+        "The problem is too large to prove the optimum: this is the best choice found, and the gap bounds how far it"
+        " can be from the optimum."
     )
     INFEASIBLE = "No choice satisfies every node. Check the forbidden costs; a pinned spec may contradict another."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardingSolution:
-    """One choice a node, `objective` = problem.evaluate(choices) (inf when infeasible, choices empty)."""
+    """One strategy per node; `objective` = problem.evaluate(choices) (inf and no choices when infeasible)."""
 
-    choices: tuple[int, ...]
+    choices: Choices
     objective: float
     bound: float
     """Proven lower bound on the optimum; equals `objective` when optimal."""
@@ -33,10 +35,10 @@ class ShardingSolution:
     solver: str
     seconds: float
     variables: int
-    """Variables of the ILP that was solved after simplification; 0 when nothing was left to solve."""
+    """Variables of the ILP that was solved after simplification; 0 when no ILP was needed."""
     constraints: int
     build_seconds: float = 0.0
-    """Of `seconds`, what it took to write the program down; 0 where that is not told apart."""
+    """Of `seconds`, the time to build the ILP; 0 where it is not measured separately."""
 
     @property
     def gap(self) -> float:

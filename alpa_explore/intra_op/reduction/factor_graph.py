@@ -1,14 +1,13 @@
-"""The working state of the exact reductions: nodes, tables over them, and a trail to walk back.
+"""The working state of the exact reductions: nodes, cost tables over them, and a trail for back substitution.
 
-A problem becomes a sum of tables (factors). Every rewriting here keeps the least total cost:
+A problem is a sum of tables (factors). Every operation here keeps the least total cost:
 
     eliminate v     tables that read v  →  one table  m(u…) = min_k ( c_v[k] + Σ tables(…, v=k, …) )     (min-plus)
-    restrict v      strategies that no best choice needs are cut out of every table that reads v
-    fold v          a node with one strategy left becomes a constant part of its neighbours
+    restrict v      strategies that no optimal choice needs are cut out of every table that reads v
+    fold v          a node with one strategy becomes a constant part of its neighbours' costs
 
-and is written on the trail; `back_substitute` reads the trail from its end and fills in what was best. A forbidden
-entry is `inf` in here: tables are only added and minimised, so that no inf − inf can arise and no precision is lost to
-1e18.
+Each is recorded on the trail; `back_substitute` reads the trail from its end and completes the choices. Forbidden
+entries are `inf` (see `tables`).
 """
 
 from __future__ import annotations
@@ -19,19 +18,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction import tuning
+from alpa_explore.intra_op.reduction.tables import Scope, Table, without_forbidden
 from alpa_explore.numerics.arrays import Floats, Ints
-
-Scope = tuple[int, ...]
-"""The nodes that a table reads, ascending: one axis each."""
-
-BROADCAST_ENTRIES = 1 << 17
-"""Up to this many entries a join is one broadcast sum; beyond it the strategies are taken in turn."""
-BLOCK_ENTRIES = 1 << 15
-"""Entries of the result that are worked on at a time: they stay in the cache."""
 
 
 class Contradiction(Exception):
-    """No choice satisfies every node; `node` is where it came to light. Internal: `solve` turns it into a status."""
+    """No choice satisfies every node; `node` is where that was detected. Internal: `solve` turns it into a status."""
 
     def __init__(self, node: int) -> None:
         super().__init__(f"node {node} has no strategy left")
@@ -40,11 +33,11 @@ class Contradiction(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Eliminated:
-    """Node `node` was minimised out; its best strategy follows from the choices of its neighbours."""
+    """Node `node` was minimised out; its optimal strategy follows from the choices of the other nodes in `tables`."""
 
     node: int
     costs: Floats
-    tables: tuple[tuple[Scope, Floats], ...]
+    tables: tuple[Table, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -59,7 +52,7 @@ Trail = tuple[Eliminated | Restricted, ...]
 
 
 class FactorGraph:
-    """Mutable; lives inside one pass. `costs[v]` is the vector of node v, `tables[v]` the tables that read it."""
+    """Mutable; lives inside one pass. `costs[v]` is the cost vector of node v, `tables[v]` the tables that read v."""
 
     def __init__(self, problem: ShardingProblem) -> None:
         self.costs: list[Floats] = [without_forbidden(vector) for vector in problem.node_costs]
@@ -74,7 +67,7 @@ class FactorGraph:
                 self.add((b, a), costs.T)
 
     def add(self, scope: Scope, table: Floats) -> None:
-        """Add a table; one with the same scope (a parallel edge) absorbs it."""
+        """Add a table; it is merged into one with the same scope (a parallel edge)."""
         if not scope:
             self.constant += float(table)
         elif len(scope) == 1:
@@ -87,12 +80,12 @@ class FactorGraph:
 
     def neighbours(self, v: int) -> set[int]:
         """Nodes that share a table with v."""
-        found = {u for scope in self.tables[v] for u in scope}
-        found.discard(v)
-        return found
+        nodes = {u for scope in self.tables[v] for u in scope}
+        nodes.discard(v)
+        return nodes
 
     def eliminate(self, v: int) -> Scope:
-        """Minimise v out of the tables that read it; returns the scope of the table that takes their place."""
+        """Minimise v out of the tables that read it; returns the scope of the table that replaces them."""
         tables = tuple(self.tables[v].items())
         costs = self.costs[v]
         self.trail.append(Eliminated(node=v, costs=costs, tables=tables))
@@ -131,7 +124,7 @@ class FactorGraph:
                 self.tables[u][scope] = smaller
 
     def pairwise_problem(self, nodes: Sequence[int], name: str) -> ShardingProblem:
-        """What is left on `nodes` as a problem of its own, numbered in that order; every table must read two nodes."""
+        """The remaining problem on `nodes`, numbered in that order; every table must read exactly two nodes."""
         position = {v: i for i, v in enumerate(nodes)}
         pairs = [(scope, table) for v in nodes for scope, table in self.tables[v].items() if scope[0] == v]
         return ShardingProblem(
@@ -141,14 +134,14 @@ class FactorGraph:
             edge_costs=tuple(np.minimum(table, FORBIDDEN) for _, table in pairs),
         )
 
-    def _remove(self, tables: Iterable[tuple[Scope, Floats]]) -> None:
+    def _remove(self, tables: Iterable[Table]) -> None:
         for scope, _ in tables:
             for u in scope:
                 del self.tables[u][scope]
 
 
 def back_substitute(trail: Trail, choices: list[int]) -> None:
-    """Complete `choices` (one entry a node, right for every node still there at the end of the trail) in place."""
+    """Complete `choices` in place; it has an entry per node, already optimal for the nodes that the trail left over."""
     for step in reversed(trail):
         v = step.node
         if isinstance(step, Restricted):
@@ -160,13 +153,7 @@ def back_substitute(trail: Trail, choices: list[int]) -> None:
         choices[v] = int(total.argmin())
 
 
-def without_forbidden(costs: Floats) -> Floats:
-    """The costs with every forbidden entry as inf."""
-    # Most tables hold none, and need no copy.
-    return np.where(costs >= FORBIDDEN, np.inf, costs) if costs.size and costs.max() >= FORBIDDEN else costs
-
-
-def _minimise(costs: Floats, v: int, scope: Scope, tables: Iterable[tuple[Scope, Floats]]) -> Floats:
+def _minimise(costs: Floats, v: int, scope: Scope, tables: Iterable[Table]) -> Floats:
     """min over the strategies of v of costs + Σ tables, as a table over `scope`."""
     parts = []
     shape = [1] * len(scope)
@@ -183,27 +170,27 @@ def _minimise(costs: Floats, v: int, scope: Scope, tables: Iterable[tuple[Scope,
     parts.sort(key=lambda part: part.size)
     parts[0] = parts[0] + costs.reshape((-1,) + (1,) * len(scope))
     entries = int(np.prod(shape))
-    if entries * len(costs) <= BROADCAST_ENTRIES:
+    if entries * len(costs) <= tuning.JOIN_BROADCAST_ENTRIES:
         total = parts[0]
         for part in parts[1:]:
             total = total + part
         return np.asarray(total.min(axis=0))
-    return _minimise_in_turn([np.ascontiguousarray(part) for part in parts], shape)
+    return _minimise_in_blocks([np.ascontiguousarray(part) for part in parts], shape)
 
 
-def _minimise_in_turn(parts: list[Floats], shape: list[int]) -> Floats:
-    """The same, one strategy of v after the other, in blocks of the first axis that stay in the cache."""
+def _minimise_in_blocks(parts: list[Floats], shape: list[int]) -> Floats:
+    """The same minimum, strategy after strategy of v, in blocks of the first axis that stay in the cache."""
     result = np.empty(shape)
-    rows = max(1, BLOCK_ENTRIES * shape[0] // max(result.size, 1))
+    rows = max(1, tuning.JOIN_BLOCK_ENTRIES * shape[0] // max(result.size, 1))
     for start in range(0, shape[0], rows):
         block = result[start : start + rows]
         block.fill(np.inf)
-        *few, last = [part if part.shape[1] == 1 else part[:, start : start + rows] for part in parts]
+        *smaller, largest = [part if part.shape[1] == 1 else part[:, start : start + rows] for part in parts]
         buffer = np.empty_like(block)
-        for k in range(len(last)):
-            total = few[0][k] if few else 0.0
-            for piece in few[1:]:
-                total = total + piece[k]
-            np.add(total, last[k], out=buffer)
+        for k in range(len(largest)):
+            total = smaller[0][k] if smaller else 0.0
+            for part in smaller[1:]:
+                total = total + part[k]
+            np.add(total, largest[k], out=buffer)
             np.minimum(block, buffer, out=block)
     return result

@@ -2,12 +2,12 @@
 
     arc consistency   a strategy that some edge forbids with every strategy of the other node is dropped
     folding           a node with one strategy becomes part of its neighbours; parallel edges are added up
-    elimination       a node with at most two neighbours is minimised out (min-plus), which makes at most an edge
-    dominance         strategy k is dropped when k' is never worse, whatever the neighbours choose:
+    elimination       a node with at most two neighbours is minimised out (min-plus), which adds at most one edge
+    dominance         strategy k is dropped when some k' is never worse, whatever the neighbours choose:
                       c[k'] − c[k] + Σ_edges max_j ( M[k', j] − M[k, j] ) ≤ 0            (dead-end elimination)
 
-repeated until none applies. All four keep at least one best choice; `Simplified.restore` takes a choice for what is
-left (the core) back to the problem.
+The last three are repeated until none applies. All four keep at least one optimal choice; `Simplified.restore`
+completes a choice for the remaining problem (the core) to one for the original.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
+from alpa_explore.intra_op.problem.sharding_problem import Choices, ShardingProblem
+from alpa_explore.intra_op.reduction import tuning
+from alpa_explore.intra_op.reduction.arc_consistency import Neighbour, propagate
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import FactorGraph, Trail, back_substitute
-from alpa_explore.numerics.arrays import Ints
-
-MAX_TABLE_ENTRIES = 1 << 22
-"""A node of degree two stays when the edge that would take its place had more entries than this."""
+from alpa_explore.numerics.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,8 +37,8 @@ class Simplified:
     trail: Trail
     num_nodes: int
 
-    def restore(self, core_choices: tuple[int, ...]) -> tuple[int, ...]:
-        """The choice for the whole problem that goes with a choice for the core."""
+    def restore(self, core_choices: Choices) -> Choices:
+        """The choice for the whole problem that belongs to a choice for the core."""
         choices = [0] * self.num_nodes
         for node, choice in zip(self.nodes, core_choices, strict=True):
             choices[node] = choice
@@ -50,11 +49,11 @@ class Simplified:
 def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozenset[int] = frozenset()) -> Simplified:
     """Reduce `problem`; without `dominance` it is quicker and the core larger. Raises Contradiction (infeasible).
 
-    Nodes in `keep` stay in the core, with all strategies that are consistent.
+    Nodes in `keep` stay in the core, with all their consistent strategies.
     """
     graph = FactorGraph(problem)
     present = set(range(len(problem.node_costs)))
-    _make_consistent(graph, present)
+    _make_consistent(graph)
     _remove_narrow(graph, present, present, keep)
     touched = set(present)
     while dominance and touched:
@@ -71,77 +70,27 @@ def simplify(problem: ShardingProblem, *, dominance: bool = True, keep: frozense
     )
 
 
-def components(problem: ShardingProblem) -> tuple[tuple[tuple[int, ...], ShardingProblem], ...]:
-    """The connected parts of a problem: the nodes of each, and the problem on them alone."""
-    neighbours: list[list[int]] = [[] for _ in problem.node_costs]
-    for a, b in problem.edges:
-        neighbours[a].append(b)
-        neighbours[b].append(a)
-    part_of = [-1] * len(neighbours)
-    parts: list[list[int]] = []
-    for root in range(len(neighbours)):
-        if part_of[root] >= 0:
-            continue
-        part_of[root], todo, part = len(parts), [root], []
-        while todo:
-            v = todo.pop()
-            part.append(v)
-            for u in neighbours[v]:
-                if part_of[u] < 0:
-                    part_of[u] = len(parts)
-                    todo.append(u)
-        parts.append(sorted(part))
-    if len(parts) == 1:
-        return ((tuple(parts[0]), problem),)
-    position = {v: i for part in parts for i, v in enumerate(part)}
-    inside: list[list[int]] = [[] for _ in parts]
-    for e, (a, _) in enumerate(problem.edges):
-        inside[part_of[a]].append(e)
-    return tuple(
-        (
-            tuple(part),
-            ShardingProblem(
-                name=problem.name,
-                node_costs=tuple(problem.node_costs[v] for v in part),
-                edges=tuple((position[problem.edges[e][0]], position[problem.edges[e][1]]) for e in edges),
-                edge_costs=tuple(problem.edge_costs[e] for e in edges),
-            ),
-        )
-        for part, edges in zip(parts, inside, strict=True)
-    )
-
-
-def _make_consistent(graph: FactorGraph, present: set[int]) -> None:
-    """Drop strategies without a legal partner on some edge, until every one left has one on each."""
-    forbidding = {
-        v: [(scope, table) for scope, table in graph.tables[v].items() if table.size and table.max() == np.inf]
-        for v in present
-    }
-    alive = {v: graph.costs[v] < np.inf for v in present}
-    todo = deque(sorted(v for v in present if forbidding[v]))
-    queued = set(todo)
-    while todo:
-        v = todo.popleft()
-        queued.discard(v)
-        good = alive[v].copy()
-        for scope, table in forbidding[v]:
-            # Rows of v, columns of the other node: a strategy needs one finite entry at a living partner.
-            rows, u = (table, scope[1]) if scope[0] == v else (table.T, scope[0])
-            good &= (rows < np.inf) @ alive[u]
-        if good.sum() < alive[v].sum():
-            alive[v] = good
-            again = {u for scope, _ in forbidding[v] for u in scope if u != v and u not in queued}
-            todo.extend(again)
-            queued |= again
-    for v in sorted(present):
-        if not alive[v].all():
-            graph.restrict(v, np.flatnonzero(alive[v]))
+def _make_consistent(graph: FactorGraph) -> None:
+    """Restrict every node to its arc-consistent strategies. The tables of `graph` must all read two nodes."""
+    neighbours: list[list[Neighbour]] = [[] for _ in graph.costs]
+    for v, tables in enumerate(graph.tables):
+        for (a, b), table in tables.items():
+            if v == a and table.size and table.max() == np.inf:
+                legal = table < np.inf
+                neighbours[a].append((legal, b))
+                neighbours[b].append((legal.T, a))
+    alive = [costs < np.inf for costs in graph.costs]
+    propagate(alive, neighbours, [v for v, edges in enumerate(neighbours) if edges])
+    for v, flags in enumerate(alive):
+        if not flags.all():
+            graph.restrict(v, np.flatnonzero(flags))
 
 
 def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep: frozenset[int]) -> None:
     """Fold one-strategy nodes and eliminate nodes with at most two neighbours, smallest new table first."""
 
-    def price(v: int) -> int | None:
+    def new_entries(v: int) -> int | None:
+        """Entries of the table that would replace v; None when v stays."""
         if len(graph.costs[v]) <= 1:
             return 0
         if v in keep or len(graph.tables[v]) > 2:
@@ -149,28 +98,31 @@ def _remove_narrow(graph: FactorGraph, present: set[int], start: set[int], keep:
         entries = 1
         for u in graph.neighbours(v):
             entries *= len(graph.costs[u])
-        return entries if entries <= MAX_TABLE_ENTRIES else None
+        return entries if entries <= tuning.MAX_NEW_TABLE_ENTRIES else None
 
-    heap = [(entries, v) for v in start & present if (entries := price(v)) is not None]
+    heap = [(entries, v) for v in start & present if (entries := new_entries(v)) is not None]
     heapq.heapify(heap)
     while heap:
         entries, v = heapq.heappop(heap)
-        if v not in present or price(v) != entries:
+        if v not in present or new_entries(v) != entries:
             continue
         present.discard(v)
         changed = graph.fold(v) if len(graph.costs[v]) == 1 else graph.eliminate(v)
         for u in changed:
-            if (new := price(u)) is not None:
-                heapq.heappush(heap, (new, u))
+            if (updated := new_entries(u)) is not None:
+                heapq.heappush(heap, (updated, u))
 
 
 def _drop_dominated(graph: FactorGraph, nodes: set[int], keep: frozenset[int]) -> set[int]:
-    """Drop dominated strategies of `nodes` and of all that this touches but `keep`; returns the nodes changed."""
+    """Drop dominated strategies of `nodes`, and then of the neighbours of each changed node that are not in `keep`.
+
+    Returns the changed nodes and their neighbours.
+    """
     changed: set[int] = set()
-    todo = deque(sorted(nodes))
-    queued = set(todo)
-    while todo:
-        v = todo.popleft()
+    queue = deque(sorted(nodes))
+    queued = set(queue)
+    while queue:
+        v = queue.popleft()
         queued.discard(v)
         kept: Ints = undominated(graph.costs[v], _tables_of(graph, v))
         if len(kept) == len(graph.costs[v]):
@@ -181,9 +133,10 @@ def _drop_dominated(graph: FactorGraph, nodes: set[int], keep: frozenset[int]) -
             changed.add(u)
             if u not in queued and u not in keep:
                 queued.add(u)
-                todo.append(u)
+                queue.append(u)
     return changed
 
 
-def _tables_of(graph: FactorGraph, v: int) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
+def _tables_of(graph: FactorGraph, v: int) -> list[Floats]:
+    """The tables between v and each neighbour, with the strategies of v as rows."""
     return [table if scope[0] == v else table.T for scope, table in graph.tables[v].items()]

@@ -1,1 +1,12 @@
-"""TODO guide."""
+"""From a training graph cut into layers to the sharding problem of one stage on one mesh.
+
+    layered_graph   LayeredGraph: the layer of every operator, what is held, what is recomputed
+    stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
+    stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
+    liveness        when the tensors of a stage are alive: its workspace
+    overlap         what of a collective hides behind computation
+
+A `StageProblem` holds every cost apart; `StageProblem.at` combines them into a `ShardingProblem` for a number of
+microbatches and a price of memory. Imports `problem`, and of the packages below `graph`, `sharding` and `cost`; no
+solver.
+"""

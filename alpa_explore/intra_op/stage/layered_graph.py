@@ -1,18 +1,19 @@
-"""The training graph cut into layers: which layer every operator is in, what is held, what is computed twice.
+"""The training graph cut into layers: the layer of every operator, what is held, and what is recomputed.
 
-Of a layer that is rematerialised only what enters it is held for the backward pass, which first runs its forward
-operators again. Of another every forward tensor that a backward operator reads is held.
+A rematerialised layer holds only the tensors that enter it; its backward pass first runs its forward operators again.
+Any other layer holds every forward tensor that one of its backward operators reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 UPDATE_LAYER = -1
+"""The layer of every update-phase operator."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -24,19 +25,19 @@ class LayeredGraph:
     layer_of: tuple[int, ...]
     """For each operator its layer; UPDATE_LAYER for the update phase."""
     storage: tuple[int, ...]
-    """For each tensor the tensor whose memory it shares: itself, or what a chain of views starts from."""
+    """For each tensor the tensor whose memory it shares: itself, or the first tensor of a chain of views."""
     rematerialized: tuple[int, ...]
-    """Layers that hold no more than what enters them, ascending."""
+    """Layers that hold only the tensors that enter them, ascending."""
     recomputed: frozenset[int]
     """Forward operators that the backward pass runs again."""
     uses: tuple[int, ...]
-    """For each operator how often its outputs are read, in whatever layer."""
+    """For each operator how often its outputs are read, in all layers together."""
     held: tuple[tuple[int, ...], ...]
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
     """For each of `graph.parameters` the backward tensors whose sum over uses and microbatches is its gradient."""
     spec_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
-    """Operator -> its spec constraints; most have none."""
+    """Operator -> its spec constraints; most operators have none."""
     stored_constraints: Mapping[int, tuple[SpecConstraint, ...]] = field(default_factory=dict)
     """Position in `graph.parameters` -> the spec constraints on how it is stored."""
 
@@ -47,9 +48,9 @@ def assign_layers(
     rematerialized: Collection[int] | None = None,
     spec_constraints: Collection[SpecConstraint] = (),
 ) -> LayeredGraph:
-    """Carry layering over from forward operators to the whole graph.
+    """Extend a layering of the forward operators to the whole graph.
 
-    `rematerialized` names layers; where it is left out the graph says whether all of them are, or none.
+    `rematerialized` are layers; by default all of them where `graph.rematerialization` is set, else none.
     """
     layer_of = []
     for operator in graph.operators:
@@ -64,9 +65,34 @@ def assign_layers(
     num_layers = max(layer_of_forward) + 1
     if rematerialized is None:
         rematerialized = range(num_layers) if graph.rematerialization else ()
-    leaning = frozenset(rematerialized)
-    recomputed = _recomputed(graph, layer_of, leaning)
-    held: list[set[int]] = [set() for _ in range(num_layers)]
+    rematerialized_layers = frozenset(rematerialized)
+    recomputed = _recomputed(graph, layer_of, rematerialized_layers)
+    operator_names = {o.name for o in graph.operators}
+    stored_names = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operator_names}
+    return LayeredGraph(
+        graph=graph,
+        num_layers=num_layers,
+        layer_of=tuple(layer_of),
+        storage=storage,
+        recomputed=recomputed,
+        uses=_uses(graph),
+        held=_held(graph, layer_of, storage, rematerialized_layers, recomputed),
+        rematerialized=tuple(sorted(rematerialized_layers)),
+        contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
+        spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
+        stored_constraints=_by_name(stored_names, spec_constraints),
+    )
+
+
+def _held(
+    graph: TrainingGraph,
+    layer_of: Sequence[int],
+    storage: Sequence[int],
+    rematerialized: frozenset[int],
+    recomputed: frozenset[int],
+) -> tuple[tuple[int, ...], ...]:
+    """For each layer the storage tensors held from its forward to its backward pass, ascending."""
+    held: list[set[int]] = [set() for _ in range(max(layer_of) + 1)]
     for operator in graph.operators:
         if operator.phase is Phase.UPDATE:
             continue
@@ -78,40 +104,31 @@ def assign_layers(
             if not (kind is TensorKind.INPUT or made_forward) or base.kind not in (TensorKind.INPUT, TensorKind.VALUE):
                 continue
             layer = layer_of[operator.index]
-            if layer in leaning and producer is not None and layer_of[producer] == layer:
-                continue  # made again from what the layer reads
+            if layer in rematerialized and producer is not None and layer_of[producer] == layer:
+                continue  # recomputed from the inputs of the layer
             held[layer].add(base.index)
-    operators = {o.name for o in graph.operators}
-    stored = {i: p.name for i, p in enumerate(graph.parameters) if p.name not in operators}
-    return LayeredGraph(
-        graph=graph,
-        num_layers=num_layers,
-        layer_of=tuple(layer_of),
-        storage=storage,
-        recomputed=recomputed,
-        uses=_uses(graph),
-        held=tuple(tuple(sorted(h)) for h in held),
-        rematerialized=tuple(sorted(leaning)),
-        contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
-        spec_constraints=_by_name({o.index: o.name for o in graph.operators}, spec_constraints),
-        stored_constraints=_by_name(stored, spec_constraints),
-    )
+    return tuple(tuple(sorted(tensors)) for tensors in held)
 
 
 def _by_name(
     names: Mapping[int, str], spec_constraints: Collection[SpecConstraint]
 ) -> dict[int, tuple[SpecConstraint, ...]]:
-    named = {constraint.operator for constraint in spec_constraints}
-    return {i: tuple(w for w in spec_constraints if w.operator == name) for i, name in names.items() if name in named}
+    """For each key in `names` whose name has constraints, those constraints."""
+    constrained = {constraint.operator for constraint in spec_constraints}
+    return {
+        key: tuple(constraint for constraint in spec_constraints if constraint.operator == name)
+        for key, name in names.items()
+        if name in constrained
+    }
 
 
 def _uses(graph: TrainingGraph) -> tuple[int, ...]:
-    found = [0] * len(graph.operators)
+    uses = [0] * len(graph.operators)
     for operator in graph.operators:
         for tensor in operator.inputs:
             if (producer := graph.tensors[tensor].producer) is not None:
-                found[producer] += 1
-    return tuple(found)
+                uses[producer] += 1
+    return tuple(uses)
 
 
 def is_view(operator: Operator) -> bool:
@@ -128,22 +145,22 @@ def _storage(graph: TrainingGraph) -> tuple[int, ...]:
 
 
 def _recomputed(graph: TrainingGraph, layer_of: list[int], layers: frozenset[int]) -> frozenset[int]:
-    """Of these layers the forward operators that backward operators of the same layer need, directly or through others
-    of that layer."""
-    found: set[int] = set()
+    """The forward operators of `layers` on which backward operators of the same layer depend, directly or through other
+    operators of that layer."""
+    recomputed: set[int] = set()
     for operator in graph.operators:
         layer = layer_of[operator.index]
         if operator.phase is not Phase.BACKWARD or layer not in layers:
             continue
-        todo = list(operator.inputs)
-        while todo:
-            producer = graph.tensors[todo.pop()].producer
-            if producer is None or producer in found or layer_of[producer] != layer:
+        stack = list(operator.inputs)
+        while stack:
+            producer = graph.tensors[stack.pop()].producer
+            if producer is None or producer in recomputed or layer_of[producer] != layer:
                 continue
             if graph.operators[producer].phase is Phase.FORWARD:
-                found.add(producer)
-                todo.extend(graph.operators[producer].inputs)
-    return frozenset(found)
+                recomputed.add(producer)
+                stack.extend(graph.operators[producer].inputs)
+    return frozenset(recomputed)
 
 
 def _contributions(graph: TrainingGraph, gradient: int) -> tuple[int, ...]:

@@ -1,8 +1,8 @@
 """When each tensor of a stage is alive while one microbatch runs forward and backward.
 
-The order of execution is: forward operators; then backward operators, and before the first one of a layer the forward
-operators of that layer which are computed again. Weights, gradients being accumulated and held activations are counted
-elsewhere; what is alive beside them is the workspace.
+The order of execution is: forward operators, then backward operators; before the first backward operator of a layer run
+the recomputed forward operators of that layer. Weights, accumulated gradients and held activations are counted
+elsewhere; the other tensors alive are the workspace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alpa_explore.numerics.arrays import Ints
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Intervals:
-    """Entry i: `tensors[i]` is alive at steps starts[i] … ends[i]; a tensor that is made twice has two entries."""
+    """Entry i: `tensors[i]` is alive at the steps starts[i] … ends[i]; a tensor that is recomputed has two entries."""
 
     tensors: tuple[int, ...]
     starts: Ints
@@ -26,17 +26,18 @@ class Intervals:
 
 
 def workspace_intervals(stage: StageGraph) -> Intervals:
-    """Intervals of the tensors that the stage's operators make and that are not held for the backward pass."""
+    """Intervals of the storage tensors that operators of the stage produce and that are not held for the backward
+    pass."""
     layered = stage.layered
     graph = layered.graph
-    again: dict[int, list[int]] = {}
+    recomputed_of: dict[int, list[int]] = {}
     for index in stage.operators:
         if index in layered.recomputed:
-            again.setdefault(layered.layer_of[index], []).append(index)
+            recomputed_of.setdefault(layered.layer_of[index], []).append(index)
     order: list[int] = []
     for index in stage.operators:
         if graph.operators[index].phase is Phase.BACKWARD:
-            order.extend(again.pop(layered.layer_of[index], ()))
+            order.extend(recomputed_of.pop(layered.layer_of[index], ()))
         order.append(index)
     held = set(stage.held)
     spans: dict[int, tuple[int, int]] = {}

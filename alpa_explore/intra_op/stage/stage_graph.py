@@ -1,4 +1,4 @@
-"""One stage of the graph: the operators of a run of layers, what comes in, what goes out, which weights it owns."""
+"""One stage of the graph: the operators of a run of layers, its inputs and outputs, and the weights it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StageGraph:
-    """A run of layers, with everything that its sharding problem needs to know of the rest of the graph."""
+    """A run of layers, with everything about the rest of the graph on which its sharding problem depends."""
 
     layered: LayeredGraph
     first: int
@@ -27,59 +27,61 @@ class StageGraph:
     operators: tuple[int, ...]
     """Forward, then backward operators, in graph order."""
     sources: tuple[int, ...]
-    """Tensors that come from outside: inputs, buffers, activations of earlier stages, gradients of later ones."""
+    """Tensors produced outside: inputs, buffers, activations of earlier stages, gradients of later ones."""
     parameters: tuple[int, ...]
-    """Positions in `graph.parameters` of the weights read here."""
+    """Positions in `graph.parameters` of the weights that the stage reads."""
     sinks: frozenset[int]
-    """Tensors made here and read by another stage (and the loss): they leave without a pending sum."""
+    """Tensors that the stage produces and another stage reads, and the loss: they leave without a pending sum."""
     held: tuple[int, ...]
     """Storage tensors held for the backward pass."""
     structure_key: str
-    """Equal for two stages whose sharding problems are equal."""
+    """Equal keys mean equal sharding problems; names do not count."""
 
     def without_constraints(self, operators: Collection[int] | None = None) -> StageGraph:
-        """The same stage with no spec constraint on these operators, or of anything."""
-        left, stored = dict(self.layered.spec_constraints), self.layered.stored_constraints
-        for operator in tuple(left) if operators is None else operators:
-            left.pop(operator, None)
+        """The same stage without the spec constraints of these operators, by default without any."""
+        remaining, stored = dict(self.layered.spec_constraints), self.layered.stored_constraints
+        for operator in tuple(remaining) if operators is None else operators:
+            remaining.pop(operator, None)
         if operators is None:
             stored = {}
-        key = f"{self.structure_key} with the spec constraints of {sorted(left)} and {sorted(stored)} alone"
+        key = f"{self.structure_key} with the spec constraints of {sorted(remaining)} and {sorted(stored)} alone"
         return replace(
-            self, layered=replace(self.layered, spec_constraints=left, stored_constraints=stored), structure_key=key
+            self,
+            layered=replace(self.layered, spec_constraints=remaining, stored_constraints=stored),
+            structure_key=key,
         )
 
 
 def received_bytes(layered: LayeredGraph) -> dict[tuple[int, int], float]:
-    """What other stages send to layers first..last for a microbatch, as a stage: activations from earlier ones,
-    gradients from later ones. Of several views of one storage the largest is sent."""
+    """(first, last) -> bytes that a stage of these layers receives per microbatch: activations of earlier stages and
+    gradients of later ones. Of several views of one storage the largest is sent."""
     graph, layers = layered.graph, range(layered.num_layers)
     first, last = np.arange(layered.num_layers)[:, None], np.arange(layered.num_layers)[None, :]
     sent: dict[int, Ints] = {}
     for tensor, readers in graph.readers.items():
         producer = graph.tensors[tensor].producer
-        made = UPDATE_LAYER if producer is None else layered.layer_of[producer]
-        read = {layered.layer_of[r] for r in readers} - {UPDATE_LAYER, made}
-        if made == UPDATE_LAYER or not read:
+        source = UPDATE_LAYER if producer is None else layered.layer_of[producer]
+        targets = {layered.layer_of[r] for r in readers} - {UPDATE_LAYER, source}
+        if source == UPDATE_LAYER or not targets:
             continue
-        received = np.logical_or.reduce([(first <= layer) & (layer <= last) for layer in sorted(read)])
-        here = np.where(received & ~((first <= made) & (made <= last)), graph.tensors[tensor].bytes, 0)
+        read = np.logical_or.reduce([(first <= layer) & (layer <= last) for layer in sorted(targets)])
+        received = np.where(read & ~((first <= source) & (source <= last)), graph.tensors[tensor].bytes, 0)
         base = layered.storage[tensor]
-        sent[base] = np.maximum(sent[base], here) if base in sent else here
+        sent[base] = np.maximum(sent[base], received) if base in sent else received
     total = sum(sent.values(), np.zeros((layered.num_layers, layered.num_layers), dtype=np.int64))
     return {(i, j): float(total[i, j]) for i, j in combinations_with_replacement(layers, 2)}
 
 
 def slice_stages(layered: LayeredGraph, *, layers_apart: bool = True) -> StageSlicer:
-    """A function (first layer, last layer) -> StageGraph that shares its preparation between all ranges.
+    """A function (first layer, last layer) -> StageGraph; all ranges share its preparation.
 
-    `layers_apart`: stages that are divided into layers in other ways differ in their keys.
+    `layers_apart`: the structure key also depends on where the layers of the stage begin and end.
     """
     return StageSlicer(layered, layers_apart)
 
 
 class StageSlicer:
-    """What `slice_stages` makes."""
+    """Cuts stages out of a layered graph; made by `slice_stages`."""
 
     def __init__(self, layered: LayeredGraph, layers_apart: bool) -> None:
         self.layered, self.layers_apart, graph = layered, layers_apart, layered.graph
@@ -87,21 +89,20 @@ class StageSlicer:
         for operator in graph.operators:
             if operator.phase is not Phase.UPDATE:
                 self._by_layer[layered.layer_of[operator.index]].append(operator.index)
-        # A number and a digest stand for long signatures: ranges overlap, and hashing the same text again would
-        # dominate.
+        # Long signatures are hashed once: ranges overlap, and hashing the same text again would dominate.
         numbers: dict[object, int] = {}
         self._digests: list[bytes] = []
-        """Of the distinct operators, apart from which tensors they touch."""
+        """For each distinct kind of operator a digest of all but the tensors that it reads and writes."""
         self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
-            constrained = _asked(layered.spec_constraints.get(operator.index, ()))
-            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], constrained
+            constraints = _anonymous(layered.spec_constraints.get(operator.index, ()))
+            rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], constraints
             number = numbers.setdefault((id(signature), *rest), len(numbers))
             if number == len(self._digests):
                 self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
             self._digest_of.append(number)
         self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
-        # First and last layer that reads a tensor; beyond all layers where that is the user (the loss).
+        # First and last layer that reads a tensor; the user reads the loss, beyond the last layer.
         self._read_in: dict[int, tuple[int, int]] = {}
         for tensor, readers in graph.readers.items():
             layers = [layered.layer_of[r] for r in readers if graph.operators[r].phase is not Phase.UPDATE]
@@ -118,39 +119,43 @@ class StageSlicer:
         return self._stages[first, last]
 
     def beside(self, first: int, last: int, *inner: tuple[int, int]) -> StageGraph:
-        """Some layers (begin, end) of the stage of first..last, and of its other operators those that touch what they
-        touch, or what is added to the same gradient. What those read of others comes from outside."""
+        """The stage of first..last reduced to the layer ranges `inner` (begin, end) and the operators next to them.
+
+        These are the operators that read or write a tensor of the inner operators, or a term of the same gradient.
+        Their other inputs become sources.
+        """
         key = (first, last, *inner)
         if key not in self._stages:
             graph = self.layered.graph
-            own = {o for begin, end in inner for o in self._operators(begin, end)}
-            touched = {t for o in own for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
+            inner_operators = {o for begin, end in inner for o in self._operators(begin, end)}
+            touched = {t for o in inner_operators for t in (*graph.operators[o].inputs, *graph.operators[o].outputs)}
             for grads in self._gradients:
                 if not touched.isdisjoint(grads):
                     touched |= grads
-            near = (
+            adjacent = (
                 o
                 for o in self._operators(first, last)
-                if o in own or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
+                if o in inner_operators
+                or not touched.isdisjoint((*graph.operators[o].inputs, *graph.operators[o].outputs))
             )
-            self._stages[key] = self._stage(first, last, tuple(near))
+            self._stages[key] = self._stage(first, last, tuple(adjacent))
         return self._stages[key]
 
     @cached_property
     def _gradients(self) -> list[frozenset[int]]:
-        """Tensors of which a gradient is the sum, where they are several."""
+        """For each gradient that is a sum of several tensors, these tensors."""
         return [frozenset(grads) for grads in self.layered.contributions if len(grads) > 1]
 
     def _operators(self, first: int, last: int) -> tuple[int, ...]:
         return tuple(sorted(o for layer in range(first, last + 1) for o in self._by_layer[layer]))
 
-    def _shape(self, tensor: int) -> tuple[object, ...]:
-        whole = self.layered.graph.tensors[tensor]
-        return whole.shape, whole.dtype, whole.kind.value
+    def _shape(self, index: int) -> tuple[object, ...]:
+        tensor = self.layered.graph.tensors[index]
+        return tensor.shape, tensor.dtype, tensor.kind.value
 
     def _stage(self, first: int, last: int, operators: tuple[int, ...]) -> StageGraph:
         layered, graph = self.layered, self.layered.graph
-        here, touched = set(operators), set[int]()
+        own, touched = set(operators), set[int]()
         sources: dict[int, None] = {}
         parameters: dict[int, None] = {}
         sinks = set()
@@ -158,7 +163,7 @@ class StageSlicer:
             operator = graph.operators[index]
             touched.update(operator.inputs, operator.outputs)
             for tensor in operator.inputs:
-                if graph.tensors[tensor].producer in here:
+                if graph.tensors[tensor].producer in own:
                     continue
                 if graph.tensors[tensor].kind is TensorKind.PARAMETER and tensor in self._parameter_at:
                     parameters[self._parameter_at[tensor]] = None
@@ -171,7 +176,7 @@ class StageSlicer:
         held = {t for layer in range(first, last + 1) for t in layered.held[layer]}
         if len(operators) < sum(len(self._by_layer[layer]) for layer in range(first, last + 1)):
             held &= touched
-        found = StageGraph(
+        stage = StageGraph(
             layered=layered,
             first=first,
             last=last,
@@ -182,33 +187,39 @@ class StageSlicer:
             held=tuple(sorted(held)),
             structure_key="",
         )
-        return replace(found, structure_key=self._key(found))
+        return replace(stage, structure_key=self._key(stage))
 
     def _key(self, stage: StageGraph) -> str:
         layered, graph, rows = self.layered, self.layered.graph, self._rows
-        here, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
-        owned: list[int] = []
-        said: list[object] = [len(stage.sources), len(operators), len(stage.sinks), len(stage.held), self.layers_apart]
-        said += map(self._shape, stage.sources)
+        own, operators = set(stage.operators), np.array(stage.operators, dtype=np.int64)
+        weight_tensors: list[int] = []
+        description: list[object] = [
+            len(stage.sources),
+            len(operators),
+            len(stage.sinks),
+            len(stage.held),
+            self.layers_apart,
+        ]
+        description += map(self._shape, stage.sources)
         for position in stage.parameters:
             parameter = graph.parameters[position]
-            grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in here]
-            owned += [parameter.tensor, *grads]
-            update, constrained = (
-                self._digests[self._digest_of[parameter.update]],
-                layered.stored_constraints.get(position, ()),
-            )
+            grads = [t for t in layered.contributions[position] if graph.tensors[t].producer in own]
+            weight_tensors += [parameter.tensor, *grads]
+            update = self._digests[self._digest_of[parameter.update]]
+            constraints = layered.stored_constraints.get(position, ())
             state = parameter.state_bytes_per_element
-            said.append((self._shape(parameter.tensor), len(grads), state, update, _asked(constrained)))
-        # A tensor's number is its place in the order in which tensors are first met.
-        met = np.concatenate([[*stage.sources, *owned], rows.touched(operators), stage.held]).astype(np.int64)
-        _, first = _numbers(met, len(graph.tensors))
-        # Storage decides the workspace.
-        met = np.concatenate([met, rows.storage[met[first]]])
-        numbers, _ = _numbers(met, len(graph.tensors))
+            description.append((self._shape(parameter.tensor), len(grads), state, update, _anonymous(constraints)))
+        # Tensors are numbered in the order in which they first occur.
+        occurring = np.concatenate([[*stage.sources, *weight_tensors], rows.touched(operators), stage.held]).astype(
+            np.int64
+        )
+        _, first = _numbers(occurring, len(graph.tensors))
+        # The workspace depends on which tensors share storage.
+        occurring = np.concatenate([occurring, rows.storage[occurring[first]]])
+        numbers, _ = _numbers(occurring, len(graph.tensors))
         number_of = np.empty(len(graph.tensors), dtype=np.int64)
-        number_of[met] = numbers
-        digest = sha256(repr((said, sorted(number_of[list(stage.sinks)].tolist()))).encode())
+        number_of[occurring] = numbers
+        digest = sha256(repr((description, sorted(number_of[list(stage.sinks)].tolist()))).encode())
         digest.update(numbers.tobytes() + rows.counts[operators].tobytes())
         if self.layers_apart:
             digest.update((rows.layers[operators] - stage.first).tobytes())
@@ -216,19 +227,19 @@ class StageSlicer:
         return digest.hexdigest()
 
 
-def _asked(spec_constraints: Sequence[SpecConstraint]) -> tuple[tuple[str, str], ...]:
-    """Spec constraints without the name of what they are of."""
+def _anonymous(spec_constraints: Sequence[SpecConstraint]) -> tuple[tuple[str, str], ...]:
+    """Spec constraints without the name of the operator or weight they constrain."""
     return tuple((constraint.kind.value, constraint.spec) for constraint in spec_constraints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Rows:
-    """What operators touch, as arrays."""
+    """The inputs and outputs of all operators, as arrays."""
 
     tensors: Ints
     """Inputs and outputs of one operator after the other."""
     begins: Ints
-    """For each operator its place in `tensors`."""
+    """For each operator the position of its first tensor in `tensors`."""
     counts: Ints
     """[operators, 2]: inputs and outputs."""
     layers: Ints
@@ -236,7 +247,7 @@ class _Rows:
 
     @classmethod
     def of(cls, layered: LayeredGraph) -> _Rows:
-        """Of all operators of a graph."""
+        """The rows of all operators of a graph."""
         operators = layered.graph.operators
         counts = np.array([(len(o.inputs), len(o.outputs)) for o in operators], dtype=np.int64).reshape(-1, 2)
         return cls(
@@ -248,17 +259,18 @@ class _Rows:
         )
 
     def touched(self, operators: Ints) -> Ints:
-        """By these operators, in order."""
+        """The inputs and outputs of these operators, in order."""
         lengths = self.counts[operators].sum(axis=1)
         shift = self.begins[operators] - (lengths.cumsum() - lengths)
-        found: Ints = self.tensors[np.repeat(shift, lengths) + np.arange(lengths.sum())]
-        return found
+        tensors: Ints = self.tensors[np.repeat(shift, lengths) + np.arange(lengths.sum())]
+        return tensors
 
 
-def _numbers(met: Ints, count: int) -> tuple[Ints, Flags]:
-    """Of each of these numbers below `count` how many others are first met before it, and where it is first met."""
-    places = np.arange(len(met))
+def _numbers(values: Ints, count: int) -> tuple[Ints, Flags]:
+    """For each of `values` (below `count`) how many other values first occur before it, and whether it first occurs
+    here."""
+    places = np.arange(len(values))
     first_place = np.empty(count, dtype=np.int64)
-    first_place[met[::-1]] = places[::-1]  # the last assignment stays
-    first = first_place[met] == places
-    return (first.cumsum() - 1)[first_place[met]], first
+    first_place[values[::-1]] = places[::-1]  # of several assignments the last one stays
+    first = first_place[values] == places
+    return (first.cumsum() - 1)[first_place[values]], first

@@ -1,17 +1,16 @@
-"""A stage on a logical mesh as a sharding problem: nodes, edges, and the bytes that every choice holds.
+"""A stage on a logical mesh as a sharding problem (Eq. 1): nodes, edges, and the bytes that every choice holds.
 
 Nodes, in this order:
-- a *source* for every tensor that comes from outside: any Shard/Replicate spec, free (design.md, Stage boundary);
+- a *source* for every tensor that comes from outside: any Shard/Replicate spec, at no cost inside the stage;
 - a *weight* for every parameter: the spec in which it is stored;
 - an *operator* for every forward and backward operator: its strategies;
 - an *accumulator* for every gradient: the spec in which it is summed over microbatches, Partial included;
 - an *update* for every parameter: the optimizer step, whose spec is that of the optimizer state.
 
-Edges carry resharding: into operators and accumulators once a microbatch (twice into an operator that the backward pass
-runs again), accumulator → update → weight once an iteration: what does not hide behind computing (`overlap`). A tensor
-that leaves the stage pays for its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update,
-accumulator, weight. A strategy or stored spec that
-violates a spec constraint of the user (`sharding/spec_constraint.py`) is forbidden.
+Edges carry the exposed seconds of resharding (`overlap`): into operators and accumulators once per microbatch (twice
+into a recomputed operator), accumulator → update → weight once per iteration. A tensor that leaves the stage pays for
+its pending sum at its producer. ZeRO-1, 2 and 3 are ordinary choices: a sharded update, accumulator, weight. A strategy
+or stored spec that violates a spec constraint of the user (`sharding/spec_constraint.py`) is forbidden.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
 
 
 class NodeKind(enum.Enum):
-    """What a node of the problem stands for."""
+    """The decision that a node of the problem stands for."""
 
     SOURCE = "source"
     WEIGHT = "weight"
@@ -48,7 +47,7 @@ class NodeKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:
-    """One decision. Arrays have one entry a strategy."""
+    """One decision. Arrays have one entry per strategy."""
 
     kind: NodeKind
     subject: int
@@ -62,18 +61,19 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Edge:
-    """Resharding of `tensor` from node a to node b; `seconds` is [strategies of a, strategies of b], without what hides
-    behind computing."""
+    """Resharding of `tensor` from node a to node b."""
 
     a: int
     b: int
     tensor: int
     seconds: Floats
+    """Exposed seconds, shape [strategies of a, strategies of b]."""
     source_specs: Ints
-    """Position in the tensor's ReshardTable of what each strategy of a makes; `target_specs` of what b reads."""
+    """For each strategy of a the spec that it produces, as a position in the ReshardTable of the tensor."""
     target_specs: Ints
+    """For each strategy of b the spec that it reads."""
     times: int
-    """How often in a microbatch (2: read again by recomputation) or in an iteration (1)."""
+    """How often per microbatch (2 where recomputation reads it again) or per iteration (1)."""
     each_iteration: bool
 
 
@@ -106,7 +106,7 @@ class StageTotals:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageProblem:
-    """The decisions of one stage on one mesh. `at` makes the ShardingProblem of a given B and memory price."""
+    """The decisions of one stage on one mesh. `at` makes the ShardingProblem for a given B and memory price."""
 
     stage: StageGraph
     model: CostModel
@@ -116,7 +116,7 @@ class StageProblem:
 
     @cached_property
     def intervals(self) -> Intervals:
-        """When what the stage's operators make is alive."""
+        """When the tensors that the operators of the stage produce are alive."""
         return workspace_intervals(self.stage)
 
     def at(self, *, inverse_b: float, memory_price: float, microbatches_held: int) -> ShardingProblem:
@@ -140,7 +140,7 @@ class StageProblem:
         )
 
     def totals(self, choices: tuple[int, ...]) -> StageTotals:
-        """What a choice takes, added up from the parts."""
+        """The seconds and bytes of a choice, added up from the nodes and edges."""
         node_sum = [
             sum(float(getattr(n, part)[c]) for n, c in zip(self.nodes, choices, strict=True))
             for part in ("microbatch_seconds", "iteration_seconds", "weight_bytes", "activation_bytes")
@@ -157,9 +157,10 @@ class StageProblem:
         )
 
     def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
-        """`limit_bytes` of a device as a limit on choices: weights and held activations always, the rest by liveness.
+        """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
+        alive.
 
-        The peak of a choice is that of its totals: weight + held × activation + workspace bytes.
+        The peak of a choice equals that of its totals: weight + held × activation + workspace bytes.
         """
         times = int(self.intervals.ends.max(initial=-1)) + 1
         items = [
@@ -167,15 +168,15 @@ class StageProblem:
             for v, n in enumerate(self.nodes)
         ]
         graph = self.stage.layered.graph
-        makers = {
+        producers = {
             tensor: (v, position)
             for v, n in enumerate(self.nodes)
             if n.kind is NodeKind.OPERATOR
             for position, tensor in enumerate(graph.operators[n.subject].outputs)
         }
         for tensor, start, end in zip(self.intervals.tensors, self.intervals.starts, self.intervals.ends, strict=True):
-            if tensor in makers:
-                v, position = makers[tensor]
+            if tensor in producers:
+                v, position = producers[tensor]
                 priced = self.nodes[v].priced
                 assert priced is not None, "operators are priced"
                 usage = priced.output_bytes[position]
@@ -183,7 +184,7 @@ class StageProblem:
         return MemoryLimit.of(items, limit_bytes)
 
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
-        """Resharding that completes the pending sum of a tensor that leaves the stage in `spec`."""
+        """Seconds to complete the pending sum of a tensor that leaves the stage in `spec`."""
         table = self.model.reshard(self.stage.layered.graph.tensors[tensor])
         return float(table.completion[table.index[spec]])
 
@@ -194,13 +195,13 @@ class StageProblem:
             if node.kind is NodeKind.OPERATOR and node.priced is not None:
                 for position, tensor in enumerate(graph.operators[node.subject].outputs):
                     local[tensor] = float(node.priced.output_bytes[position][choice])
-        # Storage that begins outside the stage (a view of something sent here) is its sender's and has no size here.
+        # Storage that begins outside the stage (a view of a received tensor) counts at its sender: size 0 here.
         sizes = np.array([local.get(t, 0.0) for t in self.intervals.tensors])
         return peak_bytes(self.intervals.starts, self.intervals.ends, sizes)
 
 
 def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
-    """Nodes and edges of `stage` on the mesh of `model` (see the module's text)."""
+    """The nodes and edges of `stage` on the mesh of `model` (see the module docstring)."""
     builder = _Builder(stage, model)
     for tensor in stage.sources:
         builder.add_source(tensor)
@@ -221,21 +222,22 @@ def build_stage_problem(stage: StageGraph, model: CostModel) -> StageProblem:
 
 @cache
 def zeros(strategies: int) -> Floats:
-    """Of a node that costs nothing."""
-    found = np.zeros(strategies)
-    found.setflags(write=False)
-    return found
+    """The costs of a node without costs; read-only and shared."""
+    costs = np.zeros(strategies)
+    costs.setflags(write=False)
+    return costs
 
 
 class _Builder:
-    """Collects nodes and edges in order; `maker` remembers which node makes a tensor, and with which specs."""
+    """Collects nodes and edges in order."""
 
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.model, self.graph = stage, model, stage.layered.graph
         self.nodes: list[Node] = []
         self.edges: list[Edge] = []
         self.warnings: list[str] = []
-        self.maker: dict[int, tuple[int, Ints]] = {}
+        self.producer: dict[int, tuple[int, Ints]] = {}
+        """Tensor -> the node that produces it, and for each strategy of that node the spec of the tensor."""
         self.held = set(stage.held)
         self.overlap = Overlap(stage, model)
 
@@ -264,10 +266,10 @@ class _Builder:
         return len(self.nodes) - 1
 
     def add_edge(self, tensor: int, b: int, targets: Ints, times: int = 1, each_iteration: bool = False) -> None:
-        a, specs = self.maker[tensor]
+        a, specs = self.producer[tensor]
         seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
         if self.overlap.hides:
-            seconds = self.exposed(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
+            seconds = self.exposed_seconds(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
         self.edges.append(
             Edge(
                 a=a,
@@ -281,8 +283,8 @@ class _Builder:
             )
         )
 
-    def exposed(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
-        """What of an edge does not hide behind computing."""
+    def exposed_seconds(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
+        """The seconds of an edge that do not hide behind computation."""
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
             return self.overlap.beside(seconds, operators, times)
@@ -291,13 +293,13 @@ class _Builder:
         return seconds
 
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
-        """Positions of the legal specs of a tensor and the bytes of one device under each."""
+        """The legal specs of a tensor, as positions in its ReshardTable, and the bytes per device under each."""
         return self.model.specs(self.graph.tensors[tensor], partial=partial)
 
-    def restricted(
+    def constrained_seconds(
         self, seconds: Floats, spec_constraints: Sequence[SpecConstraint], tensor: int, specs: Ints
     ) -> Floats:
-        """`seconds` for each of these specs of a tensor, FORBIDDEN more for one that violates a constraint."""
+        """`seconds` for each of these specs of a tensor, plus FORBIDDEN for a spec that violates a constraint."""
         if not spec_constraints:
             return seconds
         table, rank = self.model.reshard(self.graph.tensors[tensor]), len(self.graph.tensors[tensor].shape)
@@ -305,28 +307,31 @@ class _Builder:
             satisfied(spec_constraints, [table.specs[spec] for spec in specs], rank), 0.0, FORBIDDEN
         )
 
-    def satisfying_strategies(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
-        """The same of the strategies of an operator, whose first output counts."""
+    def constrained_strategies(self, seconds: Floats, operator: Operator, priced: PricedOperator) -> Floats:
+        """The same for the strategies of an operator: its constraints are on its first output."""
         spec_constraints = self.stage.layered.spec_constraints.get(operator.index)
         if spec_constraints is None or not operator.outputs:
             return seconds
-        return self.restricted(seconds, spec_constraints, operator.outputs[0], priced.output_specs[0])
+        return self.constrained_seconds(seconds, spec_constraints, operator.outputs[0], priced.output_specs[0])
 
     def add_source(self, tensor: int) -> None:
         specs, local = self.specs_of(tensor, partial=False)
         node = self.add_node(
             NodeKind.SOURCE, tensor, zeros(len(specs)), activation=local if tensor in self.held else None
         )
-        self.maker[tensor] = (node, specs)
+        self.producer[tensor] = (node, specs)
 
     def add_weight(self, position: int) -> None:
         tensor = self.graph.parameters[position].tensor
         specs, local = self.specs_of(tensor, partial=False)
         spec_constraints = self.stage.layered.stored_constraints.get(position, ())
         node = self.add_node(
-            NodeKind.WEIGHT, position, self.restricted(zeros(len(specs)), spec_constraints, tensor, specs), weight=local
+            NodeKind.WEIGHT,
+            position,
+            self.constrained_seconds(zeros(len(specs)), spec_constraints, tensor, specs),
+            weight=local,
         )
-        self.maker[tensor] = (node, specs)
+        self.producer[tensor] = (node, specs)
 
     def add_operator(self, index: int) -> None:
         operator = self.graph.operators[index]
@@ -336,7 +341,9 @@ class _Builder:
                 f"{operator.kind} has no sharding rule and is replicated ({operator.name}): {priced.reason}"
             )
         times = 2 if index in self.stage.layered.recomputed else 1
-        seconds = self.satisfying_strategies(priced.seconds if times == 1 else priced.seconds * times, operator, priced)
+        seconds = self.constrained_strategies(
+            priced.seconds if times == 1 else priced.seconds * times, operator, priced
+        )
         activation = zeros(len(seconds))
         for place, tensor in enumerate(operator.outputs):
             if tensor in self.stage.sinks:
@@ -348,11 +355,11 @@ class _Builder:
         for place, tensor in enumerate(operator.inputs):
             self.add_edge(tensor, node, priced.input_specs[place], times=times)
         for place, tensor in enumerate(operator.outputs):
-            self.maker[tensor] = (node, priced.output_specs[place])
+            self.producer[tensor] = (node, priced.output_specs[place])
 
     def add_update(self, position: int) -> None:
         parameter = self.graph.parameters[position]
-        grads = [t for t in self.stage.layered.contributions[position] if t in self.maker]
+        grads = [t for t in self.stage.layered.contributions[position] if t in self.producer]
         if not grads:
             return
         specs, local = self.specs_of(grads[0], partial=True)
@@ -369,15 +376,15 @@ class _Builder:
         node = self.add_node(
             NodeKind.UPDATE,
             position,
-            self.satisfying_strategies(zeros(len(share)), operator, priced),
+            self.constrained_strategies(zeros(len(share)), operator, priced),
             iteration=priced.seconds,
             weight=share * elements * parameter.state_bytes_per_element,
             priced=priced,
         )
-        self.maker[grads[0]], produced = (accumulator, specs), self.maker[grads[0]]
+        self.producer[grads[0]], produced = (accumulator, specs), self.producer[grads[0]]
         self.add_edge(grads[0], node, priced.input_specs[1], each_iteration=True)
-        self.maker[grads[0]] = produced
+        self.producer[grads[0]] = produced
         self.add_edge(parameter.tensor, node, priced.input_specs[0], each_iteration=True)
-        self.maker[updated] = (node, priced.output_specs[0])
-        weight, stored = self.maker[parameter.tensor]
+        self.producer[updated] = (node, priced.output_specs[0])
+        weight, stored = self.producer[parameter.tensor]
         self.add_edge(updated, weight, stored, each_iteration=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from alpa_explore.intra_op.solve_limited import EASY_ILP
+from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.pricing.tuning import TOLERANCE
@@ -117,7 +117,7 @@ class Convergence:
         unlimited = state.fastest.totals.latency_at(self.inverse_b) if state.proven else self.bound(key)
         bound = max(unlimited, state.bounds.get(held, 0.0))
         variables = self.frontiers[key][0].variables
-        if variables > EASY_ILP and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
+        if variables > EASY_ILP_VARIABLES and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
             return None
         if key in self.composed and held not in state.bounds and not searched:
             return OpenQuestion(key, bound, Search.FIT)

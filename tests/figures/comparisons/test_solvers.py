@@ -6,7 +6,7 @@ import pytest
 
 from alpa_explore.cluster import LogicalMesh
 from alpa_explore.figures.comparisons.solvers import solvers_figure, solvers_html, solvers_table
-from alpa_explore.intra_op.formulations.compare import Comparison, SolverRow
+from alpa_explore.intra_op.formulations.comparison import Comparison, SolverRow
 from alpa_explore.intra_op.problem.solution import Status
 
 

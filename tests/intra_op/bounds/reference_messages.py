@@ -1,10 +1,10 @@
-"""Message passing with one numpy call an edge: what the compiled kernels are compared with."""
+"""Message passing with one numpy call per edge: the reference for the compiled kernels."""
 
 import numpy as np
 
 
 class ReferenceMessages:
-    """The state of message passing; `ceiling` stands in for every cost that no best choice pays."""
+    """The state of message passing; every cost above `ceiling` is replaced by it."""
 
     def __init__(self, problem, ceiling) -> None:
         self.costs = [np.minimum(c, ceiling) for c in problem.node_costs]
@@ -17,44 +17,44 @@ class ReferenceMessages:
         for e, (a, b) in enumerate(self.edges):
             self.around[a].append(e)
             self.around[b].append(e)
-        self.later = [[e for e in found if max(self.edges[e]) != v] for v, found in enumerate(self.around)]
-        self.earlier = [[e for e in found if min(self.edges[e]) != v] for v, found in enumerate(self.around)]
+        self.later = [[e for e in edges if max(self.edges[e]) != v] for v, edges in enumerate(self.around)]
+        self.earlier = [[e for e in edges if min(self.edges[e]) != v] for v, edges in enumerate(self.around)]
 
     def total(self, v: int) -> np.ndarray:
         """ĉ_v."""
-        found = self.costs[v].copy()
+        total = self.costs[v].copy()
         for e in self.around[v]:
-            found += self.into_a[e] if self.edges[e][0] == v else self.into_b[e]
-        return found
+            total += self.into_a[e] if self.edges[e][0] == v else self.into_b[e]
+        return total
 
     def sweep(self, *, forward: bool) -> tuple[int, ...]:
-        """Each node collects what its edges can give and hands it on ahead; returns the strategies they point to.
+        """Each node collects the minima of its edges and passes them on to the edges ahead; returns a choice.
 
-        A node points to its best strategy given those of the nodes before it and what the edges ahead report.
+        Each node takes its best strategy given those of the nodes before it and the messages of the edges ahead.
         """
-        pointed = [0] * len(self.costs)
+        choices = [0] * len(self.costs)
         order = range(len(self.costs)) if forward else range(len(self.costs) - 1, -1, -1)
         for v in order:
-            here = self.costs[v].copy()
+            collected = self.costs[v].copy()
             given = self.costs[v].copy()
             for e in self.around[v]:
                 a, b = self.edges[e]
                 first = a == v
                 message = self.into_a[e] if first else self.into_b[e]
                 message += self._left(e).min(axis=1 if first else 0)
-                here += message
+                collected += message
                 other = b if first else a
                 if (other < v) == forward:
-                    given += self.matrices[e][:, pointed[other]] if first else self.matrices[e][pointed[other]]
+                    given += self.matrices[e][:, choices[other]] if first else self.matrices[e][choices[other]]
                 else:
                     given += message
-            pointed[v] = int(given.argmin())
+            choices[v] = int(given.argmin())
             ahead = self.later[v] if forward else self.earlier[v]
-            share = here / max(len(self.later[v]), len(self.earlier[v]), 1)
+            share = collected / max(len(self.later[v]), len(self.earlier[v]), 1)
             for e in ahead:
                 message = self.into_a[e] if self.edges[e][0] == v else self.into_b[e]
                 message -= share
-        return tuple(pointed)
+        return tuple(choices)
 
     def bound(self) -> float:
         """Lower bound on the least cost."""
@@ -62,20 +62,20 @@ class ReferenceMessages:
         return nodes + sum(float(self._left(e).min()) for e in range(len(self.edges)))
 
     def slacks(self) -> tuple[float, list]:
-        """The bound, and for every node what each strategy adds to it at least."""
-        found = []
+        """The bound, and for every node by how much each strategy raises it at the least."""
+        slacks = []
         bound = 0.0
         for v in range(len(self.costs)):
             total = self.total(v)
             bound += float(total.min())
-            found.append(total - total.min())
+            slacks.append(total - total.min())
         for e, (a, b) in enumerate(self.edges):
             left = self._left(e)
             least = float(left.min())
             bound += least
-            found[a] += left.min(axis=1) - least
-            found[b] += left.min(axis=0) - least
-        return bound, found
+            slacks[a] += left.min(axis=1) - least
+            slacks[b] += left.min(axis=0) - least
+        return bound, slacks
 
     def _left(self, e: int) -> np.ndarray:
         """Ê of edge e."""

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from alpa_explore.intra_op.bounds.descend import is_legal
-from alpa_explore.intra_op.bounds.disagreement import settle
-from alpa_explore.intra_op.bounds.message_bound import prune_by_bound, restricted
+from alpa_explore.intra_op.bounds.disagreement import close_gap
+from alpa_explore.intra_op.bounds.message_bound import prune_by_bound
 from alpa_explore.intra_op.bounds.messages import Messages
+from alpa_explore.intra_op.problem.restriction import restricted
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -25,9 +26,9 @@ def random_problem(rng):
 
     def costs(*shape):
         # Small whole numbers: ties are common.
-        found = rng.integers(0, 6, shape) * scale
-        found[rng.random(shape) < 0.1] = FORBIDDEN
-        return found.astype(float)
+        values = rng.integers(0, 6, shape) * scale
+        values[rng.random(shape) < 0.1] = FORBIDDEN
+        return values.astype(float)
 
     return ShardingProblem(
         name="random",
@@ -56,39 +57,39 @@ def test_the_kernels_do_what_numpy_does():
             for forward in (True, False):
                 assert compiled.sweep(forward=forward) == reference.sweep(forward=forward)
         bound, slacks = compiled.slacks()
-        expected, theirs = reference.slacks()
+        expected, expected_slacks = reference.slacks()
         assert bound == pytest.approx(expected, rel=1e-9, abs=1e-9 * ceiling)
-        np.testing.assert_allclose(slacks, np.concatenate(theirs), rtol=1e-9, atol=1e-9 * ceiling)
+        np.testing.assert_allclose(slacks, np.concatenate(expected_slacks), rtol=1e-9, atol=1e-9 * ceiling)
 
 
-def test_moved_costs_are_the_same_for_every_choice():
+def test_reparameterized_costs_are_the_same_for_every_choice():
     rng = np.random.default_rng(8)
     for _ in range(40):
         problem = random_problem(rng)
         messages = Messages(problem, np.inf)
         messages.sweep(forward=True)
-        moved = messages.moved()
+        reparameterized = messages.reparameterized()
         for choice in itertools.product(*(range(len(c)) for c in problem.node_costs)):
             if is_legal(problem, choice):
-                assert moved.evaluate(choice) == pytest.approx(problem.evaluate(choice), rel=1e-6)
+                assert reparameterized.evaluate(choice) == pytest.approx(problem.evaluate(choice), rel=1e-6)
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_the_bound_holds_and_a_best_choice_is_kept(settled, monkeypatch):
-    if settled:
-        # As bad a start as can be, so that there is a gap to close.
-        monkeypatch.setattr("alpa_explore.intra_op.bounds.message_bound.ROUNDS", 1)
+@pytest.mark.parametrize("with_close_gap", [False, True])
+def test_the_bound_holds_and_a_best_choice_is_kept(with_close_gap, monkeypatch):
+    if with_close_gap:
+        # A poor bound, so that there is a gap to close.
+        monkeypatch.setattr("alpa_explore.intra_op.bounds.tuning.MESSAGE_ROUNDS", 1)
     rng = np.random.default_rng(5)
-    closed = pruned_some = bettered = 0
+    closed = pruned_some = raised = 0
     for _ in range(400):
         problem = random_problem(rng)
-        every = list(itertools.product(*(range(len(c)) for c in problem.node_costs)))
-        legal = [c for c in every if is_legal(problem, c)]
+        all_choices = list(itertools.product(*(range(len(c)) for c in problem.node_costs)))
+        legal = [c for c in all_choices if is_legal(problem, c)]
         pruned = prune_by_bound(problem)
-        if settled:
-            before, pruned = pruned, settle(problem, pruned)
+        if with_close_gap:
+            before, pruned = pruned, close_gap(problem, pruned)
             assert pruned.bound >= before.bound
-            bettered += pruned.bound > before.bound
+            raised += pruned.bound > before.bound
         if pruned.best is None or not legal:
             assert all(len(k) == len(c) for k, c in zip(pruned.kept, problem.node_costs, strict=True))
             continue
@@ -108,11 +109,11 @@ def test_the_bound_holds_and_a_best_choice_is_kept(settled, monkeypatch):
         assert smaller.evaluate(inside) == problem.evaluate(best[0])
     assert closed > 100
     assert pruned_some > 100
-    assert bettered > 20 or not settled
+    assert raised > 20 or not with_close_gap
 
 
-def test_with_a_gap_the_answer_is_within_it_and_says_so(monkeypatch):
-    monkeypatch.setattr("alpa_explore.intra_op.elimination.elimination_order.CHEAP_JOINS", -1.0)
+def test_with_a_gap_the_answer_is_within_it_and_has_that_status(monkeypatch):
+    monkeypatch.setattr("alpa_explore.intra_op.elimination.tuning.CHEAP_JOINS", -1.0)
     rng = np.random.default_rng(6)
     stopped = 0
     for _ in range(150):

@@ -6,21 +6,22 @@ import pytest
 
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.errors import OptionError
-from alpa_explore.intra_op.formulations import compare
-from alpa_explore.intra_op.formulations.compare import FORMULATIONS, Question, compare_solvers, solvers_table
+from alpa_explore.intra_op.formulations import tuning
+from alpa_explore.intra_op.formulations.compare import FORMULATIONS, compare_solvers
+from alpa_explore.intra_op.formulations.comparison import StageInstance, solvers_table
 from alpa_explore.intra_op.problem.solution import Status
 from tests.intra_op.stages import chain, whole
 
 
 @pytest.fixture(scope="module")
-def question():
+def instance():
     mesh = LogicalMesh((4, 2), (1e10, 1e11), (1e-5, 2e-6))
-    return Question(stage=whole(chain(0)), device=Cluster.parse("1x8:v100").device, mesh=mesh, inverse_b=1 / 8)
+    return StageInstance(stage=whole(chain(0)), device=Cluster.parse("1x8:v100").device, mesh=mesh, inverse_b=1 / 8)
 
 
 @pytest.fixture(scope="module")
-def comparison(question):
-    return compare_solvers(question)
+def comparison(instance):
+    return compare_solvers(instance)
 
 
 def test_every_formulation_has_a_row_priced_by_the_exact_costs(comparison):
@@ -37,9 +38,9 @@ def test_every_formulation_has_a_row_priced_by_the_exact_costs(comparison):
     assert exact["auto"].differing_nodes == 0
 
 
-def test_the_factor_form_is_smaller_and_the_counts_are_those_of_the_problem(comparison, question):
+def test_the_factor_form_is_smaller_and_the_counts_are_those_of_the_problem(comparison, instance):
     rows = {row.solver: row for row in comparison.rows}
-    _, problem = question.build()
+    _, problem = instance.build()
     assert comparison.pairs == problem.variables >= rows["enumerated"].variables
     assert comparison.strategies == sum(map(len, problem.node_costs))
     assert rows["factor"].variables < rows["enumerated"].variables / 3
@@ -52,17 +53,17 @@ def test_an_answer_that_cannot_exist_has_no_price(comparison):
     assert solvers_table(dataclasses.replace(comparison, rows=(row,)))[0]["gap_before_repair"] is None
 
 
-def test_too_large_an_ilp_is_counted_and_only_solved_by_name(question, monkeypatch):
-    monkeypatch.setattr(compare, "TOO_MANY_PAIRS", 10)
-    found = compare_solvers(question)
-    assert found.left_out == ("enumerated",)
-    assert [row.solver for row in found.rows] == ["auto", "factor", "independent"]
-    named = compare_solvers(question, ["enumerated"])
+def test_too_large_an_ilp_is_counted_and_only_solved_by_name(instance, monkeypatch):
+    monkeypatch.setattr(tuning, "MAX_ENUMERATED_VARIABLES", 10)
+    comparison = compare_solvers(instance)
+    assert comparison.left_out == ("enumerated",)
+    assert [row.solver for row in comparison.rows] == ["auto", "factor", "independent"]
+    named = compare_solvers(instance, ["enumerated"])
     assert [row.solver for row in named.rows] == ["enumerated"]
 
 
-def test_bad_questions_are_refused(question):
+def test_bad_requests_are_refused(instance):
     with pytest.raises(OptionError, match="'factor'"):
-        compare_solvers(question, ["facter"])
+        compare_solvers(instance, ["facter"])
     with pytest.raises(OptionError, match="One device"):
-        compare_solvers(dataclasses.replace(question, mesh=LogicalMesh((), (), ())))
+        compare_solvers(dataclasses.replace(instance, mesh=LogicalMesh((), (), ())))

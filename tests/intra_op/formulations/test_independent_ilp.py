@@ -24,7 +24,7 @@ def tiny_block():
     return block_of("gpt-tiny", 16)
 
 
-def alone(stage, shape, inverse_b):
+def solve_axes(stage, shape, inverse_b):
     built, problem = on_mesh(stage, shape, inverse_b)
     answer = solve_independent(stage, built.model, inverse_b=inverse_b)
     nodes = node_options(built)
@@ -32,9 +32,9 @@ def alone(stage, shape, inverse_b):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_on_one_axis_it_is_the_whole_problem(chains, seed):
-    _, problem, nodes, answer, wanted = alone(chains[seed], (4,), 0.25)
-    choices, impossible = nearest_strategies(problem, nodes, wanted)
+def test_the_independent_form_is_exact_on_one_axis(chains, seed):
+    _, problem, nodes, answer, requested = solve_axes(chains[seed], (4,), 0.25)
+    choices, impossible = nearest_strategies(problem, nodes, requested)
     assert impossible == 0
     assert answer.finished
     assert problem.evaluate(choices) == pytest.approx(solve(problem).objective, rel=1e-9)
@@ -43,38 +43,38 @@ def test_on_one_axis_it_is_the_whole_problem(chains, seed):
 @pytest.mark.parametrize("shape", [(2, 2), (4, 2), (2, 2, 2), (16, 8)])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_repaired_answer_is_legal_and_near_the_optimum(chains, seed, shape):
-    _, problem, nodes, _, wanted = alone(chains[seed], shape, 1 / 8)
-    choices = repair(problem, nodes, wanted)
+    _, problem, nodes, _, requested = solve_axes(chains[seed], shape, 1 / 8)
+    choices = repair(problem, nodes, requested)
     best = solve(problem).objective
     assert is_legal(problem, choices)
     assert best * (1 - 1e-9) <= problem.evaluate(choices) <= 1.05 * best
 
 
-def test_every_axis_cuts_a_batch_that_cannot_be_cut_twice_and_the_repair_divides_the_rest(tiny_block):
+def test_every_axis_splits_a_batch_that_cannot_be_split_twice_and_the_repair_divides_the_rest(tiny_block):
     # A microbatch of 4 samples on (4, 4): each axis alone cuts it fourfold, together they cannot.
-    built, problem, nodes, answer, wanted = alone(tiny_block, (4, 4), 1 / 16)
-    _, impossible = nearest_strategies(problem, nodes, wanted)
+    built, problem, nodes, answer, requested = solve_axes(tiny_block, (4, 4), 1 / 16)
+    _, impossible = nearest_strategies(problem, nodes, requested)
     assert impossible > 10
     assert batch_share(built, answer.options) > 0.9
-    choices = repair(problem, nodes, wanted)
+    choices = repair(problem, nodes, requested)
     assert is_legal(problem, choices)
     assert batch_share(built, chosen_options(nodes, choices)) < 0.2
     assert problem.evaluate(choices) <= 1.05 * solve(problem).objective
 
 
-def test_an_axis_that_is_kept_has_what_it_wanted(tiny_block):
-    _, problem, nodes, _, wanted = alone(tiny_block, (4, 4), 1 / 16)
-    kept = keep_one_axis(problem, nodes, wanted)
+def test_the_kept_axis_has_its_requested_options(tiny_block):
+    _, problem, nodes, _, requested = solve_axes(tiny_block, (4, 4), 1 / 16)
+    kept = keep_one_axis(problem, nodes, requested)
     assert len(kept) == 2
     for axis, choices in enumerate(kept):
-        for node, labels, choice in zip(nodes, wanted, choices, strict=True):
+        for node, labels, choice in zip(nodes, requested, choices, strict=True):
             if (node.labels[:, axis] == labels[axis]).any():
                 assert node.labels[choice, axis] == labels[axis]
-    assert problem.evaluate(repair(problem, nodes, wanted)) <= min(map(problem.evaluate, kept))
+    assert problem.evaluate(repair(problem, nodes, requested)) <= min(map(problem.evaluate, kept))
 
 
-def test_polishing_never_makes_it_dearer(chains):
-    _, problem, nodes, _, _ = alone(chains[1], (4, 2), 1 / 8)
+def test_polishing_never_raises_the_cost(chains):
+    _, problem, nodes, _, _ = solve_axes(chains[1], (4, 2), 1 / 8)
     rng = np.random.default_rng(0)
     better = 0
     for _ in range(5):
@@ -86,7 +86,7 @@ def test_polishing_never_makes_it_dearer(chains):
     assert better == 5
 
 
-def test_where_nothing_is_legal_the_repair_says_so(chains):
+def test_the_repair_raises_where_nothing_is_legal(chains):
     built, problem = on_mesh(chains[0], (2, 2), 1 / 8)
     nodes = node_options(built)
     forbidden = tuple(np.full_like(m, FORBIDDEN) for m in problem.edge_costs)
@@ -108,13 +108,13 @@ def test_options_and_strategies_are_two_views_of_one_thing(tiny_block):
                 assert tuple(options.options[f] for f in row) == columns
 
 
-def test_the_batch_is_followed_through_views_and_products(tiny_block):
+def test_the_batch_is_traced_through_views_and_products(tiny_block):
     built, _ = on_mesh(tiny_block, (2, 2), 1 / 16)
     batch = batch_options(built)
     operators = [v for v, node in enumerate(built.nodes) if node.kind.value == "operator"]
     # All but the reshapings of weights see the batch.
     assert len(batch) > 0.8 * len(operators)
     nodes = node_options(built)
-    every = [(min(batch[v]),) * 2 if v in batch else (o.options[0],) * 2 for v, o in enumerate(nodes)]
-    assert batch_share(built, every) == 1.0
+    all_axes = [(min(batch[v]),) * 2 if v in batch else (o.options[0],) * 2 for v, o in enumerate(nodes)]
+    assert batch_share(built, all_axes) == 1.0
     assert batch_share(built, [(o.options[0], o.options[0]) for o in nodes]) < 0.5

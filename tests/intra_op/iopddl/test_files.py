@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.intra_op.iopddl import files
+from alpa_explore.intra_op.iopddl import tuning
 from alpa_explore.intra_op.iopddl.files import read_problem
 
 
@@ -34,7 +34,7 @@ def test_costs_are_read_row_by_row_with_the_optimum(tmp_path: Path) -> None:
     assert problem.node_costs[0].tolist() == [1, 2.5]
 
 
-def test_a_packed_file_is_known_by_its_content_and_the_outer_object_may_be_missing(tmp_path: Path) -> None:
+def test_a_packed_file_is_recognised_by_its_content_and_the_outer_object_may_be_missing(tmp_path: Path) -> None:
     path = tmp_path / "packed.json"
     path.write_bytes(gzip.compress(json.dumps(document()["problem"]).encode()))
     problem, _, optimum = read_problem(path)
@@ -54,7 +54,7 @@ def nodes(*costs: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "found"),
+    ("content", "message"),
     [
         ("{", "not JSON"),
         ("[" * 100_000, "not JSON"),
@@ -77,10 +77,10 @@ def nodes(*costs: object) -> dict[str, Any]:
         ({**document(), "optimum": "low"}, "optimum"),
     ],
 )
-def test_a_malformed_file_gets_one_clear_line(tmp_path: Path, content: object, found: str) -> None:
+def test_a_malformed_file_gets_one_clear_line(tmp_path: Path, content: object, message: str) -> None:
     with pytest.raises(AlpaExploreError) as caught:
         read_problem(write(tmp_path / "bad.json", content))
-    assert found in str(caught.value)
+    assert message in str(caught.value)
     assert "bad.json" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -97,7 +97,7 @@ def test_a_missing_file_a_cut_off_one_and_one_too_large_are_refused(
     (tmp_path / "flipped.json.gz").write_bytes(packed[:12] + b"\xff\xff\xff" + packed[15:])
     with pytest.raises(AlpaExploreError, match="cannot be read"):
         read_problem(tmp_path / "flipped.json.gz")
-    monkeypatch.setattr(files, "MAX_BYTES", 50)
+    monkeypatch.setattr(tuning, "MAX_JSON_BYTES", 50)
     with pytest.raises(AlpaExploreError, match="more than"):
         read_problem(write(tmp_path / "large.json", document()))
 
@@ -123,7 +123,7 @@ def test_a_memory_limit_is_read_with_intervals_and_usages(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "message"),
     [
         ({"intervals": [[0, 3], [1, 2]]}, "2 intervals"),
         ({"intervals": [[0, 3], [2, 1], [0, 0]]}, "interval of node 1"),
@@ -133,6 +133,14 @@ def test_a_memory_limit_is_read_with_intervals_and_usages(tmp_path: Path) -> Non
         ({"usages": [[10, -1], [1, 2, 3], [99]]}, "negative"),
     ],
 )
-def test_a_damaged_memory_limit_is_refused(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
-    with pytest.raises(AlpaExploreError, match=found):
+def test_a_damaged_memory_limit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(AlpaExploreError, match=message):
         read_problem(write(tmp_path / "bad.json", limited(**changes)))
+
+
+@pytest.mark.parametrize("limit", [True, "12", -1, 10**400])
+def test_a_memory_limit_that_is_no_number_of_bytes_is_refused(tmp_path: Path, limit: object) -> None:
+    content = limited()
+    content["problem"]["usage_limit"] = limit
+    with pytest.raises(AlpaExploreError, match="not a number of bytes"):
+        read_problem(write(tmp_path / "bad.json", content))

@@ -1,4 +1,4 @@
-"""The exact frontier of seconds and bytes: what brute force finds, no point more and none less."""
+"""The exact frontier of seconds and bytes has the points that brute force finds, no more and no fewer."""
 
 import itertools
 
@@ -8,8 +8,9 @@ import pytest
 from alpa_explore.intra_op.bounds.descend import is_legal
 from alpa_explore.intra_op.memory import pareto
 from alpa_explore.intra_op.memory.pareto import Caps, pareto_frontier
-from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds, sum_over
+from alpa_explore.intra_op.memory.pareto_bounds import PriceRun, pareto_bounds
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.tables import sum_tables
 from tests.intra_op.stages import chain, on_mesh, whole
 
 
@@ -21,9 +22,9 @@ def random_case(rng):
     ]
 
     def costs(*shape):
-        found = rng.integers(0, 30, shape).astype(float)
-        found[rng.random(shape) < 0.05] = FORBIDDEN
-        return found
+        values = rng.integers(0, 30, shape).astype(float)
+        values[rng.random(shape) < 0.05] = FORBIDDEN
+        return values
 
     problem = ShardingProblem(
         name="random",
@@ -43,8 +44,8 @@ def bytes_of(node_bytes, choices):
 
 
 def brute_force(problem, node_bytes):
-    every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-    pairs = sorted({(problem.evaluate(c), bytes_of(node_bytes, c)) for c in every if is_legal(problem, c)})
+    all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+    pairs = sorted({(problem.evaluate(c), bytes_of(node_bytes, c)) for c in all_choices if is_legal(problem, c)})
     kept, least = [], np.inf
     for seconds, size in pairs:
         if size < least:
@@ -59,15 +60,15 @@ def test_the_frontier_is_that_of_brute_force():
     for _ in range(300):
         problem, node_bytes = random_case(rng)
         expected = brute_force(problem, node_bytes)
-        found = pareto_frontier(problem, node_bytes)
-        assert found is not None
-        assert [(p.seconds, p.bytes) for p in found] == expected
-        for p in found:
+        frontier = pareto_frontier(problem, node_bytes)
+        assert frontier is not None
+        assert [(p.seconds, p.bytes) for p in frontier] == expected
+        for p in frontier:
             assert is_legal(problem, p.choices)
             assert (problem.evaluate(p.choices), bytes_of(node_bytes, p.choices)) == (p.seconds, p.bytes)
         long += len(expected) > 5
         empty += not expected
-    assert long > 50, "frontiers of a point or two show little"
+    assert long > 50, "frontiers of one or two points prove little"
     assert empty > 0
 
 
@@ -77,19 +78,19 @@ def test_a_limit_on_seconds_cuts_the_frontier_there_and_nowhere_else():
         problem, node_bytes = random_case(rng)
         expected = brute_force(problem, node_bytes)
         for seconds, _ in expected[:: max(1, len(expected) // 3)]:
-            found = pareto_frontier(problem, node_bytes, most_seconds=seconds)
-            assert [(p.seconds, p.bytes) for p in found] == [p for p in expected if p[0] <= seconds]
+            frontier = pareto_frontier(problem, node_bytes, most_seconds=seconds)
+            assert [(p.seconds, p.bytes) for p in frontier] == [p for p in expected if p[0] <= seconds]
 
 
 @pytest.mark.parametrize("caps", [Caps(joined_entries=3), Caps(points=3), Caps(sums=3)])
-def test_what_passes_a_cap_is_given_up_and_never_shortened(caps):
+def test_a_frontier_beyond_a_cap_is_given_up_and_never_truncated(caps):
     rng = np.random.default_rng(23)
     given_up = 0
     for _ in range(60):
         problem, node_bytes = random_case(rng)
-        found = pareto_frontier(problem, node_bytes, caps=caps)
-        given_up += found is None
-        assert found is None or [(p.seconds, p.bytes) for p in found] == brute_force(problem, node_bytes)
+        frontier = pareto_frontier(problem, node_bytes, caps=caps)
+        given_up += frontier is None
+        assert frontier is None or [(p.seconds, p.bytes) for p in frontier] == brute_force(problem, node_bytes)
     assert given_up > 20
 
 
@@ -99,14 +100,14 @@ def test_the_frontier_of_a_stage_holds_the_best_choice_for_every_price_of_memory
     problem, _ = on_mesh(whole(chain(1)), (4,), 1 / 16)
     unpriced = problem.at(inverse_b=1 / 16, memory_price=0.0, microbatches_held=2)
     node_bytes = [n.weight_bytes + 2 * n.activation_bytes for n in problem.nodes]
-    found = pareto_frontier(unpriced, node_bytes)
-    assert len(found) > 20
-    assert all(a.seconds < b.seconds and a.bytes > b.bytes for a, b in itertools.pairwise(found))
+    frontier = pareto_frontier(unpriced, node_bytes)
+    assert len(frontier) > 20
+    assert all(a.seconds < b.seconds and a.bytes > b.bytes for a, b in itertools.pairwise(frontier))
     for price in np.geomspace(1e-14, 1e-6, 30):
         best = solve(problem.at(inverse_b=1 / 16, memory_price=price, microbatches_held=2)).objective
-        assert min(p.seconds + price * p.bytes for p in found) == pytest.approx(best, rel=1e-9)
-    hull = {min(found, key=lambda p, x=x: p.seconds + x * p.bytes).choices for x in np.geomspace(1e-14, 1e-6, 300)}
-    assert len(hull) < len(found) / 2, "most of the frontier lies above its convex part: prices never find it"
+        assert min(p.seconds + price * p.bytes for p in frontier) == pytest.approx(best, rel=1e-9)
+    hull = {min(frontier, key=lambda p, x=x: p.seconds + x * p.bytes).choices for x in np.geomspace(1e-14, 1e-6, 300)}
+    assert len(hull) < len(frontier) / 2, "most of the frontier lies above its convex part: prices never find it"
 
 
 def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch):
@@ -117,9 +118,9 @@ def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch
     sums = pareto.minimal_sums
 
     def counted(*arguments):
-        found = sums(*arguments)
-        kept[-1] += len(found[1])
-        return found
+        result = sums(*arguments)
+        kept[-1] += len(result[1])
+        return result
 
     monkeypatch.setattr(pareto, "minimal_sums", counted)
     kept.append(0)
@@ -132,26 +133,27 @@ def test_the_bounds_leave_the_frontier_as_it_is_and_the_sets_smaller(monkeypatch
     assert kept[0] < kept[1] / 2
 
 
-def test_every_context_is_the_least_of_what_is_not_in_the_table():
+def test_every_context_is_the_least_cost_outside_its_table():
     rng = np.random.default_rng(24)
     checked = 0
     for _ in range(60):
         problem, node_bytes = random_case(rng)
         order = [int(v) for v in rng.permutation(len(problem.node_costs))]
         bounds = pareto_bounds(problem, node_bytes, order)
-        every = itertools.product(*(range(len(c)) for c in problem.node_costs))
-        legal = [c for c in every if is_legal(problem, c)]
+        all_choices = itertools.product(*(range(len(c)) for c in problem.node_costs))
+        legal = [c for c in all_choices if is_legal(problem, c)]
         assert (bounds is None) == (not legal)
         for price, (second, byte) in enumerate(bounds.prices if bounds else ()):
             # The last step's table holds all of its part: with its context it is the least of the whole problem.
             least = min(second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in legal)
             run = PriceRun(problem, node_bytes, order, float(second), float(byte))
-            for step, (_, scope, reading) in enumerate(run.steps):
-                table = sum_over([t for _, t in reading], (order[step], *scope)).min(axis=0)
-                whole = table + bounds.contexts[step][price].reshape(table.shape)
+            for number, step in enumerate(run.steps):
+                assert step.node == order[number]
+                table = sum_tables(step.tables, step.axes).min(axis=0)
+                whole = table + bounds.contexts[number][price].reshape(table.shape)
                 assert whole.min() == pytest.approx(least, rel=1e-9, abs=1e-9)
                 for at in itertools.islice(np.ndindex(*table.shape), 4):
-                    fixed = [c for c in legal if all(c[u] == k for u, k in zip(scope, at, strict=True))]
+                    fixed = [c for c in legal if all(c[u] == k for u, k in zip(step.scope, at, strict=True))]
                     values = [second * problem.evaluate(c) + byte * bytes_of(node_bytes, c) for c in fixed]
                     assert whole[at] == pytest.approx(min(values, default=np.inf), rel=1e-9, abs=1e-9)
                     checked += bool(fixed)

@@ -5,9 +5,10 @@ import pytest
 
 from alpa_explore.intra_op.elimination.eliminate import eliminate, order_of
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.reduction.components import components, decompose
 from alpa_explore.intra_op.reduction.dominance import undominated
 from alpa_explore.intra_op.reduction.factor_graph import Contradiction, FactorGraph
-from alpa_explore.intra_op.reduction.simplify import components, simplify
+from alpa_explore.intra_op.reduction.simplify import simplify
 
 
 def problem_of(sizes: list[int], edges: list[tuple[int, int]], seed: int = 0) -> ShardingProblem:
@@ -73,7 +74,7 @@ def test_dominance_makes_the_core_smaller_and_keeps_the_optimum() -> None:
     smaller = 0
     for seed in range(30):
         problem = problem_of([6] * 6, complete(6), seed)
-        # One strategy of each node is dear enough to be never worth it.
+        # One strategy of each node is too expensive to be optimal.
         costs = tuple(np.where(np.arange(6) == seed % 6, 9.0, v) for v in problem.node_costs)
         problem = ShardingProblem(name="t", node_costs=costs, edges=problem.edges, edge_costs=problem.edge_costs)
         plain, reduced = simplify(problem, dominance=False), simplify(problem)
@@ -109,7 +110,7 @@ def test_eliminating_a_node_with_many_neighbours_gives_the_minimum_over_its_stra
     assert graph.tables[1][1, 2, 3] == pytest.approx(full.min(axis=0))
 
 
-def test_connected_parts_come_apart_with_their_own_numbers() -> None:
+def test_components_have_their_own_numbering() -> None:
     problem = problem_of([2, 3, 4, 5, 6], [(3, 0), (1, 4)])
     parts = components(problem)
     assert [nodes for nodes, _ in parts] == [(0, 3), (1, 4), (2,)]
@@ -134,3 +135,14 @@ def test_a_node_that_is_kept_keeps_strategies_that_are_dominated() -> None:
     assert kept.nodes == (0, 1)
     assert [len(c) for c in kept.core.node_costs] == [3, 3]
     assert simplify(dominated, dominance=True).nodes == ()
+
+
+def test_the_choices_of_the_components_are_put_together_to_an_optimal_choice() -> None:
+    problem = problem_of([4] * 10, [*complete(5), *((a + 5, b + 5) for a, b in complete(5))])
+    parts = decompose(problem, dominance=False)
+    assert len(parts.components) == 2
+    part_choices = [eliminate(part, order_of(part)) for part in parts.components]
+    least = parts.constant + sum(p.evaluate(c) for p, c in zip(parts.components, part_choices, strict=True))
+    whole = eliminate(problem, order_of(problem))
+    assert problem.evaluate(parts.restore(part_choices)) == pytest.approx(problem.evaluate(whole), rel=1e-12)
+    assert least == pytest.approx(problem.evaluate(whole), rel=1e-12)

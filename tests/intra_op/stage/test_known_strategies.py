@@ -39,11 +39,11 @@ def best(model, x, memory_price=0.0):
     cluster = Cluster.parse("1x4:v100")
     mesh = next(m for s in submeshes(cluster) for m in logical_meshes(cluster, s) if m.squeezed().shape == (4,))
     problem = build_stage_problem(slice_stages(layered)(0, 0), CostModel(cluster.device, mesh.squeezed()))
-    found = solve(problem.at(inverse_b=1.0, memory_price=memory_price, microbatches_held=1))
-    operators = describe_stage(problem, found.choices)
+    solution = solve(problem.at(inverse_b=1.0, memory_price=memory_price, microbatches_held=1))
+    operators = describe_stage(problem, solution.choices)
     products = [o for o in operators if o.phase == "forward" and o.op in ("aten.mm.default", "aten.bmm.default")]
     kept = {
-        kind: [n.weight_bytes[k] for n, k in zip(problem.nodes, found.choices, strict=True) if n.kind is kind]
+        kind: [n.weight_bytes[k] for n, k in zip(problem.nodes, solution.choices, strict=True) if n.kind is kind]
         for kind in (NodeKind.WEIGHT, NodeKind.UPDATE)
     }
     whole = {
@@ -71,7 +71,7 @@ def test_large_weights_are_divided_by_columns_then_by_rows():
     assert not any("weight" in name for name in moved), "no weight and no gradient is ever moved"
 
 
-def test_where_memory_is_dear_weights_are_stored_in_pieces_and_gathered_when_needed():
+def test_where_memory_is_expensive_weights_are_stored_in_pieces_and_gathered_when_needed():
     products, shares, communication = best(mlp(512), torch.empty(65536, 512, device="meta"), memory_price=1e-9)
     assert [(o.strategy, o.inputs[1]) for o in products] == [("m", "RR")] * 2, "the work is still divided by the batch"
     assert shares == {NodeKind.WEIGHT: pytest.approx(0.25), NodeKind.UPDATE: pytest.approx(0.25)}, "ZeRO-3"

@@ -1,4 +1,4 @@
-"""Overlap: what hides is added up here a second time, is never more than is computed, and decides what is chosen."""
+"""Overlap: the hidden seconds equal a second computation, never exceed those computed, and change the optimum."""
 
 import itertools
 import random
@@ -43,13 +43,13 @@ def layered():
 
 def computing(problem, choices):
     """Operator -> seconds a microbatch under a choice, without strategies that communicate inside."""
-    found = {}
+    seconds = {}
     for node, choice in zip(problem.nodes, choices, strict=True):
         if node.kind is NodeKind.OPERATOR:
             again = 2 if node.subject in problem.stage.layered.recomputed else 1
             inside = any(node.priced.strategies[choice].sync_bytes)
-            found[node.subject] = 0.0 if inside else float(node.priced.seconds[choice]) * again
-    return found
+            seconds[node.subject] = 0.0 if inside else float(node.priced.seconds[choice]) * again
+    return seconds
 
 
 def hidden(problem, choices, shares):
@@ -94,7 +94,7 @@ def hidden(problem, choices, shares):
 
 
 @pytest.mark.parametrize(("mesh", "shares"), [((2, 2), SOME), ((1, 2), ALL)], ids=["some", "all"])
-def test_a_choice_takes_what_it_took_less_what_hides_and_no_more_hides_than_is_computed(layered, mesh, shares):
+def test_overlap_subtracts_the_hidden_seconds_and_never_more_than_are_computed(layered, mesh, shares):
     rng = random.Random(5)
     stages = slice_stages(layered)
     counted = 0
@@ -128,7 +128,7 @@ class TwoLinears(nn.Module):
         return self.down(torch.relu(self.up(x))).square().sum()
 
 
-def test_what_hides_decides_which_sharding_is_chosen_and_the_choice_is_the_best_there_is():
+def test_overlap_changes_the_optimum_and_the_solver_finds_it():
     with torch.device("meta"):
         graphs = [capture(TwoLinears(), (torch.empty(batch, 1024),)) for batch in (512, 4096)]
     changed = 0
@@ -137,23 +137,23 @@ def test_what_hides_decides_which_sharding_is_chosen_and_the_choice_is_the_best_
         paper, overlapped = (build_stage_problem(stages(0, 0), priced(s, (1, 4))) for s in (PAPER, shares))
         for b in (1, 8, 64):
             plain, hiding = (p.at(inverse_b=1 / b, memory_price=0.0, microbatches_held=1) for p in (paper, overlapped))
-            found, before = solve(hiding), solve(plain)
-            assert found.objective == pytest.approx(solve(hiding, "ilp").objective, rel=1e-9)
-            assert found.objective <= hiding.evaluate(before.choices) * (1 + 1e-9)
+            solution, before = solve(hiding), solve(plain)
+            assert solution.objective == pytest.approx(solve(hiding, "ilp").objective, rel=1e-9)
+            assert solution.objective <= hiding.evaluate(before.choices) * (1 + 1e-9)
             assert hiding.evaluate(before.choices) <= before.objective * (1 + 1e-9)
-            changed += plain.evaluate(found.choices) > before.objective * (1 + 1e-6)
+            changed += plain.evaluate(solution.choices) > before.objective * (1 + 1e-6)
     assert changed > 0, "what the paper's costs call slower should be best somewhere"
 
 
-def test_composed_ranges_hide_what_whole_stages_hide(layered):
+def test_composed_ranges_hide_as_much_as_whole_stages(layered):
     chain, stages, model = chain_of(layered), slice_stages(layered), priced(SOME, (1, 2))
     ranges = [(0, 0), (0, 1), (1, 2), (1, 1), (0, 2)]  # the last has the tied weight at both ends
     price = Price(0.25, 0.0, 1)
     (composed,) = Composer(chain, stages, model).solve(ranges, [price])
     assert composed
-    for r, found in composed.items():
-        alone = build_stage_problem(stages(*r), model).at(inverse_b=0.25, memory_price=0.0, microbatches_held=1)
-        assert found.cost == pytest.approx(solve(alone).objective, rel=1e-9)
+    for r, best in composed.items():
+        problem = build_stage_problem(stages(*r), model).at(inverse_b=0.25, memory_price=0.0, microbatches_held=1)
+        assert best.cost == pytest.approx(solve(problem).objective, rel=1e-9)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])

@@ -17,7 +17,8 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.composition.compose import Composer, whole_choice
-from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
+from alpa_explore.intra_op.formulations.compare import compare_solvers
+from alpa_explore.intra_op.formulations.comparison import StageInstance
 from alpa_explore.intra_op.problem.sharding_problem import ShardingProblem
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -70,7 +71,7 @@ def products(graph: TrainingGraph) -> list[str]:
 
 
 def least(problem: ShardingProblem, left: Mapping[int, Sequence[bool]]) -> float:
-    """The optimum by looking at every choice, of nodes in `left` at those that are left alone."""
+    """The optimum by brute force; nodes in `left` have only those strategies."""
     total = np.zeros([len(costs) for costs in problem.node_costs])
 
     def along(array: np.ndarray, *nodes: int) -> np.ndarray:
@@ -102,7 +103,7 @@ def test_the_optimum_is_that_of_the_strategies_that_are_left(kind: ConstraintKin
     v, specs = output_specs(free, name)
     assert len(set(specs)) == 3
     unconstrained = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
-    found = {}
+    objectives = {}
     for spec in set(specs):
         constraint = SpecConstraint(operator=name, kind=kind, spec=spec)
         stage = slice_stages(layered(2, [constraint]))(0, 0)
@@ -110,13 +111,13 @@ def test_the_optimum_is_that_of_the_strategies_that_are_left(kind: ConstraintKin
         left = [(s == spec) is (kind is ConstraintKind.PIN) for s in specs]
         expected = least(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1), {v: left})
         answer = solve(constrained)
-        found[spec] = answer.objective
+        objectives[spec] = answer.objective
         assert answer.objective == pytest.approx(expected, rel=1e-9)
         assert left[answer.choices[v]]
         assert answer.objective >= unconstrained * (1 - 1e-9), "a spec constraint makes nothing faster"
     if kind is ConstraintKind.PIN:
-        assert min(found.values()) == pytest.approx(unconstrained), "to pin what is best changes nothing"
-        assert max(found.values()) > unconstrained * (1 + 1e-6)
+        assert min(objectives.values()) == pytest.approx(unconstrained), "to pin what is best changes nothing"
+        assert max(objectives.values()) > unconstrained * (1 + 1e-6)
 
 
 def test_an_update_can_be_pinned_as_other_operators_can() -> None:
@@ -143,7 +144,7 @@ def test_the_optimum_is_that_of_the_specs_of_a_weight_that_are_left(kind: Constr
     specs = [render(spec, 2) for spec in node_specs(free, free.nodes[v])]
     assert set(specs) == {"RR", "S0R", "RS0"}
     unconstrained = solve(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1)).objective
-    found = []
+    objectives = []
     for spec in specs:
         constraint = SpecConstraint(operator=weight, kind=kind, spec=spec)
         stage = slice_stages(layered(2, [constraint]))(0, 0)
@@ -152,9 +153,11 @@ def test_the_optimum_is_that_of_the_specs_of_a_weight_that_are_left(kind: Constr
         expected = least(free.at(inverse_b=B, memory_price=0.0, microbatches_held=1), {v: left})
         assert answer.objective == pytest.approx(expected, rel=1e-9)
         assert left[answer.choices[v]]
-        found.append(answer.objective)
-    assert min(found) == pytest.approx(unconstrained), "to pin what is best, or to forbid what is not, changes nothing"
-    assert max(found) > unconstrained * (1 + 1e-6)
+        objectives.append(answer.objective)
+    assert min(objectives) == pytest.approx(unconstrained), (
+        "to pin what is best, or to forbid what is not, changes nothing"
+    )
+    assert max(objectives) > unconstrained * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("mesh", [(1, 2), (2, 2)])
@@ -175,17 +178,17 @@ def test_composed_ranges_satisfy_spec_constraints_of_one_of_several_equal_blocks
     costs = []
     for graph in graphs:
         chain, stage_of = chain_of(graph), slice_stages(graph)
-        (found,) = Composer(chain, stage_of, model).solve(ranges, [PRICE])
-        assert set(found) == set(ranges)
+        (composed,) = Composer(chain, stage_of, model).solve(ranges, [PRICE])
+        assert set(composed) == set(ranges)
         costs.append({})
-        for r, best in found.items():
+        for r, best in composed.items():
             problem = build_stage_problem(stage_of(*r), model)
             priced = problem.at(**PRICE._asdict())
-            alone = solve(priced)
+            separate = solve(priced)
             if best is None:
-                assert alone.status is Status.INFEASIBLE
+                assert separate.status is Status.INFEASIBLE
                 continue
-            assert best.cost == pytest.approx(alone.objective, rel=1e-9)
+            assert best.cost == pytest.approx(separate.objective, rel=1e-9)
             assert priced.evaluate(whole_choice(chain, problem, best.block_choices)) == pytest.approx(
                 best.cost, rel=1e-9
             )
@@ -209,15 +212,15 @@ def test_a_weight_that_is_tied_over_a_composed_range_is_stored_as_is_constrained
     for spec in ("RR", "RS0"):
         constrained = assign_layers(graph, places, None, constraints_of({"embedding.tokens.weight": spec}))
         stage_of = slice_stages(constrained)
-        (found,) = Composer(chain_of(constrained), stage_of, model).solve([(0, 2)], [PRICE])
-        best, problem = found[0, 2], build_stage_problem(stage_of(0, 2), model)
+        (composed,) = Composer(chain_of(constrained), stage_of, model).solve([(0, 2)], [PRICE])
+        best, problem = composed[0, 2], build_stage_problem(stage_of(0, 2), model)
         assert best is not None
         assert best.cost == pytest.approx(solve(problem.at(**PRICE._asdict())).objective, rel=1e-9)
         costs.append(best.cost)
     assert costs[1] > costs[0] * (1 + 1e-6)
 
 
-def test_stages_have_another_key_where_something_is_constrained_of_them_and_only_there() -> None:
+def test_a_spec_constraint_changes_the_keys_of_the_stages_that_hold_it_and_no_others() -> None:
     name = products(graph_of(4))[1]
     plain = slice_stages(layered(4))
     keys = set()
@@ -237,11 +240,11 @@ def test_stages_have_another_key_where_something_is_constrained_of_them_and_only
     assert len(keys) == 4
 
 
-def test_formulations_are_compared_with_nothing_constrained() -> None:
+def test_formulations_are_compared_without_spec_constraints() -> None:
     name, model = products(graph_of(2))[0], model_on((2, 2))
     rows = []
     for spec_constraints in ((), constraints_of({name: "RR+P01"}), constraints_of({"blocks.0.weight": "RS7"})):
         stage = slice_stages(layered(2, spec_constraints))(0, 0)
-        asked = Question(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
-        rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(asked, ["auto", "independent"]).rows])
+        instance = StageInstance(stage=stage, device=model.device, mesh=model.mesh, inverse_b=B)
+        rows.append([(r.solver, r.objective_seconds) for r in compare_solvers(instance, ["auto", "independent"]).rows])
     assert rows[0] == rows[1] == rows[2]

@@ -74,7 +74,7 @@ def test_the_objective_of_a_choice_is_the_sum_of_its_parts(tiny_gpt, mesh):
     assert finite >= 2
 
 
-def test_the_solver_finds_what_trying_every_choice_finds():
+def test_the_solver_finds_what_brute_force_finds():
     class OneLinear(nn.Module):
         def __init__(self):
             super().__init__()
@@ -88,11 +88,11 @@ def test_the_solver_finds_what_trying_every_choice_finds():
     stage = problem_of(graph, (1, 2))
     problem = stage.at(inverse_b=0.5, memory_price=0.0, microbatches_held=1)
     sizes = [len(c) for c in problem.node_costs]
-    every = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, len(sizes))
-    assert len(every) > 1000, "too small to be a test"
-    costs = sum(c[every[:, v]] for v, c in enumerate(problem.node_costs))
+    all_choices = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij"), axis=-1).reshape(-1, len(sizes))
+    assert len(all_choices) > 1000, "too small to be a test"
+    costs = sum(c[all_choices[:, v]] for v, c in enumerate(problem.node_costs))
     for (a, b), matrix in zip(problem.edges, problem.edge_costs, strict=True):
-        costs = costs + matrix[every[:, a], every[:, b]]
+        costs = costs + matrix[all_choices[:, a], all_choices[:, b]]
     assert solve(problem).objective == pytest.approx(costs.min(), rel=1e-12)
     assert costs.min() < np.median(costs)
 
@@ -148,7 +148,7 @@ def test_weights_gradients_and_optimizer_state_of_one_device_are_counted(two_lin
 
 
 def test_a_large_batch_is_split_over_the_devices(two_linears):
-    """Data parallelism: with tokens in plenty and small weights every heavy operator divides the batch."""
+    """Data parallelism: with many tokens and small weights every heavy operator divides the batch."""
     with torch.device("meta"):
         graph = capture(TwoLinears(), (torch.empty(65536, 64),))
     stage = problem_of(graph, (1, 4))

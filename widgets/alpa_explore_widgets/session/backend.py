@@ -14,7 +14,7 @@ from alpa_explore_widgets.session import tuning
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import ProgressCallback
     from alpa_explore.graph import TrainingGraph
-    from alpa_explore.intra_op.formulations.compare import Comparison
+    from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.run import Run
@@ -69,7 +69,8 @@ def _baseline(*arguments: Any, **options: Any) -> Plan:
 def _compare(plan: Plan, stage: int) -> Comparison:
     """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
-    from alpa_explore.intra_op.formulations.compare import Question, compare_solvers
+    from alpa_explore.intra_op.formulations.compare import compare_solvers
+    from alpa_explore.intra_op.formulations.comparison import StageInstance
 
     plan_stage = plan.stages[stage]
     if plan.details is None:
@@ -81,13 +82,13 @@ def _compare(plan: Plan, stage: int) -> Comparison:
     first = plan_stage.layers[0]
     mesh = logical_mesh(plan.cluster, Submesh(*plan_stage.submesh), plan_stage.logical_mesh)
     problem = plan.details.problem((first, first), mesh)
-    question = Question(
+    instance = StageInstance(
         stage=problem.stage,
         device=plan.cluster.device,
         mesh=mesh.squeezed(),
         inverse_b=1 / plan.options.num_microbatches,
     )
-    return compare_solvers(question, time_limit_seconds=tuning.COMPARE_SECONDS)
+    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS)
 
 
 def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:

@@ -25,7 +25,7 @@ from alpa_explore.intra_op.composition.contraction.problem_form import (
 from alpa_explore.intra_op.composition.contraction.program import Program, compile_program, contraction_order
 from alpa_explore.intra_op.composition.contraction.steps import POINTS
 from alpa_explore.intra_op.elimination.eliminate import Limits
-from alpa_explore.intra_op.reduction.factor_graph import without_forbidden
+from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.numerics.arrays import Floats, Ints
 
 

@@ -27,7 +27,7 @@ from alpa_explore.intra_op.composition.contraction.problem_form import (
     CostLocation,
     ProblemForm,
 )
-from alpa_explore.intra_op.reduction.factor_graph import Scope
+from alpa_explore.intra_op.reduction.tables import Scope
 
 SLICES, POINTS = 5, 6
 """How a table that is not stored is recomputed; numbered after the spaces, as the kernels read them."""

@@ -1,0 +1,34 @@
+"""Tuning constants of this room. None of them can make an answer wrong: they decide when a method stops."""
+
+FIRST_MESSAGE_ROUNDS = 40
+"""Rounds of messages before the first step of the price search. Set by hand; not measured."""
+MESSAGE_ROUNDS = 6
+"""Rounds of messages at every later step. Set by hand; not measured."""
+REPAIR_INTERVAL = 4
+"""Steps between two attempts to bring a choice within the limit. Set by hand; not measured."""
+IDLE_STEPS = 8
+"""Steps without a better bound before the step length shrinks. Set by hand; not measured."""
+STEP_SHRINK = 0.6
+"""Factor by which the step length shrinks. Set by hand; not measured."""
+SHORTEST_STEP = 1e-4
+"""The price search ends when steps are shorter than this share of Polyak's length. Set by hand; not measured."""
+BOUND_PROGRESS = 1e-4
+"""A step that raises the bound by less than this share of it made no progress. Set by hand; not measured."""
+REPAIR_ATTEMPTS = 6
+"""Descents of one attempt to bring a choice within the limit, each at a higher price. Set by hand; not measured."""
+REPAIR_PRICE_GROWTH = 4
+"""Factor between their prices. Set by hand; not measured."""
+REPAIR_DESCENT_ROUNDS = 10
+"""Passes over the nodes of each of them. Set by hand; not measured."""
+
+MAX_PARETO_JOINS = 1e6
+"""Default cap on the entries of all joins of an elimination over Pareto sets, which is known beforehand."""
+MAX_PARETO_POINTS = 4_000_000
+"""Default cap on the points kept in all tables together: about 300 MB with what belongs to them."""
+MAX_PARETO_SUMS = 4e7
+"""Default cap on the sums of two points formed: about five seconds on one core."""
+PARETO_PRICES = 16
+"""Prices of a byte tried at most for the bounds; each takes an elimination. Set by hand: with them the frontier of a
+transformer block is exact in a third of a second."""
+PARETO_SLACK = 1e-9
+"""Share of a sum by which rounding may change it: a bound must exceed a corner by more to rule a point out."""

@@ -1,0 +1,31 @@
+"""Tuning constants of `solve_limited` and `regrets`; those of the methods they call are in the rooms of these."""
+
+UNLIMITED_FIRST_VARIABLES = 10**6
+"""Variables of Eq. 1 up to which `solve_limited` first computes the optimum without the memory limit. Set by hand; not
+measured."""
+UNLIMITED_TIME_SHARE = 1 / 4
+"""The share of a time limit that this may take."""
+
+PRICE_SEARCH_SECONDS = 20.0
+"""Time limit of the price search where an ILP can still prove the answer. Set by hand; not measured."""
+PRICE_SEARCH_TIME_SHARE = 0.4
+"""The share of the remaining time that it may take there."""
+
+EASY_ILP_VARIABLES = 25_000
+"""Variables of an ILP that HiGHS solves in a second or so: up to here it closes the gap entirely, beyond it to the
+requested gap."""
+PROVEN_GAP = 1e-9
+"""Relative gap that is rounding."""
+
+SHRUNK_SHARE = 0.7
+"""`solve` bounds a component again when it has fewer than this share of the variables it had before pruning. Set by
+hand; not measured."""
+BOUND_ROUNDS = 2
+"""How often a component is bounded at most. Set by hand; not measured."""
+
+REGRET_JOINED_ENTRIES = 2e9
+"""`regrets` uses one elimination up to this many joined entries (about 4 s on one core), else a solve per strategy."""
+REGRET_TABLE_ENTRIES = 5e6
+"""The same for the largest table: the tables of all steps are kept."""
+REGRET_TOTAL_ENTRIES = 5e7
+"""The same for all tables together."""
