@@ -108,7 +108,7 @@ def test_the_slurm_script_starts_torchrun_on_every_machine(tmp_path, losses) -> 
     plan = two_machines()
     written = script(plan, "slurm", tmp_path / "run")
     assert "#SBATCH --nodes=2\n" in written.read_text()
-    for name, body in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\necho elsewhere\n")):
+    for name, body in (("srun", SRUN), ("scontrol", "#!/bin/sh\necho localhost\nsleep 0.2\necho elsewhere\n")):
         (tmp_path / name).write_text(body)
         (tmp_path / name).chmod(0o755)
     given = {

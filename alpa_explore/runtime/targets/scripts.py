@@ -64,7 +64,8 @@ _SLURM = """#!/usr/bin/env bash
 {gpus}#SBATCH --output={output}
 # sbatch slurm.sh; partition, account and time limit as your cluster needs them: sbatch --time=1:00:00 slurm.sh
 set -euo pipefail
-MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)"
+# Not head, which may end before scontrol has written all names: a broken pipe would end this script.
+MASTER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)"
 # Jobs that share a machine do not share a port.
 MASTER_PORT="$((20000 + SLURM_JOB_ID % 20000))"
 export MASTER_ADDR MASTER_PORT
