@@ -113,7 +113,7 @@ def test_a_microbatch_of_another_shape_is_refused(plan, model) -> None:
     graph = ax.capture(model, microbatch(0), loss)
     own = OwnModel(model=model, example_inputs=None, loss=loss, data=[tuple(t[:2] for t in microbatch(0))])
     _, batches = training(graph, plan.model, own, seed=0, allow_import=False)
-    with pytest.raises(CaptureError, match="another shape"):
+    with pytest.raises(CaptureError, match="different shape"):
         batches(0)
 
 
