@@ -7,6 +7,7 @@ Each module answers one question and can be read alone:
   (`regrets`, the min-marginals of the stage's sharding problem).
 - `frontier`: how much slower a stage becomes with less memory.
 - `reprice`: the same plan on devices with other figures, for example after a calibration.
+- `microbatches`: T, throughput and memory at every other number of microbatches.
 - `tuning`: the constants of these answers.
 
 Figures are compared in seconds and bytes of the stage, or as T of Eq. 2. A plan that was read from a file has no

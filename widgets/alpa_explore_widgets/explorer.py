@@ -39,17 +39,19 @@ from alpa_explore_widgets.session.settings import Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
-from alpa_explore_widgets.tabs.cluster import ClusterPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
-from alpa_explore_widgets.tabs.layers import LayersPanel
-from alpa_explore_widgets.tabs.microbatches import MicrobatchesPanel
+from alpa_explore_widgets.tabs.plan_figures import (
+    ClusterPanel,
+    LayersPanel,
+    MicrobatchesPanel,
+    StageCostsPanel,
+    TMaxPanel,
+)
 from alpa_explore_widgets.tabs.run import RunPanel
 from alpa_explore_widgets.tabs.search import SearchPanel
 from alpa_explore_widgets.tabs.sharding import ShardingPanel
 from alpa_explore_widgets.tabs.solvers import SolversPanel
-from alpa_explore_widgets.tabs.stage_costs import StageCostsPanel
-from alpa_explore_widgets.tabs.t_max import TMaxPanel
 from alpa_explore_widgets.tabs.timeline import TimelinePanel
 from alpa_explore_widgets.tabs.why import WhyPanel
 

@@ -1,0 +1,41 @@
+"""The tabs that show one figure of the plan and have no controls of their own."""
+
+from __future__ import annotations
+
+from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
+
+
+class LayersPanel(PlanPanel):
+    """Which operators make up each layer, and what crosses each cut?"""
+
+    title, name = "Layers", "layers"
+    question = "Which operators make up each layer, how much does each compute, and what crosses the cut after it?"
+
+
+class ClusterPanel(PlanPanel):
+    """Which devices run which stage, and how full is their memory?"""
+
+    title, name = "Cluster", "cluster"
+    question = "Which devices run which stage, and how full is their memory?"
+
+
+class StageCostsPanel(PlanPanel):
+    """How long would any range of layers take on any submesh?"""
+
+    title, name = "Costs", "stage_costs"
+    question = "How long would any range of layers take on any submesh, and which of them does the plan use?"
+
+
+class TMaxPanel(PlanPanel):
+    """How slow may the slowest stage be?"""
+
+    title, name = "t_max", "t_max"
+    question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the least T is the plan."
+
+
+class MicrobatchesPanel(PlanPanel):
+    """What would more or fewer microbatches change?"""
+
+    title, name = "Microbatches", "microbatches"
+    room = "comparisons"
+    question = "What would more or fewer microbatches change: T, the throughput, and the memory of a device?"
