@@ -17,6 +17,7 @@ SOLVED_BY = (
     "errors.py",
     "execution",
     "graph",
+    "inter_op",
     "intra_op",
     "numerics",
     "pricing",

@@ -24,7 +24,7 @@ def test_it_prints_a_sentence_the_submeshes_and_the_critical_path(plan_file, cap
     assert cli.main(["simulate", plan_file]) == 0
     out = capsys.readouterr().out
     assert out.startswith("1f1b, B = 16: ")
-    assert "Σt + (B−1)·max t says" in out
+    assert "Σt + (B−1)·max t gives" in out
     assert "submesh  stages" in out
     assert "The critical path:" in out
 

@@ -230,7 +230,7 @@ def test_stages_for_which_no_choice_that_fits_was_found_are_counted_in_a_warning
     pricing = lazy_pricing(gpt, 950_000, plan)
     monkeypatch.setattr(
         lazy,
-        "fit",
+        "fastest_within_memory",
         lambda *_, counts, **__: {held: SimpleNamespace(best=None, bound=1.0, price=0.0) for held in counts},
     )
     (cell, held), *_ = [(c, h) for c, bounds in pricing.costs().bounds.items() for h in bounds if c == (1, 1, 1)]
