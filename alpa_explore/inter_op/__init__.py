@@ -2,10 +2,11 @@
 
 In the order to read them:
 
-- `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked and phrased.
-- `schedule_terms`: what a schedule means for the planner: its bubble, and the microbatches that a stage holds.
-- `stage_table`: the latency table that the DP reads: stage costs at one B, with the options written into it.
-- `pipeline_dp`: the public verb, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
+- `options`: what a user may ask of the pipeline beyond the paper (`PipelineOptions`), checked, and in words.
+- `schedule_terms`: a schedule as the planner models it: its bubble, and the microbatches that a stage holds.
+- `stage_table`: the public verb, `best_pipeline(costs, …) -> PipelineResult`: it evaluates the stage costs at one B,
+  writes the options into the latency table, and runs the DP.
+- `pipeline_dp`: the DP, `pipeline_dp(table, …) -> PipelineResult`: Eq. 2 minimised over all t_max.
 - `recurrence`, `kernels`: Eq. 3 for one t_max, over arrays; its inner loops compiled.
 - `t_max_sweep`: the search over t_max; bounds rule out most candidates without an evaluation.
 - `result`: the stages, the figures of Eq. 2, and what became of every t_max candidate.

@@ -1,12 +1,13 @@
 """The planner: the passes in order.
 
-- `plan`: the algorithm on one screen, for one number of microbatches B: read it first;
-- `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation;
-- `interface`: `ax.plan`; `choose_microbatches`: B "auto";
-- `replan`: `ax.replan`: another B, other pipeline options, another delta, from the stage costs of a plan;
-- `tried_microbatches`: what the stage costs of a plan answer for every other B;
-- `microbatch_graph`, `default_layering`: the graph and the layers where the user leaves them to the planner;
-- `nearest_fit`: the error where nothing fits, with the nearest change that does; `clock`: seconds of each pass.
+- `plan`: the algorithm on one screen, for one number of microbatches B (`plan_request`): read it first.
+- `interface`: `ax.plan`, which calls `plan_request` once, or `choose_microbatches` for B "auto".
+- `request`: the arguments of `ax.plan` as one checked value; `resources`: executor, cache, progress, cancellation.
+- `microbatch_graph`: the graph of one microbatch (catalogue names go to `tracing.catalogue`); `default_layering`: the
+  layers where the user gives no number.
+- `replan`: `ax.replan`: another B, other pipeline options or another delta, from the stage costs of a plan.
+- `tried_microbatches`: T, throughput and memory at every other B, from the stage costs of a plan.
+- `nearest_fit`: the error when nothing fits, with the nearest change that would; `clock`: seconds of each pass.
 
 Everything below (search, plans, inter_op, …) may be imported here; baselines, questions, figures and the command line
 stand above.

@@ -6,7 +6,8 @@ Modules and rooms, lowest first; each imports only what stands above it in this 
 - `describe`: a solved stage as records: strategy, specs and collectives of every operator.
 - `stage_details`: the sharding problems and choices behind the stages of a plan that was made in this process.
 - `value`: `PlanValue`, a plan as a frozen value, with the figures that follow from its fields.
-- `planned_stage`, `schedule_stages`, `timeline`: the stages that a schedule runs, and one iteration simulated.
+- `planned_stage`: the record of a stage, from its candidate (`describe` adds the operators).
+- `schedule_stages`, `timeline`: the stages that a schedule runs, and one iteration simulated.
 - `report/`: a plan as tables and sentences, and two plans compared.
 - `file/` and `export/`: the plan file; the plan as PyTorch code. They do not import each other.
 - `plan`: `Plan`, the value that users hold, whose methods forward to the modules above; and `load_plan`.

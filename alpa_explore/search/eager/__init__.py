@@ -1,4 +1,9 @@
-"""Candidates of all stages first: `eager_pricing`, with `convergence` (what is proven of each problem, which search
-would close its gap), `task_runner` (tasks through cache and executor) and `version_pricing` (several rematerialisation
-versions at once).
+"""Candidates of all feasible stages first. In the order to read them:
+
+    eager_pricing     `EagerPricing`: the tasks of `pricing` for all feasible stages, then for those that stay open
+    convergence       what is proven of each sharding problem, and which search would close its gap
+    task_runner       looks tasks up in the cache and runs the others on the executor
+    version_pricing   several rematerialisation versions of each stage at once
+
+It imports `pricing`, `search.stages` and the executor; not `search.bounds` or `search.lazy_pricing`.
 """

@@ -1,6 +1,11 @@
-"""Which stages there are and what they have in common.
+"""The stages of one layering on one cluster.
 
-`feasible_stages`, their problems and empty costs (`stage_problems`), keys of equal problems (`problem_keys`), weights
-that several layers read (`tied_weights`), candidates from frontiers (`candidates`). Nothing here solves or asks the
-pipeline DP.
+    feasible_stages   which (layer range, submesh) can occur in a pipeline
+    stage_problems    their sharding problems, and their costs before anything is priced
+    problem_keys      keys by which stages with equal problems are solved once
+    tied_weights      weights that several layers read
+    candidates        `Candidates`: from the frontiers of problems to the candidates of stages; `Choices`: from a candidate
+                      back to the strategy of every operator
+
+Nothing here solves a problem or calls the pipeline DP.
 """

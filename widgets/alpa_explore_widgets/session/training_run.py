@@ -19,7 +19,7 @@ class RunSettings:
     """Where and how to run a plan."""
 
     target: str = "local"
-    """A name of `alpa_explore.runtime.targets.find`."""
+    """One of `TARGETS` (`alpa_explore.runtime.targets.target`)."""
     device: str = ""
     """'cpu', 'cuda', or '' for GPUs if there are any and CPUs otherwise."""
     steps: int = 20
