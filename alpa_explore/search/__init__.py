@@ -10,6 +10,6 @@ Read in this order:
 - `stages/`: which stages are feasible; keys of equal problems; from frontiers to candidates, and back to choices.
 - `tuning`: limits.
 
-It calls `pricing` for the costs of a stage and `inter_op.stage_table` for the best pipeline. Plans and the planner stand
-above it.
+It calls `pricing` for the costs of a stage and `inter_op.stage_table` for the best pipeline. Plans and the planner
+stand above it.
 """

@@ -1,10 +1,11 @@
-"""Stage costs that start with lower bounds alone: other layers of a graph whose stage costs are known.
+"""Stage costs from lower bounds first, for another layering of a graph: few of its stages are priced.
 
-Every stage gets a bound from shares of work and from the known costs (`bounds`). `resolve` then asks for the stages of
-the best pipeline by these bounds. Such a stage is priced on the logical mesh with the lowest bound, until no mesh has a
-bound below its best candidate: composed as `eager_pricing` composes it, and where the fastest choice does not fit in
-memory by Lagrange multipliers (`lagrangian_memory`). At the end every stage of the best pipeline is known to within
-pricing.tuning.TOLERANCE. Of a thousand stages some thirty are priced.
+The stage costs of one layering are known. Every stage of the other layering gets a lower bound from its FLOPs and bytes
+and from these costs (`bounds`). `resolve` then has the stages of the best pipeline by these bounds priced. A stage is
+priced on the logical mesh with the lowest bound, then on the next, until no bound is below its best candidate. On a
+mesh it is composed as in `eager_pricing`; where the fastest choice does not fit in memory, Lagrange multipliers give
+choices that do (`lagrangian_memory`). At the end the cost of every stage of the best pipeline is known to within
+pricing.tuning.TOLERANCE. Of a thousand stages about thirty are priced.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from alpa_explore.search.stages.stage_problems import StageProblems, unpriced_co
 from alpa_explore.sharding.splits import discover_all
 
 _INCOMPLETE = (
-    "Only {} stages are priced, those that the best plan with B = {} needs: another B may have a better plan than is "
-    "found here. Plan with this delta to price all."
+    "Only {} stages are priced, those that the best plan with B = {} needs: with another B, the best plan may need "
+    "stages that are not priced here. Plan with this delta to price all stages."
 )
 _GAP = "Memory is so short that a stage may have a choice that fits and is up to {:.1%} faster."
 _NO_CHOICE_FITS = (
@@ -53,7 +54,7 @@ _MeshStage = tuple[RangeKey, LogicalMesh]
 
 
 class _NotComposableError(Exception):
-    """A stage that the best pipeline needs cannot be composed."""
+    """A stage of the best pipeline cannot be composed."""
 
 
 def profile_lazily(
@@ -65,10 +66,10 @@ def profile_lazily(
     cancel: threading.Event | None = None,
     layer_flops: tuple[int, ...] = (),
 ) -> StageProfile | None:
-    """Candidates of the stages that the best pipeline needs, as `profile_stages` has them, and bounds for all others;
-    None where one of them cannot be composed.
+    """Candidates of the stages that the best pipeline needs, as good as those of `profile_stages`, and lower bounds for
+    all other stages; None where a stage that is needed cannot be composed.
 
-    `known` are the stage costs of `other`, the same graph in other layers, on the same cluster. CancelledError when
+    `known` are the stage costs of `other`, another layering of the same graph, on the same cluster. CancelledError when
     cancelled.
     """
     pricing = LazyPricing(layered, query, other=other, known=known, cancel=cancel, layer_flops=layer_flops)
@@ -79,7 +80,7 @@ def profile_lazily(
 
 
 class LazyPricing:
-    """Bounds of all stages, and candidates of those that were priced."""
+    """Lower bounds for all stages, and candidates of those that were priced."""
 
     def __init__(
         self,
@@ -108,19 +109,19 @@ class LazyPricing:
         self._discoveries = discover_all(layered.graph)
         self._composers: dict[LogicalMesh, Composer] = {}
         self._memory_prices = known.memory_prices(query.num_microbatches)
-        """Seconds for a byte on each mesh, estimated, where memory is short."""
+        """Estimated price of memory (seconds per byte) on each mesh where memory is short."""
         self._tables: dict[LogicalMesh, BlockTables] = {}
-        """At the prices of which all stages on a mesh are asked, the first without a price for memory."""
+        """Block tables of each mesh at the prices that its stages share; at the first of them memory has no price."""
         self._frontiers: dict[str, list[Frontier]] = {}
-        """By the key of the problem, which many stages may share."""
+        """By the key of the problem, which several stages may share."""
         self._keys: dict[_MeshStage, str] = {}
-        """Of the stages that were priced."""
+        """Keys of the problems of the stages that were priced."""
         self._stages_of: dict[str, set[RangeKey]] = defaultdict(set)
         """The stages that were priced, by the key of their problem."""
         self._bounds_within: dict[str, dict[int, float]] = defaultdict(dict)
-        """By the key of the problem: microbatches held -> seconds that no choice that fits is below."""
+        """By the key of the problem: microbatches held -> lower bound on the seconds of every choice that fits."""
         self._widest_gap = 0.0
-        """Relative, of a choice that fits to its bound."""
+        """The largest relative gap between a choice that fits and its lower bound."""
         self._unfitted: set[tuple[str, int]] = set()
         """(problem, microbatches held) for which no choice that fits was found, though one may exist."""
         self._wanted: list[Wanted] = []
@@ -131,12 +132,12 @@ class LazyPricing:
             self._update_bound(cell)
 
     def costs(self) -> StageCosts:
-        """All candidates so far, and the bounds of the stages that are open."""
+        """All candidates so far, and the lower bounds of the open stages."""
         return replace(self._unpriced, candidates=self._candidates(), bounds=self._bounds)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
-        """Price stages until none of them has a mesh whose bound is below its best candidate."""
-        # Stages that share a problem with one that was priced since may have got their answer with it.
+        """Price stages until no stage has a mesh whose lower bound is below its best candidate."""
+        # A stage may share its problem with another one that was priced since: then it needs no pricing of its own.
         for cell, _ in open_stages:
             self._update_bound(cell)
         while todo := [(cell, held) for cell, held in open_stages if held in self._bounds[cell]]:
@@ -159,7 +160,7 @@ class LazyPricing:
                 self._update_bound(cell)
 
     def profile(self, costs: StageCosts) -> StageProfile:
-        """What is returned to the planner."""
+        """The result for the planner."""
         frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
         unfitted = {cell for key, _ in self._unfitted for cell in self._stages_of[key]}
         return StageProfile(
@@ -179,8 +180,8 @@ class LazyPricing:
         )
 
     def _update_bound(self, cell: RangeKey) -> None:
-        """The bound of a stage beside every number of microbatches that it may hold, where its best candidate is
-        further above it than the tolerance."""
+        """Compute the lower bounds of a stage anew: one for each number of microbatches held at which its best
+        candidate exceeds the bound by more than the tolerance."""
         counts = [held for held in self.counts if held <= self._lower_bounds.most_held(*cell)]
         stages = [(cell, mesh) for mesh in self._meshes[cell[2]]]
         if not any(stage in self._keys for stage in stages):
@@ -202,7 +203,7 @@ class LazyPricing:
         )
 
     def _bound(self, stage: _MeshStage, held: int) -> float:
-        """Seconds that no choice that fits is below; inf where none does, or none was found."""
+        """Lower bound on the seconds of every choice that fits; inf where none fits, or none was found."""
         key = self._keys.get(stage)
         if key is None:
             (first, last, submesh), mesh = stage
@@ -218,7 +219,7 @@ class LazyPricing:
         )
 
     def _price_fastest(self, mesh: LogicalMesh, cells: Sequence[RangeKey]) -> None:
-        """The fastest choices of stages, whatever they hold."""
+        """Find the fastest choices of stages, without a memory limit."""
         unpriced: dict[str, Range] = {}
         device, b = self.query.cluster.device, self.query.num_microbatches
         prices = price_key(mesh, device, "auto", b, self._discoveries)
@@ -245,7 +246,7 @@ class LazyPricing:
             self._frontiers[key] = [self._frontier(composer, layers, points)]
 
     def _price_within_memory(self, key: str, layers: Range, mesh: LogicalMesh, counts: set[int]) -> None:
-        """The fastest choices that fit beside so many microbatches, where the fastest of all does not."""
+        """Find the fastest choices that fit with so many microbatches held, where the fastest of all does not fit."""
         (fastest,) = self._frontiers[key][0].points or (None,)
         todo = sorted(
             held
@@ -257,7 +258,7 @@ class LazyPricing:
             return
         composer = self._composer(mesh)
         least = composer.least_peaks(*layers, todo) or (0.0,) * len(todo)
-        # Once is enough: a gap that stays wide stays so, and where no choice that fits was found none will be.
+        # Never search twice: a second search would leave the same gap, or again find no choice that fits.
         self._bounds_within[key].update((held, math.inf) for held in todo)
         possible = [held for held, size in zip(todo, least, strict=True) if size <= self.memory]
         if fastest is None or not possible:
@@ -287,7 +288,7 @@ class LazyPricing:
             self._memory_prices[mesh] = price
 
     def _contracted(self, mesh: LogicalMesh, memory_price: float, multiples: Sequence[float]) -> BlockTables:
-        """Tables without a price for memory, and at these multiples of `memory_price`."""
+        """Block tables without a price for memory, and at these multiples of `memory_price`."""
         prices = [Price(self.inverse_b, TIE_SECONDS / self.memory, 1)]
         prices += [Price(self.inverse_b, memory_price * times, self.counts[0]) for times in multiples]
         return self._composer(mesh).tables(prices)

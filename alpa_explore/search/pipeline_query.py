@@ -1,4 +1,4 @@
-"""The question that the search puts to the pipeline DP: which stages has the best pipeline by the lower bounds?"""
+"""The pipeline that the search looks for, and its calls of the pipeline DP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HeldStage = tuple[RangeKey, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineQuery:
-    """The pipeline that is sought: its cluster, its options, its number of microbatches B."""
+    """What the best pipeline is sought for: a cluster, pipeline options, a number of microbatches B."""
 
     cluster: Cluster
     options: PipelineOptions
@@ -32,13 +32,13 @@ class PipelineQuery:
         return self.options.terms(self.num_microbatches).held(place, depth)
 
     def held_counts(self, layers: int) -> list[int]:
-        """The numbers of microbatches that some stage of some pipeline of up to `layers` stages holds, ascending."""
+        """Every number of microbatches that a stage can hold in a pipeline of up to `layers` stages, ascending."""
         terms = self.options.terms(self.num_microbatches)
         depths = range(1, layers + 1)
         return sorted({terms.held(place, depth) for depth in depths for place in range(1, depth + 1)})
 
     def best(self, costs: StageCosts) -> PipelineResult:
-        """The best pipeline by the candidates."""
+        """The best pipeline by the costs of the candidates."""
         return best_pipeline(costs, self.cluster, self.options, self.num_microbatches)
 
     def best_stages(self, costs: StageCosts) -> list[HeldStage]:

@@ -1,4 +1,4 @@
-"""Stage costs in which the best pipeline is exact: candidates of every feasible stage, resolved where it matters."""
+"""Stage costs for a new plan: candidates of every feasible stage; those of the best pipeline are proven."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ SOLVED_BY = (
     "tracing",
     "units.py",
 )
-"""What decides the answer of a cached solve; tracing because discovery runs operators through it."""
+"""Packages whose code a cached solve depends on; tracing, because discovery runs operators through it."""
 SOLVED_WITH = ("highspy", "numba", "numpy", "pulp", "pytoulbar2", "torch")
-"""The libraries that decide it."""
+"""Libraries whose version it depends on."""
 
 
 def profile_stages(
@@ -37,9 +37,9 @@ def profile_stages(
 ) -> StageProfile:
     """Candidates of every layer range on every submesh, in every version of one layering.
 
-    The stages of the best pipeline of `query` are optimal; where memory is short they, like all other stages, are
-    within pricing.tuning.TOLERANCE of the optimum. Each stage takes the fastest version that fits. CancelledError when
-    cancelled; what was solved until then is in the cache.
+    The stages of the best pipeline of `query` are optimal, or, where memory is short, within pricing.tuning.TOLERANCE
+    of the optimum, like all other stages. Each stage takes the fastest version that fits. CancelledError when
+    cancelled; the solves that were finished are in the cache.
     """
     parts = [EagerPricing(layered, query, solving, layer_flops) for layered in versions]
     pricing = parts[0] if len(parts) == 1 else VersionPricing(parts)

@@ -1,15 +1,15 @@
-"""The loop of the search: price what the pipeline DP needs to know, until it needs to know nothing more.
+"""The loop of the search: price the stages of the best pipeline by the lower bounds, until its costs are proven.
 
     costs ← lower bounds and candidates of all stages
     repeat
         pipeline ← the best pipeline by the lower bounds          (pipeline DP)
-        open     ← its stages whose bound is not yet attained by a candidate
-        price the open stages; their bounds rise, or candidates attain them
-    until nothing is open
+        open     ← its stages with a gap between their lower bound and their fastest candidate that fits
+        price the open stages: their bounds rise, or candidates attain them
+    until no stage of the pipeline is open
 
-Every bound is below the cost of its stage, so the last pipeline is optimal: it costs what its bounds say, and any other
-pipeline costs at least as much. The guarantee is as good as the bounds: a stage whose candidate is within
-pricing.tuning.TOLERANCE of its bound counts as priced where memory is short.
+The last pipeline is optimal: it costs what its lower bounds say, and every other pipeline costs at least its own
+bounds, which are no less. Where memory is short, a stage counts as priced when its candidate is within
+pricing.tuning.TOLERANCE of its bound, so the pipeline is optimal to within that tolerance.
 
 `eager_pricing` starts with candidates of all stages, `lazy_pricing` with bounds alone.
 """
@@ -27,10 +27,10 @@ class Pricing(Protocol):
     """The stage costs that are known so far, and a way to improve them."""
 
     def costs(self) -> StageCosts:
-        """The candidates known, and in `StageCosts.bounds` a lower bound for every stage that is still open."""
+        """The candidates so far, and in `StageCosts.bounds` a lower bound for every stage that is still open."""
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
-        """Narrow the gap of these stages: afterwards their bounds have risen, are attained, or are given up."""
+        """Narrow the gap of these stages: raise their bounds, find candidates that attain them, or give them up."""
 
 
 def resolve(pricing: Pricing, query: PipelineQuery) -> StageCosts:

@@ -1,4 +1,4 @@
-"""What the search returns: the stage costs, the choices behind them, and what the solves took."""
+"""The result of the search: stage costs, the choices behind them, and statistics of the solves."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ TIME_LIMIT_REACHED = "A solve stopped at its time limit: its stage may have a be
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StageProfile:
-    """The candidates, the choices behind them, and what the solves took."""
+    """Stage costs, the choices behind them, and statistics of the solves."""
 
     costs: StageCosts
     choices: Mapping[str, tuple[int, ...]]
     """`StageCandidate.solution_key` -> choice of every node of its stage problem."""
     problem_of: Callable[..., StageProblem]
-    """Rebuilds the problem of (first, last, logical mesh), and of a version where there are several, to read a choice.
-    """
+    """(first, last, logical mesh), and a version where there are several -> the stage problem, to read a choice by."""
     solves: int
     distinct_solves: int
     cached_solves: int

@@ -1,13 +1,13 @@
-"""Limits of the search that were set by measurement, not by the method."""
+"""Limits of the search. None changes what is proven, only how long the search goes on."""
 
 from __future__ import annotations
 
 MOST_FITTING = 40
-"""Problems that are solved within memory for one plan, 10 s at most each; after that known choices must do. Set by
-hand: no stored row of the paper needs more than a handful."""
+"""Problems that are solved under the memory limit for one plan, in 10 s at most each; after that the choices found so
+far are used. Set by hand: no stored row of the paper needs more than a handful."""
 EXACT_FRONTIER_VARIABLES = 1_500
-"""Variables of Eq. 1 up to which a memory frontier is computed for a composed problem as well: Pareto sets of such a
-problem may stay small enough for the exact frontier. Set by hand."""
+"""Variables of Eq. 1 up to which a composed problem, too, gets a memory frontier of its own: its Pareto sets may stay
+small enough for the exact frontier. Set by hand."""
 NEAR = (1.0, 2.0, 4.5)
 """Prices of memory, in multiples of the estimated price of a byte, at which `lazy_pricing` contracts all blocks of a
 mesh together. Set by hand."""

@@ -10,6 +10,6 @@ frontier       latency against memory of a stage
 timeline       one iteration under one or several schedules; timeline_chart holds the shared axes, timeline_tasks draws
                the tasks and timeline_memory the memory below them, sampled by timeline_sampling
 
-The rows of the tables, from which figures are drawn, are in `plans.report.tables`. Imports keys, style and tuning of the
-package above; not comparisons, runs or the page.
+The rows of the tables, from which figures are drawn, are in `plans.report.tables`. Imports keys, style and tuning of
+the package above; not comparisons, runs or the page.
 """

@@ -1,15 +1,16 @@
-"""How much more a stage may cost because no pending sum may enter it.
+"""An upper bound on what a stage pays because no pending sum may enter it.
 
-What enters a stage from outside carries no pending sum (`stage_problem`); inside a larger stage the same tensor may
-carry one. Let R contain the stage r, and let a tensor enter r pending on some axes. From a choice for R make one for r:
-write "replicated" in place of "pending" on these axes, in the tensor and in all operators that pass its sum on. This
-choice is legal, computes as long (a pending tensor is as large as a replicated one), and every resharding out of it is
-as fast or faster: the step that completed the sum disappears or becomes a free slice. Only where another operand was
-pending beside it, as in an addition, that operand must be completed as well: by all-reduces on these axes at most.
+A tensor that enters a stage carries no pending sum (`stage_problem`); inside a larger stage the same tensor may carry
+one. Let the stage R contain the stage r, and let a tensor be pending on some axes in R where it enters r. A choice for
+R gives one for r: replace "pending" by "replicated" on these axes, in the tensor and in all operators that pass its sum
+on. The new choice is legal. It computes for as long, because a pending tensor is as large as a replicated one. Every
+resharding out of it is as fast or faster: the step that completed the sum disappears or becomes a free slice. Only
+where a second operand was pending on the same axes, as in an addition, must that operand be completed as well, which
+takes all-reduces on these axes at most.
 
-So every operator that may read a pending sum from another layer counts all-reduces of its operands, of all but the
-smallest, on all axes, as often as it runs. Most models have no such operator: the residual stream of a GPT begins with
-the addition of the position weight, which is never pending, and so no later sum of the stream is.
+So every operator that may read a pending sum from another layer is charged all-reduces of all its operands but the
+smallest, on all axes, each time it runs. Most models have no such operator: the residual stream of a GPT begins with
+the addition of the position weight, which is never pending, so no later sum of the stream is pending either.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from alpa_explore.sharding.strategy import Split
 
 
 class EnteringSums:
-    """Where pending sums of a layered graph may meet sums from another layer."""
+    """Operators of a layered graph that may read a pending sum from another layer beside other operands."""
 
     def __init__(self, layered: LayeredGraph) -> None:
         self._layers = layered.num_layers
         self._reduced: dict[int, Floats] = defaultdict(self._zeros)
         """Bytes -> number of all-reduces of this size, [first layer, last layer]."""
         self._unbounded = self._zeros() > 0
-        """Where the choice for r may not exist: work is never repeated, or a spec constraint forbids it."""
+        """Where the choice for r may be illegal: an operator whose work is never replicated, or a spec constraint."""
         for operator, fixed in _meetings(layered):
             at = layered.layer_of[operator.index]
             containing = slice(None, at + 1), slice(at, None)

@@ -1,4 +1,4 @@
-"""Bytes that a run of layers holds at least, on all its devices together and however it is divided."""
+"""Lower bounds on the bytes that a range of layers holds on all its devices together, in any sharding."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ LayerBytes = Mapping[frozenset[int], float]
 
 
 def least_weight_bytes(graph: TrainingGraph) -> float:
-    """Bytes of weights, gradients and optimizer states that all devices together hold at least, at any plan and B."""
+    """A lower bound on the bytes of weights, gradients and optimizer states on all devices, in any plan at any B."""
     return _held_by(_weights(assign_layers(graph, (0,) * len(graph.forward_operators))), (0, 0))
 
 
 def least_bytes(layered: LayeredGraph) -> dict[Range, tuple[float, float]]:
-    """Of every layer range (bytes of weights, gradients and optimizer states; bytes held for one microbatch)."""
+    """For every layer range: (bytes of weights, gradients and optimizer states; bytes held for one microbatch)."""
     weights, activations = _weights(layered), _activations(layered)
     ranges = combinations_with_replacement(range(layered.num_layers), 2)
     return {layers: (_held_by(weights, layers), _held_by(activations, layers)) for layers in ranges}
@@ -43,8 +43,8 @@ def _weights(layered: LayeredGraph) -> LayerBytes:
 
 
 def _activations(layered: LayeredGraph) -> LayerBytes:
-    """What is held of one microbatch."""
-    # A tensor that begins outside a stage, and of which the stage reads views alone, has no size in it.
+    """The activations that are held for one microbatch."""
+    # A tensor from outside of which the stage reads only views takes no bytes in the stage.
     touching: dict[int, set[int]] = defaultdict(set)
     for operator in layered.graph.operators:
         for tensor in (*operator.inputs, *operator.outputs):

@@ -1,21 +1,21 @@
-"""Lower bounds of stage costs without a solve: from shares of work, and from the stage costs of other layers of the
-same graph.
+"""Lower bounds on stage costs without a solve: from FLOPs and bytes, and from the costs of another layering of the
+graph.
 
-On n devices an operator takes at least what 1/n of its FLOPs and bytes takes; `share` sums this up. Let R be a stage of
-the new layering that contains the stage r, whole layers of the other one. A choice for R restricted to r is a choice
-for r, and the rest of R costs its share at least, so
+On n devices an operator takes at least the time of 1/n of its FLOPs and bytes; share(X) is the sum of these times over
+the operators of X. Let R be a stage of the new layering that contains the stage r, which consists of whole layers of
+the other one. A choice for R, restricted to r, is a choice for r, and the rest of R costs at least its share, so
 
     cost(R)  ≥  cost(r) − slack(r) + share(R − r)
 
-The slack is what r pays and its part of R does not:
+The slack is what r pays alone but need not pay as a part of R:
 
-- Tensors that leave r leave without a pending sum, while inside R they may keep it: at most the cheapest completion of
-  that sum. (Where R completes it at the same size behind r, as in a residual stream, R pays for it as well, and the
+- A tensor leaves r without a pending sum, but inside R it may keep one. This saves at most the cheapest completion of
+  the sum. (Where R completes it at the same size behind r, as in a residual stream, R pays for it as well, and the
   slack is larger than necessary.)
-- Tensors that enter r enter without a pending sum, while inside R they may add theirs to one that is pending in r:
-  at most what `entering_sums` says.
-- Operators D that r computes twice may run once in R (layers decide what is rematerialised). Let x be what R spends on
-  D. R also costs x plus the shares of all but D, so for every x
+- A tensor enters r without a pending sum, but inside R it may carry one and be added to another one that is pending in
+  r. This saves at most the seconds of `entering_sums`.
+- Operators D that r computes twice may run once in R, because the layers decide what is rematerialised. Let x be the
+  seconds that R spends on D. R costs at least x plus the shares of all operators but D, so for every x
 
     cost(R)  ≥  share(R) + ( cost(r) − slack(r) − share(r) − share(D) ) / 2
 """
@@ -44,11 +44,12 @@ from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.sharding.splits import splits_for
 
 ENVELOPE = 2 * TOLERANCE
-"""How far above the least seconds at any B the known candidates of a problem may be (`envelope.corner_between`)."""
+"""Relative gap of the known candidates of a problem above the fastest choice, at any B (`envelope.corner_between`)."""
 
 
 class LowerBounds:
-    """Bounds for the stages of `layered` on the submeshes of `known`, which has the costs of the stages of `other`."""
+    """Lower bounds for the stages of `layered`; `known` are the costs of the stages of `other` on the same
+    submeshes."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class LowerBounds:
         self.submeshes, self.memory_bytes = known.submeshes, known.device_memory_bytes
         self._bytes = least_bytes(layered)
         ends, other_ends = _ends(layered), _ends(other)
-        # Recomputation lengthens the computing behind which collectives hide, so with overlap it may be the faster.
+        # With overlap, recomputation may be faster, because collectives hide behind it.
         overlaps = device.collective_overlap or device.gradient_overlap
         comparable = not overlaps or layered.recomputed == other.recomputed
         fastest = known.fastest(num_microbatches) if comparable else {}
@@ -97,19 +98,19 @@ class LowerBounds:
                 self._seconds[index, mesh] = whole + np.maximum(gain[begin][:, end], 0.0)
 
     def seconds(self, first: int, last: int, submesh: int, mesh: LogicalMesh) -> float:
-        """Seconds that no choice for layers first..last is below."""
+        """A lower bound on the seconds of every choice for layers first..last."""
         return float(self._seconds[submesh, mesh][first, last])
 
     def most_held(self, first: int, last: int, submesh: int) -> float:
-        """The most microbatches that fit beside layers first..last, however they are divided; below 0 where their
+        """An upper bound on the microbatches that layers first..last can hold, in any sharding; below 0 where their
         weights do not fit."""
         weights, held = self._bytes[first, last]
         room = self.memory_bytes * self.submeshes[submesh].devices - weights
         return room / held if held else math.copysign(math.inf, room)
 
     def _shares(self, devices: int) -> tuple[Floats, Floats]:
-        """Prefix sums over the forward operators, each with its backward operators: seconds of the shares of all of
-        them, and of those that the other layering computes twice and this one does not."""
+        """Two prefix sums over the forward operators, each with its backward operators: the shares of all of them, and
+        the shares of those that the other layering computes twice and this one once."""
         graph = self.layered.graph
         seconds_of: dict[int, float] = {}
         for signature, operator in self._distinct.items():
@@ -134,7 +135,7 @@ class LowerBounds:
 
     @cached_property
     def _work(self) -> tuple[Ints, list[int], Ints, Ints]:
-        """Of every operator that runs for each microbatch: its place + 1, its signature, how often it runs, and how
+        """For every operator that runs for each microbatch: its position + 1, its signature, how often it runs, and how
         much more often in the other layering."""
         graph, twice, other = self.layered.graph, self.layered.recomputed, self.other.recomputed
         rows = [
@@ -152,8 +153,8 @@ class LowerBounds:
 
 
 def _leaving(layered: LayeredGraph, ends: Sequence[int]) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
-    """For each of `ends` the tensors that are made before it and read behind it, and those made behind and read
-    before."""
+    """For each of `ends`, as positions of forward operators: the tensors produced before it and read after it, and
+    those produced after it and read before it."""
     graph = layered.graph
     up: list[list[Tensor]] = [[] for _ in ends]
     down: list[list[Tensor]] = [[] for _ in ends]
@@ -175,14 +176,14 @@ def _leaving(layered: LayeredGraph, ends: Sequence[int]) -> tuple[list[list[Tens
 
 
 def _completion(tensor: Tensor, mesh: LogicalMesh) -> float:
-    """An upper bound of the cheapest completion of a pending sum."""
+    """An upper bound on the seconds of the cheapest completion of a pending sum."""
     axes = [
         (size, b, a) for size, b, a in zip(mesh.shape, mesh.bandwidth, mesh.latency_seconds, strict=True) if size > 1
     ]
     dims = sum(size % mesh.devices == 0 for size in tensor.shape)
     if dims < len(axes):
         return sum(collective_seconds(StepKind.ALL_REDUCE, tensor.bytes, *axis) for axis in axes)
-    # Every axis has a dim of its own: reduce-scatter over one axis after the other, each on what the last has left.
+    # Every axis has a dim of its own: reduce-scatter over one axis after the other, each on the result of the last.
     totals = []
     for order in permutations(axes):
         left, seconds = float(tensor.bytes), 0.0
@@ -194,7 +195,7 @@ def _completion(tensor: Tensor, mesh: LogicalMesh) -> float:
 
 
 def _position(operator: Operator) -> int:
-    """The index of a forward operator, or of the one that a backward operator belongs to."""
+    """The index of a forward operator; for a backward operator, that of its forward operator."""
     if operator.phase is Phase.FORWARD:
         return operator.index
     assert operator.forward is not None, "backward operators know their forward operator"
@@ -202,6 +203,6 @@ def _position(operator: Operator) -> int:
 
 
 def _ends(layered: LayeredGraph) -> list[int]:
-    """Where each layer begins, as a forward operator, and where the last one ends."""
+    """The index of the first forward operator of each layer, and the number of forward operators."""
     layers = [layered.layer_of[o.index] for o in layered.graph.forward_operators]
     return [0, *(i for i in range(1, len(layers)) if layers[i] != layers[i - 1]), len(layers)]

@@ -1,5 +1,4 @@
-"""For every distinct problem: its candidates, its lower bound, whether the gap between them is closed, and the task
-that would close it."""
+"""For every distinct problem: its candidates, its lower bound, and the search that would close the gap between them."""
 
 from __future__ import annotations
 
@@ -20,14 +19,14 @@ class OpenQuestion(NamedTuple):
 
     key: str
     bound_seconds: float
-    """No choice is faster."""
+    """Lower bound on the seconds of every choice."""
     search: Search
     """The kind of task that would close the gap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """Of one problem, summed up over its first `frontiers` frontiers."""
+    """What the first `frontiers` frontiers of one problem say together."""
 
     frontiers: int
     points: tuple[StageChoice, ...]
@@ -36,11 +35,11 @@ class _State:
     fastest: StageChoice | None
     bounds: Mapping[int, float]
     seconds_within: dict[int, float] = field(default_factory=dict)
-    """Microbatches held -> seconds of the fastest point that fits beside them; filled when first needed."""
+    """Microbatches held -> seconds of the fastest choice found that fits; filled when first needed."""
 
 
 class Convergence:
-    """Frontiers by the key of their problem; tasks add more of them."""
+    """What is proven of every problem, from its frontiers; every task that runs adds one."""
 
     def __init__(
         self, tasks: Mapping[str, StageTask], frontiers: Mapping[str, list[Frontier]], *, composed: Collection[str]
@@ -62,19 +61,19 @@ class Convergence:
 
     @property
     def budget_spent(self) -> bool:
-        """True when no further problems are solved within memory."""
+        """Whether the limit on the number of solves within memory (FITTING) is reached."""
         return sum(1 for _, held in self._closed if held) > MOST_FITTING
 
     def bound(self, key: str) -> float:
-        """Seconds that no choice is below, however much it holds."""
+        """Lower bound on the seconds of every choice, without a memory limit."""
         return max(f.bound_seconds for f in self.frontiers[key])
 
     def overflows(self, key: str) -> bool:
-        """True when some point does not fit beside the most microbatches."""
+        """Whether some choice does not fit with the most microbatches held."""
         return any(p.totals.peak_bytes(self.tasks[key].held) > self.memory for p in self.frontiers[key][0].points)
 
     def short_of_memory(self, key: str, held: int) -> bool:
-        """True when the fastest point does not fit beside so many microbatches, and another choice may."""
+        """Whether the fastest choice does not fit with so many microbatches held, and another one may."""
         state = self._state(key)
         return (
             state.fastest is not None
@@ -83,8 +82,8 @@ class Convergence:
         )
 
     def open_questions(self, keys: Collection[str], counts: Collection[int]) -> dict[int, list[OpenQuestion]]:
-        """Of problems that may serve the same stage, by the microbatches that it holds: those whose bound is below the
-        best candidate of all of them."""
+        """Of the problems of one stage (one for each logical mesh), for each number of microbatches held: those whose
+        lower bound is below the best candidate of all of them."""
         most = max(counts)
         open_keys = [key for key in keys if not self._proven_up_to(key, most)]
         questions = {}
@@ -97,14 +96,14 @@ class Convergence:
         return questions
 
     def _proven_up_to(self, key: str, held: int) -> bool:
-        """True when the optimum is proven beside any number of microbatches up to `held`: the fastest choice fits, or
-        no choice does."""
+        """Whether the optimum is proven for every number of microbatches held up to `held`: the fastest choice fits, or
+        none does."""
         state = self._state(key)
         fits = state.fastest is None or state.fastest.totals.peak_bytes(held) <= self.memory
         return state.proven and (fits or min(state.least_peaks) > self.memory)
 
     def _question(self, key: str, held: int) -> OpenQuestion | None:
-        """None where the optimum is proven, near enough, or no search is left that could help."""
+        """None where the gap is closed or small enough, or no search is left that could close it."""
         state = self._state(key)
         searched = (key, 0) in self._closed
         if not state.proven and not searched:
@@ -113,7 +112,7 @@ class Convergence:
         if not self.short_of_memory(key, held):
             return None
         assert state.fastest is not None
-        # A fastest point that a time limit left unproven is no bound.
+        # The seconds of the fastest choice are a lower bound only if they were proven before the time limit.
         unlimited = state.fastest.totals.latency_at(self.inverse_b) if state.proven else self.bound(key)
         bound = max(unlimited, state.bounds.get(held, 0.0))
         variables = self.frontiers[key][0].variables
@@ -125,11 +124,11 @@ class Convergence:
         return None if closed else OpenQuestion(key, bound, Search.FITTING)
 
     def _least_peak(self, key: str, state: _State, held: int) -> float:
-        """Bytes that no choice is below beside so many microbatches."""
+        """Lower bound on the peak bytes of every choice with so many microbatches held."""
         return state.least_peaks[min(held - self.tasks[key].least_held, len(state.least_peaks) - 1)]
 
     def _seconds_within(self, state: _State, held: int) -> float:
-        """Seconds of the fastest point that fits; inf where none does."""
+        """Seconds of the fastest choice found that fits; inf where none does."""
         if held not in state.seconds_within:
             fitting = (
                 p.totals.latency_at(self.inverse_b) for p in state.points if p.totals.peak_bytes(held) <= self.memory

@@ -1,10 +1,12 @@
-"""Stage costs that start with candidates of every feasible stage: each (layer range × submesh × logical mesh), equal
-problems once.
+"""Stage costs from candidates first: every feasible (layer range × submesh × logical mesh), equal problems once.
 
-Rounds, each through the cache and the executor. First all layer ranges that are chains of blocks are composed, one task
-for each mesh. Every other distinct problem gets near-optimal choices with a proof of how near, and leaner ones where
-those overflow the device at some place in the pipeline. Then `resolve` asks for the stages of the best pipeline by the
-lower bounds: where memory is short, choices that fit are composed or solved for; the others are solved to the end.
+The solves run in rounds, each through the cache and the executor:
+
+1. All layer ranges that are chains of blocks are composed, one task for each mesh.
+2. Every other distinct problem gets near-optimal choices with a lower bound.
+3. Problems whose choices overflow the device at some place in the pipeline get leaner ones.
+4. `resolve` has the open stages of the best pipeline priced: where memory is short, choices that fit are composed or
+   solved for; all other problems are solved to optimality.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _BUDGET_SPENT = "Memory is so short that not every stage was searched for choice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solving:
-    """How problems are solved: by which solver, where, and what is kept."""
+    """How problems are solved: the solver, the executor, the cache, and the progress and cancellation of the solves."""
 
     solver: str
     executor: Executor
@@ -79,7 +81,8 @@ class EagerPricing:
         self._convergence = Convergence(self._tasks, self._frontiers, composed=frozenset(composed))
         self._candidates = Candidates(self._wanted, self._frontiers)
         self._questions: dict[RangeKey, dict[int, list[OpenQuestion]]] = {}
-        # A composed range has the convex part of its frontier already; the exact one is computed where it is small.
+        # A composed range has the convex part of its frontier already; the exact frontier is computed for small
+        # problems.
         inexact = [
             key
             for key in self._tasks
@@ -101,7 +104,7 @@ class EagerPricing:
         }
         layers = self.layered.num_layers
         for first, last, submesh in feasible_stages(layers, self.query.submeshes, cluster.devices):
-            # No less than its place: another B of the same plan may hold that many.
+            # At least its place from the end: with another B the same stage may hold that many.
             held = max(layers - last, self.query.held_at(layers - last, first + layers - last))
             for mesh in meshes[submesh]:
                 key = problem_key(self._problems.stage(first, last), prices[mesh])
@@ -121,7 +124,7 @@ class EagerPricing:
                     )
 
     def costs(self) -> StageCosts:
-        """All candidates, and a bound for every stage that may have a better choice."""
+        """All candidates, and a lower bound for every stage that may have a better choice."""
         convergence = self._convergence
         self._questions = {
             cell: questions
@@ -146,7 +149,7 @@ class EagerPricing:
             self._convergence.close(search, keys)
 
     def profile(self, costs: StageCosts) -> StageProfile:
-        """What is returned to the planner."""
+        """The result for the planner."""
         frontiers = [frontier for of_problem in self._frontiers.values() for frontier in of_problem]
         return StageProfile(
             costs=costs,
@@ -202,7 +205,7 @@ class EagerPricing:
         }
 
     def _fit(self, keys: Sequence[str]) -> dict[str, Frontier]:
-        """Choices of composed problems that fit, beside each number of microbatches at which memory is short."""
+        """Choices of composed problems that fit, for each number of microbatches held at which memory is short."""
         todo: dict[str, FitTask] = {}
         for key in keys:
             task = self._tasks[key]

@@ -1,4 +1,4 @@
-"""Tasks through the cache and the executor: what the cache holds is read, the rest runs on the workers."""
+"""Tasks through the cache and the executor: results in the cache are read, the other tasks run on the workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alpa_explore.store.cache import Store
 
 @dataclass(kw_only=True, eq=False)
 class TaskRunner:
-    """Runs the tasks that are not in the cache; counts the others in `cached`."""
+    """Runs the tasks whose results are not in the cache; `cached` counts the results that were."""
 
     layered: LayeredGraph
     executor: Executor
@@ -53,7 +53,7 @@ class TaskRunner:
         self.cached += sum(map(len, done.values()))
         # Meshes of two axes have the larger tables.
         todo = sorted((k for k in tasks if k not in done), key=lambda k: -len(tasks[k].mesh.shape))
-        # Each takes long enough to travel alone, and none then waits behind another for the last worker.
+        # One task per batch: each runs long enough, and none waits in a batch while another worker is idle.
         for key, frontiers in self._map(function, {k: tasks[k] for k in todo}, name, batch_size=1):
             done[key] = frontiers
             self._keep(names[key], cache_entries.dump(frontiers))

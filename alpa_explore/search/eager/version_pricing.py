@@ -1,8 +1,8 @@
-"""Stage costs where each stage may choose which of its layers are rematerialised.
+"""Stage costs where each stage chooses which of its layers are rematerialised.
 
-Every version of the layering (no layer, every second, all of them) has candidates of its own, and a stage has those of
-all versions: the pipeline takes the fastest that fits where the stage stands, so recomputation is paid for where memory
-is short and nowhere else. The lower bound of a stage is the least over the versions that are still open.
+Every version of the layering (no layer rematerialised, every second, all) has candidates of its own, and a stage has
+those of all versions. The pipeline takes the fastest one that fits at the place of the stage, so it pays for
+recomputation only where memory is short. The lower bound of a stage is the least over the versions that are still open.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from alpa_explore.search.stage_profile import StageProfile
 
 
 def rematerialized_layers(rematerialization: bool | str | None, num_layers: int) -> tuple[Sequence[int] | None, ...]:
-    """The layers that are rematerialised in each version of a plan: with 'auto' none, every second, all; else one
-    version, as the graph says (None). OptionError for another word."""
+    """The layers that are rematerialised in each version of a plan. 'auto' has three versions: none, every second, all;
+    otherwise there is one, as the graph says (None). OptionError for any other string."""
     if rematerialization is None or isinstance(rematerialization, bool):
         return (None,)
     if rematerialization != "auto":
@@ -40,7 +40,7 @@ class VersionPricing:
         self.versions = versions
 
     def costs(self) -> StageCosts:
-        """The candidates of all versions; each says of which it is."""
+        """The candidates of all versions, each with the number of its version."""
         candidates: dict[RangeKey, tuple[StageCandidate, ...]] = {}
         bounds: dict[RangeKey, dict[int, float]] = {}
         parts = [version.costs() for version in self.versions]
@@ -55,12 +55,12 @@ class VersionPricing:
         return replace(parts[0], candidates=candidates, bounds=bounds, versions=rematerialized)
 
     def price(self, open_stages: Sequence[HeldStage]) -> None:
-        """In every version that is open for them."""
+        """Price these stages in every version in which they are open."""
         for version in self.versions:
             version.price(open_stages)
 
     def profile(self, costs: StageCosts) -> StageProfile:
-        """What is returned to the planner."""
+        """The result for the planner."""
         profiles = [version.profile(costs) for version in self.versions]
 
         def problem_of(first: int, last: int, mesh: LogicalMesh, version: int = 0) -> StageProblem:

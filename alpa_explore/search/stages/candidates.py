@@ -15,7 +15,7 @@ from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate
 
 
 class Wanted(NamedTuple):
-    """A cell of the cost table, one of its logical meshes, and the key of their problem."""
+    """A cell of the cost table (layer range, submesh), one of its logical meshes, and the key of their problem."""
 
     cell: RangeKey
     mesh: LogicalMesh
@@ -23,13 +23,13 @@ class Wanted(NamedTuple):
 
 
 class Candidates:
-    """Candidates of every cell, and behind each solution key the point and a stage that has it."""
+    """The candidates of every cell; for each solution key, the choice behind it and a stage that has it."""
 
     def __init__(self, wanted: Sequence[Wanted], frontiers: Mapping[str, Sequence[Frontier]]) -> None:
         self.wanted, self.frontiers = wanted, frontiers
         self.points: dict[str, tuple[StageChoice, Wanted]] = {}
         self._made: dict[tuple[str, LogicalMesh], tuple[int, list[StageCandidate]]] = {}
-        """(number of frontiers that it was made from, candidates) of every problem on a mesh."""
+        """(number of frontiers used, candidates) of every problem on a mesh."""
 
     def __call__(self) -> dict[RangeKey, tuple[StageCandidate, ...]]:
         """From all frontiers so far."""
@@ -45,7 +45,7 @@ class Candidates:
     def _of(self, stage: Wanted, frontiers: Sequence[Frontier]) -> list[StageCandidate]:
         points: dict[object, StageChoice] = {}
         for point in (p for frontier in frontiers for p in frontier.points):
-            # The points of one frontier are distinct choices, and those are long.
+            # The points of one frontier are distinct; a number is a shorter key than the whole choice.
             choice = (point.choices, point.block_choices) if len(frontiers) > 1 else len(points)
             points[choice] = stronger(points.get(choice, point), point)
         candidates = []
@@ -69,7 +69,7 @@ class Candidates:
 
 
 class Choices(Mapping[str, tuple[int, ...]]):
-    """Solution key -> choice of every node; that of a composed range is put together when it is read."""
+    """Solution key -> choice of every node; for a composed range it is put together on reading."""
 
     def __init__(
         self,

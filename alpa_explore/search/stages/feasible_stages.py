@@ -1,7 +1,7 @@
-"""Which stages a pipeline can contain at all: it uses all devices of the cluster (paper, Eq. 3), and none twice.
+"""Which stages can occur in a pipeline, which uses every device of the cluster exactly once (paper, Eq. 3).
 
-In an interleaved pipeline P submeshes take turns and stage k runs on submesh k mod P: beside one of 2P such stages
-there must be layers for the other 2P − 1, on either side.
+In an interleaved pipeline, P submeshes take turns: stage k runs on submesh k mod P. A stage can be one of 2P such
+stages only if the layers before and after it are enough for the other 2P − 1.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from alpa_explore.cluster import Submesh
 
 
 def feasible_stages(layers: int, submeshes: Sequence[Submesh], devices: int) -> Iterator[tuple[int, int, int]]:
-    """(first layer, last layer, index into `submeshes`) of every stage for which the layers before and after it can
-    use the other devices, or all other layers can take turns.
+    """(first layer, last layer, index into `submeshes`) of every stage such that the layers before and after it can use
+    all other devices, or such that the other layers are enough for an interleaved pipeline.
 
-    k layers can use any number of devices that is the sum of at most k submeshes; no layers use none.
+    k layers can use any number of devices that is the sum of at most k submeshes, and at least one; without layers no
+    device is used.
     """
     least = _least_stages({submesh.devices for submesh in submeshes}, devices)
     for first, last in combinations_with_replacement(range(layers), 2):

@@ -11,14 +11,14 @@ from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords
 
 
 def problem_key(stage: StageGraph, prices: str) -> str:
-    """Equal for stages whose problems are equal, at equal `price_key`."""
+    """The same for stages whose problems are equal, if their `price_key` is the same."""
     return sha256(f"{stage.structure_key} {prices}".encode()).hexdigest()
 
 
 def price_key(
     mesh: LogicalMesh, device: Device, solver: str, num_microbatches: int, discoveries: DiscoveryRecords
 ) -> str:
-    """A digest of all that a solve depends on beside its stage. Names and sources of figures are no part of it."""
+    """A digest of everything but the stage that a solve depends on. The names and sources of figures are not in it."""
     figures = replace(device, name="", source="", peak_flops=dict(sorted(device.peak_flops.items())))
     body = (mesh.squeezed(), figures, solver, num_microbatches, discoveries)
     return sha256(repr(body).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Weights that several layers read: the pipeline pays for the sum of their gradients."""
+"""Weights that several layers read (tied weights), whose gradients the pipeline must sum across stages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 
 
 def tied_weights(layered: LayeredGraph) -> tuple[tuple[tuple[int, ...], float], ...]:
-    """(layers that make a part of its gradient, bytes of the gradient) of every weight with two such layers or more."""
+    """(layers that contribute to its gradient, bytes of the gradient) of every weight with at least two such layers."""
     graph, tied = layered.graph, []
     for position, parameter in enumerate(graph.parameters):
         producers = [graph.tensors[t].producer for t in layered.contributions[position]]

@@ -136,8 +136,8 @@ class FigurePanel(ABC):
 
 
 class PlanPanel(FigurePanel):
-    """A tab whose figure and table are NAME_figure(plan, theme) and NAME_table(plan) of module NAME (`name`) in a room of
-    alpa_explore.figures (`room`)."""
+    """A tab whose figure and table are NAME_figure(plan, theme) and NAME_table(plan) of module NAME (`name`) in a room
+    of alpa_explore.figures (`room`)."""
 
     name: ClassVar[str]
     """The module of the figure."""
