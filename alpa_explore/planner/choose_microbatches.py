@@ -1,4 +1,4 @@
-"""The plan of the best number of microbatches: the planner runs for every B that is worth it."""
+"""B "auto": the planner runs for the candidate numbers of microbatches, and the plan with the best B is kept."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from alpa_explore.tracing.catalogue import catalogue_batches
 
 
 def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
-    """The plan of the B with the most samples a second. InfeasiblePlanError, with the B and the stage that come
-    closest, where none fits."""
+    """The plan for the B with the highest throughput. InfeasiblePlanError, with the B and the stage that come closest
+    to fitting, where none fits."""
     if isinstance(request.model, str):
         batches = catalogue_batches(
             request.model,
@@ -33,7 +33,7 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
             precision=request.precision,
             store=resources.store,
         )
-        # The batches have the precision and the rematerialisation that were asked for.
+        # The batches have the requested precision and rematerialisation.
         request = replace(request, model=batches)
     if request.global_batch is None:
         return _best_of_one_size(request, resources)
@@ -41,7 +41,7 @@ def best_count_plan(request: PlanRequest, resources: Resources) -> Plan:
 
 
 def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resources) -> Plan:
-    """Over all B that divide the global batch."""
+    """The best plan over all B that divide the global batch."""
     counts = possible_counts(divisors_of(global_batch), request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[-1])
     lines: list[TriedMicrobatches] = []
@@ -63,16 +63,16 @@ def _best_of_one_batch(request: PlanRequest, global_batch: int, resources: Resou
 
 
 def _best_of_one_size(request: PlanRequest, resources: Resources) -> Plan:
-    """Over `COUNTS`, of microbatches of one size.
+    """The best plan over `COUNTS`, with microbatches of a fixed size.
 
-    The stage costs of the largest B that fits answer for all others (more microbatches never hold less, so bisection
-    finds it); the best is then planned by itself.
+    The largest B that fits is found by bisection, because more microbatches never hold less. Its stage costs give T at
+    every other B; the best B then gets a plan of its own.
     """
     failed: dict[int, InfeasiblePlanError] = {}
     most: Plan | None = None
     counts = possible_counts(COUNTS, request.pipeline)
     _stop_if_weights_overflow(request, resources, first=counts[0], leanest=counts[0])
-    low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it mostly fits
+    low, index, high = 0, len(counts) - 1, len(counts) - 1  # the largest first: it usually fits
     while low <= high:
         try:
             most, low = _plan_at(request, counts[index], resources), index + 1
@@ -93,8 +93,8 @@ def _plan_at(request: PlanRequest, count: int, resources: Resources) -> Plan:
 
 
 def _stop_if_weights_overflow(request: PlanRequest, resources: Resources, *, first: int, leanest: int) -> None:
-    """InfeasiblePlanError where the weights alone do not fit at any B: then only the B that holds least is planned, to
-    say what comes closest. Where that plan exists after all, nothing is raised and every B is tried."""
+    """InfeasiblePlanError where the lower bound on weights says that no B fits. Only the B that holds least is planned,
+    to report how close it comes. If that plan exists after all, nothing is raised, and every B is tried."""
     with resources.capturing():
         why = weights_too_large(captured(request.at(first), resources), request.cluster)
     if not why:

@@ -1,4 +1,4 @@
-"""Seconds of each pass, in order."""
+"""A clock that records the seconds of each pass, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The layers of a graph where the user does not say how many."""
+"""The layers of a graph where the user gives no number of layers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LAYERS = 8
 
 
 def default_layering(graph: TrainingGraph, delta: float) -> Layering:
-    """The catalogue's number of layers for a catalogue model, else 8; fewer where so many cannot be balanced."""
+    """Layers in the number of the catalogue for a catalogue model, else 8; fewer where so many cannot be balanced."""
     most = entry(graph.recipe).num_layers if graph.recipe in names() else _LAYERS
     for layers in range(min(most, sum(1 for o in graph.forward_operators if o.flops > 0)), 1, -1):
         with suppress(LayeringError):

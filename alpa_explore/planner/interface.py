@@ -46,16 +46,17 @@ def plan(
 
     `model` is a captured graph (one microbatch), a model at any batch size (`ax.capture_batches`), or a catalogue name
     (its microbatch is global batch / B; the global batch is the paper's unless given). `num_microbatches` "auto" takes
-    the B of the most samples a second: with a global batch, of all its divisors, which is the least T; else of
-    microbatches of the size that `model` has. `scheduler` says where solves run: None decides by the amount of work;
-    'serial', 'tcp://…' or a dask Client. `rematerialization` holds less and computes again: True or False for all
-    layers, 'auto' where a stage needs it (three versions of the stage costs in place of one), None as the model says.
-    `pipeline`: constraints, schedule and more; the paper's unless given. `pin` maps operators to the spec that the
-    output of each must have ({"addmm": "S0R"}), or parameters to the spec in which each is stored ({"fc.weight":
-    "S0R"}); `forbid` maps them to specs that they must not have (`sharding/spec_constraint.py`).
+    the B with the highest throughput: among the divisors of the global batch if there is one, where this is the least
+    T; otherwise with microbatches of the size that `model` has. `scheduler` says where solves run: 'serial', 'tcp://…'
+    or a dask Client; None decides by the amount of work. `rematerialization` recomputes activations in place of holding
+    them: True or False for all layers, 'auto' where a stage needs it (three versions of the stage costs in place of
+    one), None as the model says. `pipeline` has constraints, the schedule and more; the default is the paper's. `pin`
+    maps operators to the spec that the output of each must have ({"addmm": "S0R"}), or parameters to the spec in which
+    each is stored ({"fc.weight": "S0R"}); `forbid` maps them to specs that they must not have
+    (`sharding/spec_constraint.py`).
 
     Raises InfeasiblePlanError when nothing fits in memory or satisfies all spec constraints; OptionError,
-    UnknownNameError, ClusterError, LayeringError and CaptureError for input at fault; CancelledError when `cancel` is
+    UnknownNameError, ClusterError, LayeringError and CaptureError for invalid input; CancelledError when `cancel` is
     set.
     """
     request = PlanRequest(

@@ -1,4 +1,4 @@
-"""The graph of one microbatch, from what the user gave as the model."""
+"""The graph of one microbatch, from the model that the user gave: a graph, a model at any batch size, or a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When nothing fits in memory: which stage is in the way, by how much, and the nearest change that fits."""
+"""The error when nothing fits in memory: the stage that overflows, by how much, and the nearest change that fits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from alpa_explore.sharding.spec_constraint import SpecConstraint
 def nothing_fits(
     costs: StageCosts, query: PipelineQuery, *, spec_constraints: Sequence[SpecConstraint] = (), samples: int
 ) -> InfeasiblePlanError:
-    """The error to raise: names the stage that overflows least, its bytes over the limit, and what would fit.
+    """The error to raise, with the stage that overflows least, its bytes over the limit, and what would fit.
 
     `samples` are those of a microbatch.
     """
@@ -40,12 +40,12 @@ def nothing_fits(
         return InfeasiblePlanError(
             "No plan satisfies all spec constraints",
             found="; ".join(map(str, spec_constraints)),
-            remedy="Each can be had alone, but not together on one logical mesh for each stage: take one of them back.",
+            remedy="Each can be satisfied alone, but not all on one logical mesh of each stage: remove one of them.",
         )
     if needed is None:
         return InfeasiblePlanError(
             "No plan exists",
-            found=f"no choice of strategies for some layer on {cluster}",
+            found=f"some layer has no legal choice of strategies on {cluster}",
             remedy="Use fewer layers, or check the warnings for operators that cannot be sharded.",
         )
     memory, where = needed
@@ -62,7 +62,7 @@ def nothing_fits(
     if fewer is not None:
         advice.append(f"with microbatches of this size {fewer} of them fit")
     if spec_constraints:
-        advice.append("specs that are pinned or forbidden may rule out what holds less")
+        advice.append("the spec constraints may rule out choices that hold less")
     smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"
     advice.append(f"{smaller} less memory on each device")
     least, _ = (_needed(costs, query) if query.options.constrained else None) or needed
@@ -75,8 +75,8 @@ def nothing_fits(
 
 
 def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
-    """In words why no B can have a plan, where that is known without a solve: what devices hold at any B is more than
-    their memory. Else ''."""
+    """Why no B can have a plan, in words, where that is known without a solve: a lower bound on the bytes that the
+    devices hold at any B exceeds their memory. Otherwise ''."""
     needed, memory = least_weight_bytes(graph), cluster.device.memory_bytes
     if needed <= memory * cluster.devices:
         return ""
@@ -88,7 +88,7 @@ def weights_too_large(graph: TrainingGraph, cluster: Cluster) -> str:
 
 
 def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = "") -> InfeasiblePlanError:
-    """The error where no B has a plan: the B that comes closest, with its stage and bytes.
+    """The error where no B has a plan, with the B that comes closest, its stage and its bytes.
 
     With `why` (`weights_too_large`) only the B that holds least was tried.
     """
@@ -106,8 +106,8 @@ def nothing_fits_at_any(failed: Mapping[int, InfeasiblePlanError], why: str = ""
 
 
 def _needed(costs: StageCosts, query: PipelineQuery) -> tuple[float, str] | None:
-    """The least memory of a device with which a plan exists, and in words the stage that needs it; None where none
-    exists with any."""
+    """The least memory of a device with which a plan exists, and the stage that needs it, in words; None where no plan
+    exists with any memory."""
     least = _least_memory(costs, query)
     if least is None:
         return None
@@ -130,7 +130,7 @@ def _needed(costs: StageCosts, query: PipelineQuery) -> tuple[float, str] | None
 
 
 def _too_constrained(costs: StageCosts, query: PipelineQuery) -> InfeasiblePlanError:
-    """Plans exist, but none that keeps all constraints: which of them would have to go."""
+    """The error where plans exist, but none that satisfies all constraints: which of them to leave out."""
     options = query.options
     given = {name: words for name, words in phrases(options).items() if name in CONSTRAINTS}
     helps = []
@@ -143,9 +143,9 @@ def _too_constrained(costs: StageCosts, query: PipelineQuery) -> InfeasiblePlanE
     # With more memory there may be one.
     needed = _needed(costs, query)
     return InfeasiblePlanError(
-        "No plan keeps all constraints",
+        "No plan satisfies all pipeline constraints",
         found=", ".join(given.values()) + (f": {needed[1]}" if needed else ""),
-        remedy=f"{'; '.join(helps)}." if helps else "Each of them alone is too much: leave out more than one.",
+        remedy=f"{'; '.join(helps)}." if helps else "No single one is the cause: leave out more than one.",
         over_bytes=needed[0] - costs.device_memory_bytes if needed else None,
     )
 
@@ -167,7 +167,10 @@ def _least_memory(costs: StageCosts, query: PipelineQuery) -> tuple[int, Pipelin
 
 
 def _largest_b_that_fits(costs: StageCosts, query: PipelineQuery) -> int | None:
-    """Fewer microbatches hold fewer activations, but (but for GPipe) only below about twice the pipeline's depth."""
+    """The largest smaller B with a plan; None where there is none.
+
+    Except under GPipe, a smaller B holds fewer activations only below about twice the depth of the pipeline.
+    """
     for fewer in range(min(query.num_microbatches - 1, 2 * costs.num_layers), 0, -1):
         if replace(query, num_microbatches=fewer).best(costs).feasible:
             return fewer

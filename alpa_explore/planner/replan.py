@@ -43,18 +43,19 @@ def replan(
     known_alone: bool = False,
 ) -> Plan:
     """The best plan for another number of microbatches of the same size, for other pipeline options, or for another
-    delta, from the stage costs that `plan` keeps; B "auto" takes that of the most samples a second (the fewest of those
-    within 1 %).
+    delta, from the stage costs that `plan` keeps. B "auto" takes the B with the highest throughput (the least B within
+    1 % of it).
 
-    Takes milliseconds: an evaluation of the costs and a run of the pipeline DP. Choices leaner than those that `plan`
-    looked for are not sought: a schedule that holds more microbatches may need a plan of its own. Another B with the
-    same global batch has microbatches of another size, and so other problems: call `ax.plan`.
+    Another B or other options take milliseconds: an evaluation of the stage costs and a run of the pipeline DP. No new
+    choices are searched for, so a schedule that holds more microbatches may need a plan of its own. Another B with the
+    same global batch has microbatches of another size, and so other sharding problems: call `ax.plan`.
 
-    Another delta makes other layers. Only the stages that the best pipeline needs are priced, within bounds from the
-    stage costs of `plan`: less than a second where stages can be composed, else as long as `ax.plan`. The costs of that
-    plan are not complete (`StageCosts.complete`), and another B of it is the best of what was priced: where nothing of
-    that fits, others are priced, unless `known_alone`. A plan from a file is captured again. `cancel` stops that; where
-    it takes as long as `ax.plan`, `scheduler`, `cache` and `progress` are those of `ax.plan`. Raises as `plan` does.
+    Another delta makes other layers. Only the stages of the best pipeline are priced, starting from lower bounds that
+    follow from the stage costs of `plan`. This takes less than a second where stages can be composed, otherwise as long
+    as `ax.plan`. The costs of the new plan are not complete (`StageCosts.complete`): replanning it for another B uses
+    the stages that were priced, and prices others where none of these fits, unless `known_alone`. A plan from a file is
+    captured again first. `cancel` stops all of this; `scheduler`, `cache` and `progress`, as in `ax.plan`, count where
+    the whole planner runs. Raises what `ax.plan` raises.
     """
     anew = _PlanAnew(scheduler=scheduler, cache=cache, progress=progress, cancel=cancel)
     options = replace(plan.options, pipeline=plan.options.pipeline if pipeline is None else pipeline_options(pipeline))
@@ -62,7 +63,9 @@ def replan(
     delta = options.delta if delta is None else flop_tolerance(delta)
     if delta != options.delta:
         if b == "auto":
-            raise OptionError("B is a number where delta changes", found="'auto'", remedy="Replan for B afterwards.")
+            raise OptionError(
+                "B must be a number when delta changes", found="'auto'", remedy="Replan for another B afterwards."
+            )
         return _with_other_layers(plan, replace(options, num_microbatches=b, delta=delta), anew)
     plan = replace(plan, options=options, microbatches=())
     if b == "auto":
@@ -81,7 +84,7 @@ def replan(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanAnew:
-    """How the whole planner runs where the costs at hand do not suffice."""
+    """Runs the whole planner where the known stage costs do not suffice."""
 
     scheduler: Any
     cache: bool
@@ -110,8 +113,8 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
     """The best plan with the delta of `options`, where `before` has another."""
     if options.boundaries or options.baseline:
         raise OptionError(
-            "delta says nothing of these layers",
-            remedy="Plan without boundaries, and no baseline, to move delta.",
+            "delta has no effect on these layers",
+            remedy="Call ax.plan without boundaries to choose layers by delta.",
             found=options.baseline or f"{len(options.boundaries)} boundaries set by hand",
         )
     with cancelled_by(anew.cancel):

@@ -1,4 +1,4 @@
-"""What is asked of the planner, as one checked value."""
+"""The arguments of `ax.plan` as one checked value."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Count = int | Literal["auto"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """The arguments of `ax.plan`, checked. Numbers of numpy become Python's, which files and keys are made of.
+    """The arguments of `ax.plan`, checked. NumPy numbers become Python numbers, for files and cache keys.
 
-    OptionError for values that cannot be; ClusterError and UnknownNameError as `Cluster.parse` and the catalogue.
+    OptionError for invalid values; ClusterError and UnknownNameError from `Cluster.parse` and the catalogue.
     """
 
     model: TrainingGraph | Batches | str
     """A captured graph (one microbatch), a model at any batch size, or a catalogue name."""
     cluster: Cluster
     num_microbatches: Count
-    """B; 'auto' takes the B of the most samples a second."""
+    """B; 'auto' takes the B with the highest throughput."""
     global_batch: int | None = None
-    """Samples of an iteration; None: what `model` has, or the paper's for a catalogue name."""
+    """Samples of an iteration; None: those of `model`, or the paper's for a catalogue name."""
     delta: float = 0.5
     """By how much the FLOPs of a layer may exceed the mean, as a share."""
     num_layers: int | None = None
@@ -45,9 +45,9 @@ class PlanRequest:
     boundaries: Sequence[str] = ()
     """Operators or modules with which a layer begins; empty: layers are clustered."""
     rematerialization: bool | str | None = None
-    """Of all layers (True, False), chosen for each stage ('auto'), or as the model says (None)."""
+    """Of all layers (True) or none (False), chosen for each stage ('auto'), or as the model says (None)."""
     precision: str | None = None
-    """Of a catalogue model; None: its own."""
+    """The dtype of a catalogue model; None: its own."""
     pipeline: PipelineOptions = field(default_factory=PipelineOptions)
     spec_constraints: tuple[SpecConstraint, ...] = ()
 
@@ -79,13 +79,13 @@ class PlanRequest:
 
     @property
     def count(self) -> int:
-        """B of a request that names it."""
+        """B, where the request gives a number."""
         assert self.num_microbatches != "auto", "B is chosen before a plan is made"
         return self.num_microbatches
 
     @property
     def whole_rematerialization(self) -> bool | None:
-        """Of all layers alike; None where the stages choose, or the model says."""
+        """True or False where it applies to all layers; None where the stages choose, or the model decides."""
         return self.rematerialization if isinstance(self.rematerialization, bool) else None
 
     def at(self, num_microbatches: int) -> PlanRequest:
@@ -93,7 +93,7 @@ class PlanRequest:
         return replace(self, num_microbatches=num_microbatches)
 
     def options(self, num_layers: int) -> PlanOptions:
-        """The options as the plan keeps them."""
+        """The options in the form that a plan records."""
         return PlanOptions(
             num_microbatches=self.count,
             delta=self.delta,
@@ -111,7 +111,7 @@ def microbatch_count(given: Count) -> Count:
     if given == "auto":
         return given
     if isinstance(given, bool) or not isinstance(given, Integral):
-        raise OptionError("B is a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
+        raise OptionError("B must be a whole number or 'auto'", found=repr(given), remedy="Give 1 or more, or 'auto'.")
     if given < 1:
         raise OptionError(
             "The number of microbatches must be at least 1", found=f"B = {given}", remedy="Give 1 or more."
@@ -123,7 +123,7 @@ def flop_tolerance(delta: float) -> float:
     """delta, checked."""
     if isinstance(delta, bool) or not isinstance(delta, Real) or not 0 <= delta < float("inf"):
         raise OptionError(
-            "delta is the share by which a layer may exceed the mean FLOPs",
+            "delta, the fraction by which a layer may exceed the mean FLOPs, must be a number of 0 or more",
             found=f"delta = {delta!r}",
             remedy="Give 0 or more; 0.5 is common.",
         )
@@ -134,9 +134,9 @@ def pipeline_options(given: PipelineOptions | None) -> PipelineOptions:
     """Pipeline options, checked; those of the paper where none are given."""
     if given is not None and not isinstance(given, PipelineOptions):
         raise OptionError(
-            "Pipeline options are a PipelineOptions",
+            "The argument pipeline must be a PipelineOptions",
             found=repr(given),
-            remedy="Give pipeline=ax.PipelineOptions(schedule='gpipe', cuts=(4, 8)), say.",
+            remedy="For example pipeline=ax.PipelineOptions(schedule='gpipe', cuts=(4, 8)).",
         )
     return given or PipelineOptions()
 
@@ -146,9 +146,9 @@ def _layer_count(given: int | None) -> int | None:
         return None
     if isinstance(given, bool) or not isinstance(given, Integral):
         raise OptionError(
-            "The number of layers is a whole number",
+            "The number of layers must be a whole number",
             found=repr(given),
-            remedy="Give 1 or more, or leave it out for as many as can be balanced.",
+            remedy="Give 1 or more, or leave it out for the default.",
         )
     return int(given)
 
@@ -156,8 +156,8 @@ def _layer_count(given: int | None) -> int | None:
 def _boundaries(given: Sequence[str]) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise OptionError(
-            "Layer boundaries are a list of names",
+            "The layer boundaries must be a list of names",
             found=repr(given),
-            remedy='Give boundaries=["blocks.1", "blocks.2"], say: operators or modules with which a layer begins.',
+            remedy='For example boundaries=["blocks.1", "blocks.2"]: operators or modules with which a layer begins.',
         )
     return tuple(given)

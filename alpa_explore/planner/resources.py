@@ -1,4 +1,4 @@
-"""What planning works with beside the request: where solves run, what is kept of them, progress and cancellation."""
+"""The resources of a planner call: executor, cache of solves, progress and cancellation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alpa_explore.tracing.cancelling import cancelled_by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Open for as long as one call of the planner takes."""
+    """The resources of one planner call; they are open until it returns."""
 
     executor: Executor
     store: SolveCache | None
@@ -29,12 +29,12 @@ class Resources:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What went wrong without stopping the work."""
+        """Problems of cache and executor that did not stop the work."""
         return (*(self.store.warnings if self.store is not None else ()), *self.executor.warnings)
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        """A capture in this block can be cancelled; workers start beside it where it takes long."""
+        """Makes the capture in this block cancellable, and starts the workers meanwhile if it takes long."""
         with self.executor.preparing(), cancelled_by(self.cancel):
             yield
 
@@ -45,7 +45,7 @@ class Resources:
         )
 
     def named(self, prefix: str) -> Resources:
-        """The same, with `prefix` before the name of every pass in the progress."""
+        """The same resources, with `prefix` before the name of every pass in the progress."""
         progress = self.progress
         if progress is None:
             return self
@@ -56,7 +56,7 @@ class Resources:
 def open_resources(
     *, scheduler: Any, cache: bool, progress: ProgressCallback | None, cancel: threading.Event | None
 ) -> Iterator[Resources]:
-    """Resources that are closed at the end of the block; arguments as of `ax.plan`."""
+    """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
     with ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
         store = stack.enter_context(SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))) if cache else None

@@ -1,10 +1,10 @@
-"""What another number of microbatches would do: T, samples a second and the memory of the fullest device for each B.
+"""T, throughput and the memory of the fullest device at other numbers of microbatches B.
 
-Two cases. With microbatches of the same size, more of them are more work in an iteration: samples a second rise (the
-pipeline fills once for all of them), and so does what a stage holds, up to the depth of the pipeline; the stage costs
-of a plan answer this (`microbatches_from_costs`). With the same global batch, more microbatches are smaller ones: the
-planner runs for each (`choose_microbatches`), and the plan keeps the results. In both cases the best B has the most
-samples a second; with the same global batch that is the least T.
+There are two cases. With microbatches of the same size, a larger B is more work in an iteration. The throughput rises,
+because the pipeline fills once for all microbatches, and a stage holds more of them, up to the depth of the pipeline.
+The stage costs of a plan give these figures (`microbatches_from_costs`). With the same global batch, a larger B has
+smaller microbatches: the planner runs for each B (`choose_microbatches`), and the plan keeps the results. In both cases
+the best B is the one with the highest throughput; with the same global batch that is the least T.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from alpa_explore.plans.records import TriedMicrobatches
 from alpa_explore.search.pipeline_query import PipelineQuery
 
 COUNTS = tuple(2**i for i in range(11))
-"""The B that are tried where the size of a microbatch is fixed: 1 to 1024."""
+"""The values of B that are tried where the size of a microbatch is fixed: 1 to 1024."""
 ENOUGH = 0.01
-"""Where the size is fixed, more microbatches are always a little faster: the least B this near to the fastest wins."""
+"""With microbatches of a fixed size, throughput always rises with B: the least B within this relative distance of the
+highest throughput is taken."""
 
 
 def tried(plan: Plan) -> TriedMicrobatches:
-    """`plan` as one line; its bytes are those of the fullest device."""
+    """The row of `plan`; its bytes are those of the fullest device."""
     full = max(plan.stages, key=lambda s: s.peak_bytes)
     return TriedMicrobatches(
         num_microbatches=plan.options.num_microbatches,
@@ -42,22 +43,23 @@ def tried(plan: Plan) -> TriedMicrobatches:
 
 
 def no_plan(num_microbatches: int, samples: int, error: InfeasiblePlanError) -> TriedMicrobatches:
-    """The line of a B at which nothing fits."""
+    """The row of a B at which nothing fits."""
     return TriedMicrobatches(
         num_microbatches=num_microbatches, samples=samples, iteration_seconds=None, over_bytes=error.over_bytes
     )
 
 
 def possible_counts(counts: Sequence[int], pipeline: PipelineOptions) -> tuple[int, ...]:
-    """Those B at which the schedule exists for the requested number of stages; all where it exists at none, so that
-    planning says why."""
+    """The `counts` at which the schedule exists for the requested number of stages; all of them if there is none, so
+    that planning reports the reason."""
     stages = pipeline.num_stages
     possible = tuple(b for b in counts if stages is None or stages in pipeline.terms(b).depths(stages))
     return possible or tuple(counts)
 
 
 def microbatches_from_costs(plan: Plan) -> tuple[TriedMicrobatches, ...]:
-    """For each B of microbatches of the plan's size, the best plan by the plan's stage costs; nothing is solved."""
+    """The best plan at each B, with microbatches of the plan's size, by the stage costs of the plan; nothing is
+    solved."""
     lines = []
     planned = plan.options.num_microbatches
     for b in sorted({*possible_counts(COUNTS, plan.options.pipeline), planned}):
@@ -72,18 +74,18 @@ def microbatches_from_costs(plan: Plan) -> tuple[TriedMicrobatches, ...]:
 
 
 def microbatches_of(plan: Plan) -> tuple[TriedMicrobatches, ...]:
-    """The B that were tried with the plan's global batch, else microbatches of its size."""
+    """The rows that the plan keeps (same global batch), else those from its stage costs (same microbatch size)."""
     return plan.microbatches or microbatches_from_costs(plan)
 
 
 def same_global_batch(lines: Sequence[TriedMicrobatches]) -> bool:
-    """Whether all of them share the global batch rather than the size of a microbatch."""
+    """Whether the rows share the global batch rather than the size of a microbatch."""
     return len({line.samples for line in lines}) > 1
 
 
 def best_count(lines: Sequence[TriedMicrobatches]) -> int | None:
-    """The least B, of microbatches of one size, whose samples a second are within `ENOUGH` of the most; None where
-    nothing fits at any."""
+    """The least B, with microbatches of one size, whose throughput is within `ENOUGH` of the highest; None where
+    nothing fits at any B."""
     most = max((line.samples_per_second for line in lines), default=0.0)
     near = [line.num_microbatches for line in lines if line.samples_per_second >= most * (1 - ENOUGH)]
     return min(near) if most > 0.0 else None

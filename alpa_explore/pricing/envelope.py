@@ -1,4 +1,4 @@
-"""The fastest choices of one stage for every B: the lower envelope of lines over 1/B.
+"""The fastest choices of one stage at every B: the lower envelope of lines over 1/B.
 
 It is found with two solves for each of its corners (Eisner and Severance, "Mathematical techniques for efficient record
 segmentation in large shared databases", JACM 1976).

@@ -20,7 +20,7 @@ Solve = Callable[[ShardingProblem, float], ShardingSolution]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The solution at one 1/B: no choice has a line below `bound` there."""
+    """The solution at one 1/B, with a lower bound on the seconds of every choice there."""
 
     inverse_b: float
     point: StageChoice
@@ -64,11 +64,12 @@ class Explorer:
         return self.at(inverse_b, tuning.TIE_SECONDS / self.memory, gap, provenance)
 
     def ends(self, inverse_b: float) -> tuple[StageChoice, StageChoice] | None:
-        """The fastest choice and the leanest one, or near it; None when there is no choice."""
+        """The fastest choice and a choice near the leanest; None when no choice is legal."""
         fastest = self.fastest(inverse_b, tuning.TOLERANCE)
         if fastest is None:
             return None
-        # So high a price that no saved time justifies a byte: the leanest choice, and the fastest of equally lean ones.
+        # At so high a price no saved time justifies a byte: the leanest choice wins, and the fastest of equally lean
+        # ones.
         high_price = 1e3 * max(fastest.point.totals.latency_at(inverse_b), 1e-6) / self.memory
         priced = self.problem.at(inverse_b=inverse_b, memory_price=high_price, microbatches_held=self.held)
         gap = 0.0 if priced.variables <= EASY_ILP_VARIABLES else tuning.LEAN_GAP
@@ -82,9 +83,9 @@ class Explorer:
         most_solves: int,
         is_wanted: Callable[[StageChoice, StageChoice], bool],
     ) -> None:
-        """Solve between neighbours of the convex part of (seconds, bytes), until `most_solves` were made in all.
+        """Search for more points of the convex part of (seconds, bytes) between neighbours, up to `most_solves` solves.
 
-        The ends are no more than near the fastest and the leanest, so one may be better in both figures than the other.
+        The ends are only near the fastest and the leanest choice, so one end may dominate the other.
         """
 
         def figures(point: StageChoice) -> tuple[float, float]:

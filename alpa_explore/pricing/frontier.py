@@ -1,4 +1,4 @@
-"""The choices found for one stage on one mesh that some plan may need: for every B, and for short memory.
+"""The choices of one stage on one mesh that some plan may need: the fastest at every B, and leaner ones.
 
 The seconds of a choice are microbatch + iteration / B, a line over 1/B, so the fastest choices for all B are the lower
 envelope of such lines (`envelope`). Where the fastest choice overflows the device there is a frontier of (seconds,
@@ -20,16 +20,16 @@ class StageChoice:
     """A choice, its totals, and how it was found."""
 
     choices: tuple[int, ...]
-    """Of every node of the stage; empty where `block_choices` has them."""
+    """The strategy of every node of the stage; empty where `block_choices` has them."""
     totals: StageTotals
     provenance: Provenance = field(default=Provenance.UNKNOWN, compare=False)
     block_choices: tuple[tuple[int, ...], ...] = ()
-    """Of a composed range (`intra_op.composition`): for each block the choices of the nodes that it owns."""
+    """For a composed range (`intra_op.composition`): the strategies of the nodes that each block owns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """The choices found for one problem, and what finding them took."""
+    """The choices found for one problem, what is proven about them, and statistics of the solves."""
 
     points: tuple[StageChoice, ...]
     solves: int
@@ -38,16 +38,17 @@ class Frontier:
     optimal: bool
     """False when a solve hit its time limit."""
     bound_seconds: float
-    """No choice is faster than this at the requested B (0: no bound is known)."""
+    """Lower bound on the seconds of every choice at the requested B; 0 where none is known."""
     proven: bool
     """True when the fastest choice at that B is among the points, or there is none."""
     least_peaks: tuple[float, ...] = ()
-    """Of a memory frontier: lower bounds on the peak bytes with the fewest microbatches held, one more, …"""
+    """For a memory frontier: lower bounds on the peak bytes with the fewest microbatches held, with one more, …"""
     bounds_within: tuple[tuple[int, float], ...] = ()
-    """(microbatches held, seconds): no choice that fits with so many held is faster at the requested B."""
+    """(microbatches held, lower bound on the seconds of every choice that fits with so many held, at the requested
+    B)."""
 
 
 def stronger(a: StageChoice, b: StageChoice) -> StageChoice:
-    """Of two records of the same choice the one with the stronger provenance."""
+    """The one of two records of the same choice that has the stronger provenance."""
     ranks = list(Provenance)
     return b if ranks.index(b.provenance) > ranks.index(a.provenance) else a

@@ -1,9 +1,9 @@
 """Leaner, slower choices of one stage at one B, for devices that the fastest choice overflows.
 
-Where Pareto sets stay small the frontier of (seconds, weight + held × activation bytes) is exact
-(`intra_op.memory.pareto`). Elsewhere a search over prices for memory, from the fastest choice to the leanest, gives its
-convex part. Where a pipeline needs a choice that fits, workspace included, `fastest_fitting` searches for one within
-TOLERANCE of the best.
+Where Pareto sets stay small, the frontier of (seconds, weight + held × activation bytes) is exact
+(`intra_op.memory.pareto`). Elsewhere a search over prices of memory (Lagrange multipliers), from the fastest choice to
+the leanest, gives its convex part. Where a pipeline needs a choice that fits, workspace included, `fastest_fitting`
+searches for one within TOLERANCE of the best.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from alpa_explore.pricing.stage_costs import Provenance
 def fastest_fitting(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, bound_seconds: float
 ) -> Frontier:
-    """A choice within TOLERANCE of the fastest at one B that fits with `held` microbatches held; after FITTING_SECONDS
-    the best that was found. The fastest choice without a limit takes `bound_seconds`, and does not fit.
+    """At one B, a choice within TOLERANCE of the fastest that fits with `held` microbatches held; after
+    FITTING_SECONDS, the incumbent. Without a memory limit the fastest choice takes `bound_seconds`; it does not fit.
 
     No points when nothing fits, or nothing was found in time.
     """
@@ -61,9 +61,10 @@ def memory_frontier(
 ) -> Frontier:
     """Leaner, slower choices at one B, down to the leanest.
 
-    Of an exact frontier the fastest that fits at every place in the pipeline, and `most` more that are spread over it;
-    else the convex part, by at most `most` solves between a choice that fits at some place and one that does not.
-    `held` are the fewest and the most microbatches that a place may hold; the frontier is for the most.
+    If the frontier is exact: the fastest choice that fits at each place in the pipeline, and `most` more that are
+    spread over the frontier. Otherwise its convex part, with at most `most` solves, each between a choice that fits at
+    some place and one that does not. `held` are the fewest and the most microbatches that a place may hold; the
+    frontier is for the most.
     """
     fewest, held_most = held
     counts = range(fewest, held_most + 1)
@@ -96,8 +97,8 @@ def memory_frontier(
 def whole_frontier(
     problem: StageProblem, solve: Solve, device_memory_bytes: int, held: int, inverse_b: float, most: int, caps: Caps
 ) -> Frontier:
-    """The whole frontier at one B: every point where Pareto sets stay within `caps`, else the convex part by `most`
-    solves. `proven` tells which."""
+    """The whole frontier at one B: all points if the Pareto sets stay within `caps` (`proven` is true), otherwise the
+    convex part, with `most` solves."""
     explorer = Explorer(problem, solve, device_memory_bytes, held)
     ends = explorer.ends(inverse_b)
     if ends is None:
@@ -114,8 +115,8 @@ def whole_frontier(
 def exact_frontier(
     problem: StageProblem, held: int, inverse_b: float, most_seconds: float, caps: Caps
 ) -> tuple[ParetoPoint, ...] | None:
-    """All pairs of (seconds, weight + held × activation bytes) that no choice dominates, up to `most_seconds`; None
-    where that exceeds `caps`."""
+    """All non-dominated pairs of (seconds, weight + held × activation bytes) up to `most_seconds`; None where the
+    Pareto sets exceed `caps`."""
     unpriced = problem.at(inverse_b=inverse_b, memory_price=0.0, microbatches_held=held)
     sizes = [n.weight_bytes + held * n.activation_bytes for n in problem.nodes]
     return pareto_frontier(unpriced, sizes, most_seconds=most_seconds * (1 + 1e3 * tuning.PROVEN), caps=caps)

@@ -1,7 +1,7 @@
 """All layer ranges on one mesh, composed at a few prices: the sweep that gives each range its frontier.
 
-It gives the same points as `envelope` and `memory_frontiers` do for a single range, but each price is solved for all
-ranges at once: first the 1/B at which ranges may have corners, then prices for memory where ranges overflow.
+It gives the points that `envelope` and `memory_frontiers` give for a single range, but solves each price for all ranges
+at once: first values of 1/B at which envelopes may have corners, then prices of memory where ranges overflow.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ class MeshSweep:
         """For each range that can be composed, by rising 1/B; empty where no choice is legal."""
 
     def explore(self) -> None:
-        """The envelope over 1/B, as `envelope.envelope`: three B, then corners between them. Where the fastest choices
-        overflow at some place in the pipeline also leaner ones, as `memory_frontiers.memory_frontier`."""
+        """Sample the envelope over 1/B, as `envelope.envelope` does: at three B, then at corners between them. Where
+        the fastest choices overflow at some place in the pipeline, find leaner ones, as
+        `memory_frontiers.memory_frontier` does."""
         self._sample(self._at_inverse_b(sorted({self.inverse_b, 1.0, tuning.SMALLEST_INVERSE_B}), self.held))
         fastest = {
             r: min(points, key=lambda p: p.totals.latency_at(self.inverse_b)) for r, points in self.points.items()
@@ -65,7 +66,7 @@ class MeshSweep:
         self._solve(self._between([fastest, *by_price], lean))
 
     def _solve(self, requests: Sequence[PricedRequest]) -> list[Solutions]:
-        """For each request a best choice of each of its ranges."""
+        """For each request, a best choice of each of its ranges."""
         if not requests:
             return []
         self.solves += len(requests)
@@ -104,7 +105,7 @@ class MeshSweep:
         return by_request
 
     def _corners(self) -> list[float]:
-        """A few of the 1/B at which the envelopes of some ranges may have corners."""
+        """A few of the values of 1/B at which the envelopes of some ranges may have corners."""
         corners = sorted(
             corner
             for samples in self.samples.values()
@@ -115,7 +116,8 @@ class MeshSweep:
         return sorted({corners[i * (len(corners) - 1) // (most - 1)] for i in range(most) if corners})
 
     def _at_memory_prices(self, fastest: Mapping[Range, StageChoice], ranges: Collection[Range]) -> list[PricedRequest]:
-        """Where a device of memory costs about as many seconds as the stage takes, and far above."""
+        """Requests at prices of memory from about the point where a whole device costs as much as the stage takes,
+        upwards."""
         if not ranges:
             return []
         b = self.inverse_b

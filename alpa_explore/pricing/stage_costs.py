@@ -1,6 +1,6 @@
-"""The costs of stages: for every (layer range, submesh) the candidates that sharding solves found.
+"""The costs of stages: for every (layer range, submesh) the candidates from sharding solves.
 
-`StageCosts` is what pricing hands to the pipeline DP. Its tables evaluate all candidates at some B, with no new solve.
+The pipeline DP reads `StageCosts`, whose tables evaluate all candidates at any B without a new solve.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
 
 class Provenance(enum.StrEnum):
-    """How a choice was found, and so what is proven about it; the weakest first."""
+    """How a choice was found, and therefore what is proven about it; the weakest proof first."""
 
     UNKNOWN = "unknown"
     """Read from a plan file that does not record it."""
     NEAR = "near"
     """Within tuning.TOLERANCE of the fastest at some B."""
     CONVEX = "convex"
-    """Of the convex part of the frontier of (seconds, bytes): near the best at some price for memory."""
+    """On the convex part of the frontier of (seconds, bytes): near-optimal at some price of memory."""
     FITTING = "fitting"
-    """Fits at some place in the pipeline, workspace included, and is within tuning.TOLERANCE of the fastest choice that
-    does, or the best that was found in time."""
+    """Fits at some place in the pipeline, workspace included; within tuning.TOLERANCE of the fastest choice that fits
+    there, or the incumbent at the time limit."""
     FASTEST = "fastest"
     """The fastest at the requested B, proven."""
     EXACT = "exact"
@@ -36,7 +36,7 @@ class Provenance(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCandidate:
-    """One solved sharding problem of a (layer range, submesh): a logical mesh, a choice, its costs per device.
+    """A choice for a (layer range, submesh) on one logical mesh, with its costs per device.
 
     `microbatch_seconds` are paid for every microbatch (forward and backward), `iteration_seconds` once an iteration
     (gradient sync, update).
@@ -50,7 +50,7 @@ class StageCandidate:
     activation_bytes: float
     """Held for the backward pass of one microbatch."""
     workspace_bytes: float
-    """The peak beside them while one microbatch is computed."""
+    """Peak of temporary tensors, on top of weights and activations, while one microbatch is computed."""
     solution_key: str
     """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
@@ -66,8 +66,8 @@ class StageCandidate:
         return self.weight_bytes + microbatches_held * self.activation_bytes
 
     def peak_bytes(self, microbatches_held: int, turns: int = 1) -> float:
-        """Peak memory of one device that holds the activations of so many microbatches; with `turns` of one that runs
-        so many stages like this."""
+        """Peak memory of one device that holds the activations of so many microbatches and runs `turns` stages like
+        this one."""
         return turns * (self.weight_bytes + microbatches_held * self.activation_bytes) + self.workspace_bytes
 
 
@@ -84,8 +84,8 @@ class StageCosts:
     device_memory_bytes: int
     candidates: Mapping[RangeKey, tuple[StageCandidate, ...]] = field(hash=False)
     bounds: Mapping[RangeKey, Mapping[int, float]] = field(default_factory=dict, hash=False)
-    """(microbatches held -> seconds) where the fastest candidate that fits is not proven to be the fastest choice:
-    lower bounds on the seconds of every choice that fits, at the requested B."""
+    """For stages whose fastest candidate that fits is not proven optimal: microbatches held -> lower bound on the
+    seconds of every choice that fits, at the requested B."""
     layer_flops: tuple[int, ...] = ()
     """Forward FLOPs of each layer."""
     received_bytes: Mapping[tuple[int, int], float] = field(default_factory=dict, hash=False)
@@ -126,8 +126,8 @@ class StageCosts:
         return table
 
     def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
-        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], however much memory they
-        take; inf where no candidate is known to be near the fastest."""
+        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], without a memory limit; inf
+        where no candidate is known to be near the fastest."""
         cells, begins, (microbatch, iteration, *_) = self._columns
         meshes, mesh_of, _, near = self._labels
         seconds = microbatch + iteration / num_microbatches
@@ -144,8 +144,8 @@ class StageCosts:
         return tables
 
     def memory_prices(self, num_microbatches: int) -> dict[LogicalMesh, float]:
-        """For each logical mesh with candidates that were sought because they fit: the seconds that such a candidate
-        costs for each byte that it saves against the fastest, the median."""
+        """An estimate of the price of memory on each logical mesh that has candidates of Provenance.FITTING: the median
+        of the seconds that such a candidate costs per byte that it saves against the fastest."""
         cells, begins, (microbatch, iteration, weight, activation, workspace) = self._columns
         meshes, mesh_of, sought_to_fit, _ = self._labels
         seconds, peak = microbatch + iteration / num_microbatches, weight + activation + workspace
@@ -190,8 +190,8 @@ class StageCosts:
 
     @cached_property
     def _labels(self) -> tuple[list[LogicalMesh], Ints, Flags, Flags]:
-        """The logical meshes; and for each candidate, in the order of `_columns`, the index of its mesh, whether it
-        was sought because it fits, and whether it is known to be near the fastest."""
+        """The logical meshes; and for each candidate, in the order of `_columns`, the index of its mesh, whether it was
+        found under a memory limit, and whether it is known to be near the fastest."""
         candidates = [c for of_cell in self.candidates.values() for c in of_cell]
         number: dict[LogicalMesh, int] = {}
         # Most meshes are one value, and looking it up by identity is faster than hashing it again.
@@ -206,8 +206,8 @@ class StageCosts:
         )
 
     def bound_table(self, num_microbatches: int, held: Sequence[int] | None = None) -> Floats:
-        """`latency_table` with the lower bounds in place of what is not proven: at the requested B no pipeline is
-        faster than the best one by this table."""
+        """`latency_table` with lower bounds where the candidate is not proven optimal: at the requested B no pipeline
+        is faster than the best one by this table."""
         table = self.latency_table(num_microbatches, held)
         places = [min(s, num_microbatches) for s in range(1, self.num_layers + 1)] if held is None else held
         if self.bounds:

@@ -22,18 +22,18 @@ from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record
 
 
 class Search(enum.Enum):
-    """What a task searches for; the value is the name of its pass on the progress line."""
+    """The kind of choices that a task searches for; the value is the name of its pass on the progress line."""
 
     NEAR = "sharding"
-    """Choices near the fastest, for every B."""
+    """Choices near the fastest, at every B."""
     LEAN = "memory"
-    """Leaner choices."""
+    """Leaner choices, for devices that the fastest overflows."""
     FASTEST = "proof"
     """The fastest choice, proven."""
     FIT = "memory of composed stages"
-    """Of a composed stage, the fastest choices that fit, with bounds."""
+    """For a composed stage: the fastest choices that fit, with lower bounds."""
     FITTING = "proof within memory"
-    """The fastest choice that fits."""
+    """The fastest choice that fits, by a solver under the memory limit."""
 
 
 _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
@@ -58,9 +58,9 @@ class StageTask:
     """1/B of the requested plan; other B are covered too."""
     search: Search
     bound_seconds: float = 0.0
-    """No choice is faster, however much memory it takes."""
+    """Lower bound on the seconds of every choice, without a memory limit."""
     discoveries: DiscoveryRecords = ()
-    """The splits of the operators of the graph that no rule knows: the worker splits them as this process does."""
+    """The discovered splits of operators without a rule, so that the worker uses the same ones as this process."""
 
 
 def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:

@@ -7,8 +7,8 @@ from alpa_explore.intra_op.memory.pareto import Caps
 SMALLEST_INVERSE_B = 2.0**-20
 """1/B of the largest number of microbatches that the envelope covers (a million)."""
 TOLERANCE = 2.5e-3
-"""Relative gap at which a solve may stop, and by how much a corner of the envelope must be lower than its neighbours to
-justify its solves. Set by hand; not measured."""
+"""Relative gap at which a solve may stop, and the relative gain that a corner of the envelope must promise to be worth
+its solves. Set by hand; not measured."""
 FITTING_SECONDS = 10.0
 """Time limit of a solve for a choice that fits in the memory of a device. Set by hand; not measured."""
 LEAN_GAP = 1e-4
@@ -17,17 +17,16 @@ may take an ILP hours."""
 PROVEN = 1e-12
 """Relative gap that is no more than rounding."""
 TIE_SECONDS = 1e-10
-"""Price of a whole device of memory when memory is not short: it decides between equally fast choices, and nothing
-else."""
+"""Price of a whole device of memory when memory is not short: it only breaks ties between equally fast choices."""
 EXACT_WHERE = Caps(joined_entries=1e5, points=2_000_000, sums=1e7)
-"""How large Pareto sets may become in a solve of a stage: a second, or half a second until they are known to be too
-large."""
+"""How large Pareto sets may become in a solve of a stage. Sets within the caps take a second at most; that they exceed
+the caps is known after half a second."""
 
 MOST_CORNERS = 3
-"""1/B values between the first three at which all ranges of a mesh are composed. Set by hand; not measured."""
+"""Values of 1/B, between the first three, at which all ranges of a mesh are composed. Set by hand; not measured."""
 SWEEP_PRICES = (3e-1, 3.0, 1e4)
-"""Prices of a whole device of memory, in multiples of the stages' seconds, at which ranges that overflow are composed;
-at the last no saved time justifies a byte. Set by hand; not measured."""
+"""Prices of a whole device of memory, in multiples of the seconds of a stage, at which ranges that overflow are
+composed; at the last one no saved time justifies a byte. Set by hand; not measured."""
 COMPOSED_GAP = 0.8 * TOLERANCE
 """Relative gap at which composition within memory stops; up to TOLERANCE the result is accepted. Set by hand; not
 measured."""

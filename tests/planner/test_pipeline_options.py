@@ -227,4 +227,4 @@ def test_the_command_line_takes_the_options(capsys):
     assert main([*words.split(), "--stage-submesh", "0=1:2"]) == 2
     assert "STAGE=NxM" in capsys.readouterr().err
     assert main([*words.split(), "--imbalance", "0", "--stage-submesh", "0=2x2"]) == 1
-    assert "No plan keeps all constraints" in capsys.readouterr().err
+    assert "No plan satisfies all pipeline constraints" in capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_errors_say_what_stands_in_the_way(gpt):
         ax.replan(before, delta=0.01)
     with pytest.raises(OptionError, match="0 or more"):
         ax.replan(before, delta=-1.0)
-    with pytest.raises(OptionError, match="Replan for B afterwards"):
+    with pytest.raises(OptionError, match="Replan for another B afterwards"):
         ax.replan(before, delta=0.2, num_microbatches="auto")
     ended = threading.Event()
     ended.set()
