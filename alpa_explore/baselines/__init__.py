@@ -6,6 +6,6 @@ stage_pricer  prices the stages of a pipeline whose mesh axes have roles
 infeasible    the errors where no pipeline of a baseline fits in memory
 baseline      the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`
 
-Stands above the planner, which it calls for the baselines that are the planner under constraints. It imports no
-figures, no runtime, no torch and no Dask.
+It stands above the planner, which it calls for the baselines that are plans under constraints. It imports neither
+figures nor runtime, torch or Dask.
 """

@@ -1,4 +1,4 @@
-"""Sizes and weights of the measurements and of the fits. Set by hand, unless a reason is given."""
+"""Sizes and weights of the measurements and of the fits. Set by hand unless a reason is given."""
 
 REPEATS = 5
 """Timed repetitions of a measurement, of which the median counts."""

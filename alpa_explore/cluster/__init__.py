@@ -1,4 +1,4 @@
-"""Clusters: N nodes of M equal devices, their submeshes, and submeshes seen as logical meshes (Alpa §5.2).
+"""Clusters: N nodes of M equal devices, their submeshes, and submeshes viewed as logical meshes (Alpa §5.2).
 
 In the order to read them:
 

@@ -1,4 +1,4 @@
-"""Submeshes, and the logical meshes that a submesh can be seen as (Alpa, §5.2)."""
+"""Submeshes, and the logical meshes as which a submesh can be viewed (Alpa, §5.2)."""
 
 from __future__ import annotations
 

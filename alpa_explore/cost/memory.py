@@ -1,4 +1,4 @@
-"""Peak memory by liveness: the most bytes alive at once, for tensors that each live over an interval of steps."""
+"""Peak memory by liveness: the most bytes alive at any step, where each tensor is alive over an interval of steps."""
 
 from __future__ import annotations
 

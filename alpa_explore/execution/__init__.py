@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    tuning          times and counts
+    tuning          time limits and sizes
     progress        the progress of a pass
     tasks           calling, counting and cancelling tasks
     local_cluster   worker processes on this machine

@@ -1,4 +1,4 @@
-"""Shared by all ways of executing tasks: calling a task, counting finished tasks, cancelling."""
+"""What all executors share: calling a task, counting finished tasks, cancelling."""
 
 from __future__ import annotations
 

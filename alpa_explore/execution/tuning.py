@@ -1,4 +1,4 @@
-"""Times and counts by which tasks are executed."""
+"""Time limits and sizes of task execution."""
 
 AUTO_STAY_SECONDS = 2.0
 """With "auto", tasks run in this process for at least so long before worker processes are started. Set by hand."""

@@ -1,4 +1,4 @@
-"""How much a figure draws before it aggregates, samples or leaves out. The tables beside the figures hold everything.
+"""How much a figure draws before it aggregates, samples or omits data. The tables beside the figures are complete.
 
 A browser takes longer than a second to draw thousands of bars, and every hover text travels to the page. A value whose
 text gives no reason was set by hand; not measured. `benchmarks/explorer_latency.py` measures what they protect.

@@ -6,7 +6,7 @@ Everything after the tracer works on this graph and never on torch objects. In t
     operator    an operator: kind, phase (forward, backward, update), arguments, FLOPs, bytes
     graph       TrainingGraph: all tensors and operators of the step, and its parameters
     counts      FLOPs and bytes of an operator from shapes alone
-    signature   what strategies and costs of an operator depend on: its kind, arguments and shapes, without names
+    signature   all that the strategies and costs of an operator depend on: kind, arguments and shapes, without names
     verify      the invariants of every graph
     text        a graph as text, for golden files
     document    a graph as plain lists, for plan files and the cache

@@ -1,4 +1,4 @@
-"""What a user may ask of the pipeline beyond the paper; every default gives the paper's planner.
+"""The pipeline options that go beyond the paper; every default gives the planner of the paper.
 
     cuts, num_stages, stage_submeshes   which stages there may be
     schedule, stages_per_submesh        how many microbatches a stage holds, how large the bubble is (`schedule_terms`)

@@ -1,4 +1,4 @@
-"""Why a problem is infeasible: a minimal set of nodes that cannot agree (a minimal infeasible subsystem)."""
+"""Why a problem is infeasible: a minimal set of nodes without a legal choice (an irreducible infeasible subsystem)."""
 
 from __future__ import annotations
 

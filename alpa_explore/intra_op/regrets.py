@@ -1,4 +1,4 @@
-"""Regrets: what every strategy that was not chosen would cost, as the least cost with it minus the least cost.
+"""Regrets: for every strategy, the least cost of a choice that contains it minus the least cost of any choice.
 
 Where the problem is narrow, the regrets of all nodes follow from one elimination and a pass backwards through its
 order. With the join J_v over v and N(v) of all tables that read v when it is eliminated, and m_v = min_v J_v, the least

@@ -4,7 +4,7 @@ A layer is a run of forward operators; stages are runs of layers. In the order t
 
     crossing    the tensors that cross a cut between layers, and C(i, k) of Eq. 6
     layers      Layer and Layering, the result
-    balance     the FLOP limit that delta sets, and the smallest delta that is feasible
+    balance     the FLOP limit that follows from delta, and the smallest feasible delta
     limbs       exact sums of squared FLOPs, for the tie-break
     dp          `cluster_operators`: the dynamic program of Eq. 6
     reference   the same from its definition, slow; the tests compare `dp` with it

@@ -1,4 +1,4 @@
-"""Operator clustering from its definition, without regard to speed; the tests compare dp.py with this.
+"""Operator clustering straight from its definition, slow; the tests compare `dp` with it.
 
 A direct transcription of Eq. 6 of Alpa (§5.2) over prefixes, in Python integers, followed by the tie-break as a second
 recurrence over (sum of squares, cuts). It shares no code with dp.py.

@@ -1,4 +1,4 @@
-"""Hyper-parameters of each model family and the closed formula of its parameter count; no torch here.
+"""Hyper-parameters of each model family and its parameter count in closed form; without torch.
 
 With these conventions the parameter counts match the model names of the paper's tables (tests/models holds the
 figures). They were read from Alpa's public sources (github alpa-projects/alpa: alpa/model/moe.py,

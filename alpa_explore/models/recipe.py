@@ -1,4 +1,4 @@
-"""Rebuilding a model from the recipe in a plan file: a catalogue name, or the import path of a function.
+"""Rebuild a model from the recipe in a plan file: a catalogue name, or the import path of a function.
 
 `package.module:function` runs code of that package, so it is followed only if the user has allowed it: a plan file may
 come from a stranger. The function takes no arguments and returns (model, example inputs of one microbatch), optionally

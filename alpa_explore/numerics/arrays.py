@@ -1,4 +1,4 @@
-"""Type aliases of numpy arrays of any shape, for annotations; shapes stand in the docstrings."""
+"""Type aliases of numpy arrays of any shape, for annotations; docstrings give the shapes."""
 
 from __future__ import annotations
 

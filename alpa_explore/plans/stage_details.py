@@ -1,4 +1,4 @@
-"""The sharding problems behind the stages of a plan, and the choices made in them, while the process has them."""
+"""The sharding problems behind the stages of a plan, and the choices made in them; only in the process that planned."""
 
 from __future__ import annotations
 

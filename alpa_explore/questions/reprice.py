@@ -1,4 +1,4 @@
-"""The same plan on devices with other figures: every choice stays as it is, only its predicted cost is computed anew.
+"""The same plan on devices with other figures: the choices stay as they are, and their costs are predicted anew.
 
 So a plan made before a calibration can be compared with a measured run. The stage costs of the result hold only the
 candidates that the plan uses. Under other figures another plan may be better: plan again (`ax.plan`) to find it.

@@ -1,4 +1,4 @@
-"""What if an operator of a stage were divided otherwise: pin or forbid specs, solve the stage again, compare.
+"""What if an operator of a stage were sharded differently: pin or forbid specs, solve the stage again, compare.
 
 The stage keeps its layers, its submesh and its number of microbatches; every other choice in it may change.
 """

@@ -5,7 +5,7 @@ Read in this order:
     job        the folder of a run, and the job of every rank: its instructions and data
     folder     where the folders of runs are
     training   initial weights and microbatches of a run
-    tuning     times and counts
+    tuning     time limits and sizes
     reports    what running ranks report, as files in the folder of the run
     measured   measured and predicted times, joined by task
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine

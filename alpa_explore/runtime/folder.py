@@ -1,4 +1,4 @@
-"""The folders of runs: where they are, and that a new one is empty."""
+"""The folders of runs: where they are, and a check that a new one is empty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times and counts of training runs. Set by hand, unless a reason is given."""
+"""Time limits and sizes of training runs. Set by hand unless a reason is given."""
 
 from __future__ import annotations
 

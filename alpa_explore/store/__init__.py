@@ -1,10 +1,10 @@
-"""Results on the disk.
+"""Results on disk.
 
     cache          a cache of results by key, one file per entry
     code_version   a digest of the code and the libraries that compute cached results
     write          write a text file atomically
 
-A key contains everything on which a result depends; the code version makes entries of other code misses. No file is
-pickled, so that foreign files are harmless. The three modules are independent of each other. This package must import
-nothing of alpa_explore but `errors`.
+A key contains everything on which a result depends; with the code version in the key, entries of other code are never
+read. Nothing is pickled, so foreign files are harmless. The three modules are independent of each other. This package
+must import nothing of alpa_explore but `errors`.
 """

@@ -1,4 +1,4 @@
-"""A digest of the code that computes stored results, so that an entry written by other code is never read."""
+"""A digest of the code that computes stored results, so that entries written by other code are never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of catalogue models, captured once and kept in a store: a second time torch is not even imported."""
+"""Graphs of catalogue models, captured once and kept in a store: the second time, torch is not even imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running a captured graph on real tensors, operator by operator: the reference for all other executors."""
+"""Run a captured graph on real tensors, operator by operator: the reference for all other executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices of the cluster as a grid, each with its stage and with what fills its memory."""
+"""The devices of the cluster as a grid, each with its stage and the contents of its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which operators of a stage a figure shows: a page of them or, of a long stage, the slowest, equal ones joined."""
+"""The operators of a stage that a figure shows: one page of them or, for a long stage, the slowest, equal ones
+merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory over time below a timeline: curves of the fullest submeshes, and what fills the fullest one."""
+"""Memory over time below a timeline: curves of the fullest submeshes, and the contents of the fullest one."""
 
 from __future__ import annotations
 

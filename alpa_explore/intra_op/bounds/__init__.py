@@ -1,10 +1,10 @@
-"""Dual bounds and good choices without an ILP: what proves an answer, or prunes what no optimal choice holds.
+"""Dual bounds and good choices without an ILP: to prove an answer, or to prune strategies of no optimal choice.
 
     descend           `descend`: coordinate descent to a good choice, without a proof; `is_legal`
     message_kernels   the compiled inner loops of descent and message passing, and the flat arrays that they read
     messages          Messages: message passing, its lower bound, and the slack of every strategy
     message_bound     `prune_by_bound`: messages until they stop improving, then pruning by slack
-    disagreement      `close_gap`: solve the region where choice and bound disagree exactly, and grow it
+    disagreement      `close_gap`: solve exactly the region where choice and bound disagree, and grow it
     tuning            rounds, gaps and sizes at which a method stops
 
 A bound here holds for the whole problem at any moment, so every loop may stop early. Imports `problem`, `reduction`,

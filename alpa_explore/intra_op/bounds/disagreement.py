@@ -1,4 +1,4 @@
-"""Close the gap between a choice and a dual bound: solve the region of nodes in which they disagree exactly.
+"""Close the gap between a choice and a dual bound: solve exactly the region of nodes where the two disagree.
 
 With the costs reparameterised by messages (`messages`), bound = Σ least node costs + Σ least edge entries. A choice x
 that takes every least entry outside a set A of nodes cannot be improved outside A, whatever is chosen inside. With

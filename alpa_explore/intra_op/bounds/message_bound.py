@@ -1,4 +1,4 @@
-"""Prune strategies that no optimal choice holds, by a dual bound.
+"""Prune strategies that are in no optimal choice, by a dual bound.
 
 `messages` gives a lower bound that rises, and choices. A strategy whose bound + slack exceeds the cost of a known
 choice is in no optimal choice.

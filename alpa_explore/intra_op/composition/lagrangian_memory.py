@@ -1,4 +1,5 @@
-"""The fastest choices of a layer range that fit in a device, with dual bounds, by prices for memory.
+"""The fastest choices of a layer range that fit on a device, with dual bounds, by prices of memory (Lagrange
+multipliers).
 
 With a price λ for a byte, and *room* for weights and held activations besides the least workspace, the dual function
 

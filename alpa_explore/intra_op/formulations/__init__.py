@@ -4,7 +4,7 @@
     factor_ilp        an ILP with one option per axis and node, and linear resharding costs
     axis_program      the PuLP model that `factor_ilp` writes into
     independent_ilp   one ILP per mesh axis, as if the other axes did not exist
-    joint_repair      what was decided axis by axis, made legal and improved under the exact costs
+    joint_repair      decisions made axis by axis, made legal and improved under the exact costs
     batch_share       how much of a stage is pure data parallelism
     comparison        values: StageInstance, SolverRow, Comparison; the rows as plain numbers
     methods           one row per formulation

@@ -1,4 +1,4 @@
-"""The PuLP model of the factor ILP: an objective in seconds, and variables that take the maximum of expressions."""
+"""The PuLP model of the factor ILP: an objective in seconds, and variables that are the maximum of expressions."""
 
 from __future__ import annotations
 

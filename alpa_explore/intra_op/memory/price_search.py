@@ -1,4 +1,4 @@
-"""A good choice within a memory limit, and a lower bound, by prices for memory (Lagrange multipliers).
+"""A good choice under a memory limit, and a lower bound, by prices of memory (Lagrange multipliers).
 
 With a price λ_t ≥ 0 for a byte at time t, every item costs its usage times the sum of the prices while it is alive, and
 

@@ -1,4 +1,4 @@
-"""What a solver returns: the choice, the bound that was proven for it, and what the solve took."""
+"""The result of a solver: a choice, the lower bound that was proven, and statistics of the solve."""
 
 from __future__ import annotations
 

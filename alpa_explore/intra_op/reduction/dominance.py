@@ -1,4 +1,4 @@
-"""Dominance (dead-end elimination): strategies of a node that another strategy of the node is never worse than."""
+"""Dominance (dead-end elimination): drop strategies of a node that are never better than another one of the node."""
 
 from __future__ import annotations
 

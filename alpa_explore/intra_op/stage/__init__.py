@@ -4,9 +4,9 @@
     stage_graph     StageGraph: the operators of a run of layers, its sources, weights and sinks, and its structure key
     stage_problem   `build_stage_problem`: nodes and edges of Eq. 1 with seconds and bytes; totals; the memory limit
     liveness        when the tensors of a stage are alive: its workspace
-    overlap         what of a collective hides behind computation
+    overlap         the part of a collective that is hidden behind computation
 
-A `StageProblem` holds every cost apart; `StageProblem.at` combines them into a `ShardingProblem` for a number of
-microbatches and a price of memory. Imports `problem`, and of the packages below `graph`, `sharding` and `cost`; no
-solver.
+A `StageProblem` holds every kind of cost separately; `StageProblem.at` combines them into a `ShardingProblem` for a
+number of microbatches and a price of memory. Imports `problem`, and of the packages below `graph`, `sharding` and
+`cost`; no solver.
 """

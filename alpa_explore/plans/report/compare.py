@@ -1,4 +1,4 @@
-"""Two plans compared: their settings, their headline figures, and the operators that they divide in different ways.
+"""Two plans compared: their settings, their headline figures, and the operators that they shard differently.
 
 An operator is divided in the same way where its mesh (without axes of one device), its strategy and the specs of its
 inputs and outputs are equal, or where every device that runs it runs it whole; which devices these are does not matter.

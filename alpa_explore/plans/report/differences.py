@@ -1,4 +1,4 @@
-"""The settings in which two plans differ, in words, so that a comparison can name what was changed."""
+"""The settings in which two plans differ, in words, for comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The classic kinds of parallelism as choices for a stage: each mesh axis gets a kind, and a solver chooses the rest.
+"""The classic kinds of parallelism as choices for a stage: each mesh axis is given a kind, and a solver chooses the
+rest.
 
 data     operators that can shard the batch shard it along the axis; weights and optimizer state are replicated
 zero     as data, but every device stores and updates only its piece of the optimizer state

@@ -1,4 +1,4 @@
-"""The agent of one machine: starts its ranks, watches them, and ends all of them when one fails.
+"""The agent of one machine: it starts the ranks, watches them, and ends all of them when one fails.
 
     python -m alpa_explore.runtime.ranks.agent FOLDER FIRST COUNT INIT_METHOD
 

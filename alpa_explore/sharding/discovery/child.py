@@ -1,4 +1,4 @@
-"""Runs a function in a forked process, so that a crash in native code (a kernel without bounds checks) spares the
+"""Run a function in a forked process, so that a crash in native code (a kernel without bounds checks) spares the
 planner.
 
 A fork and not a new interpreter: operators that a notebook or a library registered exist in the child, and starting it

@@ -1,4 +1,4 @@
-"""The limits of discovery. All were set by hand and not measured, unless stated otherwise."""
+"""Limits of discovery. Set by hand and not measured unless stated otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators with a sum over devices in their middle: batch norm and the divisor of a mean loss.
+"""Operators that need a sum over devices halfway through: batch norm, and the divisor of a mean loss.
 
 x̂ = (x − μ)·r with μ = Σx / n, r = 1 / sqrt(Σ(x − μ)² / n + ε), all over the whole batch of n = N·H·W entries a channel;
 y = w·x̂ + b. Backwards, with s₁ = Σdy and s₂ = Σdy·x̂: dx = w·r·(dy − s₁/n − x̂·s₂/n), dw = s₂, db = s₁. Deviations are

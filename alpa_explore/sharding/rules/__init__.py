@@ -9,7 +9,7 @@ To add a rule: write a function of operator and tensors in the file of its famil
 arguments on a shard, say how in `sharding.local`; give it a case in tests/sharding, where every rule is proven by
 running the operator whole and sharded. Strategies and costs follow; cached solves need no care, because their keys hold
 a digest of these sources. Without a rule an operator is discovered; a rule is better where a shard needs other
-arguments than the whole, a sum in the middle, or an addend that counts once.
+arguments than the whole, a sum halfway through, or an addend that counts once.
 
 A rule states a mathematical fact about an operator; how the operator then runs on a shard is written in
 `sharding.local`. Families do not import each other; none imports `sharding.local`, `sharding.discovery` or torch.

@@ -1,4 +1,4 @@
-"""Restores the batch dims of batched matrix products.
+"""Restore the batch dims of batched matrix products.
 
 torch.matmul of (B, H, M, K) by (B, H, K, N) is traced as view → bmm → view, with B and H merged into one dim. Blocks of
 H alone are not contiguous in B·H, so the bmm could be sharded over samples but never over heads, which would exclude

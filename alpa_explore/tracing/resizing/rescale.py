@@ -1,4 +1,4 @@
-"""A training graph at another batch size n, from captures at two sizes p < q, without a third capture.
+"""A training graph at another batch size n, from captures at two other sizes p < q.
 
 Every size among shapes and arguments is taken to be affine in the batch size, a·n + b with a = (size_q − size_p) /
 (q − p). The result is then checked: every operator whose sizes change runs on meta tensors with torch's own shape

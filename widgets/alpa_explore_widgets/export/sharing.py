@@ -1,4 +1,4 @@
-"""Code for the present settings, names of saved files, and plan files that the user opens."""
+"""Code for the current settings, names of saved files, and plan files that the user opens."""
 
 from __future__ import annotations
 

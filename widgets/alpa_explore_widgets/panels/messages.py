@@ -1,4 +1,4 @@
-"""Errors in place: what failed, what was found, what to do."""
+"""Error messages in the explorer: what failed, what was found, what to do."""
 
 from __future__ import annotations
 

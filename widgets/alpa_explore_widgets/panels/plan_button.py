@@ -1,4 +1,4 @@
-"""The Plan and Cancel buttons, the progress of the planner, and whether the plan belongs to the present settings."""
+"""The Plan and Cancel buttons, the progress of the planner, and whether the plan belongs to the current settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that differ in one value from those of a plan: what "Try neighbours" plans for."""
+"""Settings that differ in one value from those of a plan; "Try neighbours" plans them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and clusters: those of the catalogue and the presets, and the ones that the user gave to `explore`."""
+"""Models and clusters: those of the catalogue and the presets, and those that the user gave to `explore`."""
 
 from __future__ import annotations
 

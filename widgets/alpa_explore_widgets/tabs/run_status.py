@@ -1,4 +1,4 @@
-"""The status of a run in words: what it would be, its progress, its end, and the plan that it runs."""
+"""The status of a run in words: what would run, its progress, its end, and the plan that it runs."""
 
 from __future__ import annotations
 
