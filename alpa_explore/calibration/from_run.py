@@ -56,13 +56,13 @@ def recalibrate(folders: Sequence[str | os.PathLike[str]], *, allow_import: bool
         figures, others = [(c.device, c.inside_node, c.between_nodes) for c in (first, cluster)]
         if figures != others:
             raise OptionError(
-                "Runs that are fitted together were planned for one device",
+                "Runs that are fitted together must be planned for the same device",
                 found=f"{first.device.name} in {folders[0]}, other figures ({cluster.device.name}) in {folder}",
                 remedy="Give runs of plans with the same --cluster device.",
             )
         observed += observations
     if first is None:
-        raise OptionError("There is no run to learn from", found="no folder", remedy="Name folders of runs.")
+        raise OptionError("There is no run to fit to", found="no folder", remedy="Name folders of runs.")
     return Recalibration(before=first, after=refit(first, observed), tasks=tuple(observed))
 
 

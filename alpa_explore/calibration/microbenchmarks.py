@@ -38,7 +38,11 @@ def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: f
     kind = kind or ("cuda" if torch.cuda.is_available() else "cpu")
     ranks = _checked(kind, ranks)
     if not run_seconds > 0:
-        raise OptionError("A run takes time", found=f"{run_seconds} s", remedy="Give seconds above 0; 0.02 is common.")
+        raise OptionError(
+            "The seconds of a timed series must be positive",
+            found=f"{run_seconds} s",
+            remedy="Give seconds above 0; 0.02 is common.",
+        )
     with tempfile.TemporaryDirectory() as folder:
         # New processes, even for one rank: threads and groups are settings of a whole process.
         try:
@@ -72,7 +76,7 @@ def _checked(kind: str, ranks: int | None) -> int:
         return available if kind == "cuda" else min(2, available)
     if not 1 <= ranks <= available:
         raise OptionError(
-            "Every rank measures on a device of its own",
+            "Every rank needs a device of its own",
             found=f"{ranks} ranks",
             remedy=f"Give 1 to {available}, as many as there are {'GPUs' if kind == 'cuda' else 'cores'}.",
         )

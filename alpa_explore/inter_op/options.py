@@ -159,7 +159,7 @@ def _check_schedule(options: PipelineOptions) -> None:
         )
     if options.submesh_space not in SUBMESH_SPACES:
         raise OptionError(
-            "There is no such space of submeshes",
+            "Unknown space of submeshes",
             found=f"'{options.submesh_space}'",
             remedy=f"Use one of: {', '.join(SUBMESH_SPACES)}.",
         )

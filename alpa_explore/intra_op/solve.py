@@ -259,7 +259,7 @@ def _verified(
     bound_too_high = answer.bound > objective + tolerance * abs(objective)
     if unproven or bound_too_high or not is_legal(problem, answer.choices):
         raise SolverError(
-            f"The answer of '{solver}' does not hold",
+            f"The answer of '{solver}' contradicts the costs of the problem",
             found=f"{answer.bound!r} was claimed, the costs add up to {objective!r}",
             remedy="Please report this problem; another solver may serve meanwhile.",
         )

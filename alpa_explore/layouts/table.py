@@ -58,7 +58,7 @@ def read_layouts(path: str | Path, *, vocabulary: int = 50257, recompute: bool =
         return _read(lines, path, vocabulary, recompute)
     except csv.Error as error:
         raise OptionError(
-            "The table of layouts is no CSV",
+            "The table of layouts is not valid CSV",
             found=f"line {lines.line_num} of {path}: {error}",
             remedy="Correct that line: quotes must come in pairs.",
         ) from error

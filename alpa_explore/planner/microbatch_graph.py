@@ -43,7 +43,7 @@ def microbatch_graph(
             )
     elif not hasattr(model, "at_batch"):
         raise OptionError(
-            "A model is planned once it is captured",
+            "The model is not captured",
             found=type(model).__name__,
             remedy="Give `ax.capture(module, inputs)`, `ax.capture_batches(module, inputs)`, or a name that "
             "`alpa-explore models` lists.",

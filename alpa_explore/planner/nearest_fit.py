@@ -60,7 +60,7 @@ def nothing_fits(
         advice.append("the schedule 1f1b holds fewer microbatches")
     fewer = _largest_b_that_fits(costs, free)
     if fewer is not None:
-        advice.append(f"with microbatches of this size {fewer} of them fit")
+        advice.append(f"B = {fewer} fits with microbatches of this size")
     if spec_constraints:
         advice.append("the spec constraints may rule out choices that hold less")
     smaller = "more microbatches of a smaller size, or more nodes, need" if samples > 1 else "more nodes need"

@@ -128,7 +128,7 @@ def _choices(plan: PlanValue, stage: PlanStage, problem: StageProblem) -> Choice
     """The choice of every node of a stage's sharding problem, as the plan has it."""
     if not stage.operators:
         raise PlanFileError(
-            "The plan file does not say how its operators are divided",
+            "The plan file does not record the strategies of its operators",
             found=f"stage {stage.index} without operators",
             remedy="It was planned again from a file: plan with the model, and write that plan.",
         )

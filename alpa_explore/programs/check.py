@@ -66,7 +66,7 @@ def _values(stage: StageProgram, rank: int, where: str) -> None:
                 )
             if isinstance(instruction, Free):
                 if lasting & set(instruction.values) or len(set(instruction.values)) < len(instruction.values):
-                    raise ProgramError("A value is freed that must last", found=at, remedy=_REMEDY)
+                    raise ProgramError("A value is freed that is needed later", found=at, remedy=_REMEDY)
                 held -= set(instruction.values)
             held |= set(instruction.writes) - lasting
         if action is Action.FORWARD and stage.loss is not None and stage.loss not in held:

@@ -28,7 +28,7 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
     planned_shape, shape = ((c.nodes, c.devices_per_node) for c in (plan.cluster, cluster))
     if planned_shape != shape:
         raise OptionError(
-            "A plan is priced on a cluster of its own shape",
+            "The cluster has another shape than that of the plan",
             found=f"{shape[0]}x{shape[1]} for a plan on {planned_shape[0]}x{planned_shape[1]}",
             remedy=f"Give {planned_shape[0]}x{planned_shape[1]}:DEVICE, or plan for the other cluster.",
         )

@@ -36,7 +36,7 @@ def test_runs_of_one_device_are_fitted_together_and_of_two_are_refused(monkeypat
     assert (found.before, found.after.inside_node) == (PLANNED, PLANNED.inside_node)
     with pytest.raises(OptionError, match="other figures"):
         recalibrate(["a", "c"])
-    with pytest.raises(OptionError, match="no run to learn from"):
+    with pytest.raises(OptionError, match="no run to fit to"):
         recalibrate([])
 
 

@@ -57,7 +57,7 @@ def test_one_rank_takes_its_links_from_a_preset(capsys: Capture) -> None:
     [
         (("--ranks", "0"), "Give 1 to"),
         (("--ranks", "100000"), "Give 1 to"),
-        (("--run-seconds", "0"), "A run takes time"),
+        (("--run-seconds", "0"), "The seconds of a timed series must be positive"),
         (("--like", "z80"), "Unknown device"),
         (("--name", "my gpu"), "short name"),
         (("-o", "mine.txt"), "mine.txt.json"),

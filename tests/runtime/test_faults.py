@@ -170,7 +170,7 @@ def test_ranks_that_make_no_progress_end_the_run(plan, tmp_path) -> None:
 @pytest.mark.distributed
 def test_a_loss_that_is_no_number_ends_the_run_and_says_in_which_step(plan, tmp_path) -> None:
     run = launch(plan, folder=tmp_path, steps=FOR_EVER, learning_rate=1e25, device="cpu")
-    with pytest.raises(RunError, match=r"The loss is no number: (nan|inf) in step \d, microbatch \d"):
+    with pytest.raises(RunError, match=r"The loss is not a number: (nan|inf) in step \d, microbatch \d"):
         run.result(120)
     assert gone_within(tmp_path, 1)
 

@@ -79,7 +79,9 @@ def explorer_file(name: str) -> Path:
 def check_port(port: int | None) -> None:
     """OptionError for an invalid port number."""
     if port is not None and not 0 <= port < 65536:
-        raise OptionError("A port is a number from 0 to 65535", found=str(port), remedy="Leave it out for a free one.")
+        raise OptionError(
+            "A port is a number from 0 to 65535", found=str(port), remedy="Leave it out to take a free one."
+        )
 
 
 def _place(notebook: str | None) -> tuple[Path, Path | None]:

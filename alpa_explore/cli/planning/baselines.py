@@ -44,10 +44,17 @@ def add(commands: Any) -> None:
     )
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
-    argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
+    argument(
+        "--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 2x8:a100, or a JSON or TOML file"
+    )
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument("--delta", type=float, default=0.5, metavar="X", help="FLOP tolerance of layers (default: 0.5)")
-    argument("--layers", type=int, metavar="L", help="layers to cluster the operators into (default: the paper's)")
+    argument(
+        "--layers",
+        type=int,
+        metavar="L",
+        help="number of layers into which operators are clustered (default: the paper's)",
+    )
     argument("--precision", metavar="DTYPE", help="dtype in which weights are read (default: the paper's)")
     argument("--kind", action="append", metavar="KIND", help="only this baseline; may be repeated")
     for name, what in (("tp", "tensor"), ("dp", "data"), ("pp", "pipeline")):

@@ -44,7 +44,9 @@ def add(commands: Any) -> None:
     )
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="name of a model, see `alpa-explore models`")
-    argument("--cluster", required=True, metavar="NxM:DEVICE", help="as in 2x8:a100, or a JSON or TOML file")
+    argument(
+        "--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 2x8:a100, or a JSON or TOML file"
+    )
     argument(
         "-B",
         "--num-microbatches",
@@ -78,7 +80,7 @@ def add(commands: Any) -> None:
     argument(
         "--scheduler",
         metavar="WHERE",
-        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by the work)",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: depends on the work)",
     )
     argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
     argument("-o", "--output", metavar="FILE", help="write the plan file")
@@ -110,7 +112,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--schedule",
         default="1f1b",
         metavar="NAME",
-        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: decides activation memory and bubble",
+        help="1f1b (default), 1f1b-overlap, gpipe, interleaved-1f1b or zb-h1: determines activation memory and bubble",
     )
     beyond(
         "--stages-per-submesh",
@@ -125,7 +127,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--submeshes",
         default="all",
         metavar="SPACE",
-        help="all (default), or power-of-two: of whole nodes, only numbers that are powers of two",
+        help="all (default), or power-of-two: whole nodes only in numbers that are powers of two",
     )
     beyond(
         "--imbalance",
@@ -137,13 +139,13 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="fraction of the collectives that overlap with compute, of those that can: 0 (default) to 1",
+        help="fraction of the overlappable collective time that computation hides: 0 (default) to 1",
     )
     beyond(
         "--gradient-overlap",
         type=float,
         metavar="X",
-        help="the same for gradient sums that overlap with the backward pass",
+        help="the same for gradient sums, which the backward pass hides",
     )
     beyond(
         "--pin",
@@ -153,7 +155,13 @@ def _add_beyond_the_paper(group: Any) -> None:
         help="fix the sharding spec of an operator's output or of a stored parameter, as in addmm_3=S0R "
         "(see `show --stage`)",
     )
-    beyond("--forbid", action="append", default=[], metavar="NAME=SPEC", help="exclude a sharding spec likewise")
+    beyond(
+        "--forbid",
+        action="append",
+        default=[],
+        metavar="NAME=SPEC",
+        help="exclude a sharding spec, in the form of --pin",
+    )
     remat = group.add_mutually_exclusive_group().add_argument
     remat(
         "--remat",

@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's form (default: the"
+        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b, 'all', or a .csv file in torch's format (default: the"
         " plan's)",
     )
     argument(
@@ -55,7 +55,9 @@ def add(commands: Any) -> None:
         help="for interleaved-1f1b: stages on each submesh (default: the plan's, or 2)",
     )
     argument("--trace", metavar="FILE", help="write a trace for Perfetto (ui.perfetto.dev) or chrome://tracing")
-    argument("--csv", metavar="FILE", help="write the schedule as a CSV file in the form of torch's pipelining")
+    argument(
+        "--csv", metavar="FILE", help="write the schedule as a CSV file in the format of torch.distributed.pipelining"
+    )
     argument("--html", metavar="FILE", help="write one self-contained page with the timeline and all other figures")
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -61,7 +61,7 @@ def add(commands: Any) -> None:
     argument(
         "--allow-import",
         action="store_true",
-        help="with --from-run, follow a recipe package.module:function of a run's plan, which runs that code",
+        help="with --from-run, allow a recipe package.module:function of a run's plan, which runs that code",
     )
     argument("--json", action="store_true", help="print the device file")
     parser.set_defaults(run=run)
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     given = [name for name in ("device", "ranks", "like") if getattr(options, name) is not None]
     if options.from_run and given:
         raise OptionError(
-            "The device is that of the runs' plans",
+            "--from-run takes the device from the plans of the runs",
             found=f"--from-run with --{given[0]}",
             remedy=f"Leave out --{given[0]}, or --from-run to measure here.",
         )

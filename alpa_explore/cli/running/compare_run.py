@@ -42,11 +42,11 @@ def add(commands: Any) -> None:
     argument(
         "--allow-import",
         action="store_true",
-        help="with --cluster, follow a recipe package.module:function of the run's plan, which runs that code",
+        help="with --cluster, allow a recipe package.module:function of the run's plan, which runs that code",
     )
     argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
     argument("--html", metavar="FILE", help="write one self-contained page with the figure")
-    argument("--json", action="store_true", help="print JSON, every task with it")
+    argument("--json", action="store_true", help="print JSON, with every task")
     parser.set_defaults(run=run)
 
 

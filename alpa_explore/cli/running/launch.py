@@ -71,8 +71,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b, or a .csv file in torch's form"
-        " (default: the plan's own)",
+        help="1f1b, gpipe, eager-1f1b, zb-h1, interleaved-1f1b (of a plan made for it), or a .csv file in torch's "
+        "format (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
     argument(
@@ -84,7 +84,7 @@ def run_arguments(parser: Any, *, steps: int) -> None:
     argument(
         "--allow-import",
         action="store_true",
-        help="follow a recipe package.module:function of the plan file, which runs that code",
+        help="allow a recipe package.module:function in the plan file, which runs that code",
     )
 
 

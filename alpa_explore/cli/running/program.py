@@ -40,13 +40,13 @@ def add(commands: Any) -> None:
     argument(
         "--schedule",
         metavar="NAME",
-        help="1f1b, gpipe, eager-1f1b, zb-h1, of a plan made for it interleaved-1f1b (default: the plan's)",
+        help="1f1b, gpipe, eager-1f1b or zb-h1; interleaved-1f1b only of a plan made for it (default: the plan's)",
     )
     argument("--rank", type=int, metavar="R", help="print the instructions of rank R")
     argument(
         "--allow-import",
         action="store_true",
-        help="follow a recipe package.module:function of the plan file, which runs that code",
+        help="allow a recipe package.module:function in the plan file, which runs that code",
     )
     argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

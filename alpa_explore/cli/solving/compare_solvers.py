@@ -97,7 +97,9 @@ def run(options: argparse.Namespace) -> int:
     layers = _run_of_layers(options.layers)
     if not options.time_limit > 0:
         raise OptionError(
-            "The time limit must be positive", found=f"{options.time_limit:g} s", remedy="60 is the default."
+            "The time limit must be positive",
+            found=f"{options.time_limit:g} s",
+            remedy="Give more than 0; the default is 60.",
         )
     if options.html is not None:
         check_target(options.html, "The page")

@@ -32,7 +32,9 @@ def add(commands: Any) -> None:
         metavar="NAME",
         help="auto (default), elimination, ilp, enumerated, highs, cbc, highs-direct or toulbar2",
     )
-    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop with the best solution so far")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds with the best solution so far"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, with the choice of every node")
     parser.set_defaults(run=run)
 

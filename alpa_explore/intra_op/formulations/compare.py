@@ -56,7 +56,9 @@ def compare_solvers(
     requested = FORMULATIONS if solvers is None else tuple(dict.fromkeys(solvers))
     check_formulations(requested)
     if not instance.mesh.shape:
-        raise OptionError("One device divides nothing", found=f"mesh {instance.mesh}", remedy="Give 2 or more.")
+        raise OptionError(
+            "A comparison needs a mesh of several devices", found=f"mesh {instance.mesh}", remedy="Give 2 or more."
+        )
     # The formulations that are not exact cannot represent forbidden entries: spec constraints are left out for all.
     instance = replace(instance, stage=instance.stage.without_constraints())
     _warm_up(instance)

@@ -48,7 +48,7 @@ def solve_toulbar2(
     choices = tuple(int(k) for k in answer[0]) if answer else None
     if choices is not None and memory is not None and not memory.allows(choices):
         raise SolverError(
-            "toulbar2 gave an answer that does not fit",
+            "toulbar2 gave an answer that exceeds the memory limit",
             found=f"{memory.peak(choices):.6g} bytes held where {memory.limit:.6g} are allowed",
             remedy="Use the 'auto' solver, and report the problem.",
         )

@@ -68,7 +68,7 @@ def torch_code(plan: PlanValue) -> str:
         updates = {o.name for o in stage.operators if o.phase == "update"}
         if not stage.operators or updates - {f"update_{name}" for name in _stored(stage)}:
             raise OptionError(
-                "The plan does not say how everything is divided",
+                "The plan does not record all strategies and specs",
                 found=f"stage {stage.index} without strategies, or a plan file of an earlier version",
                 remedy="Plan again: solved problems are cached, so that is quick.",
             )

@@ -84,7 +84,7 @@ def _parse(text: str, path: str | os.PathLike[str]) -> Any:
         body = text.strip()
         if body.startswith("{") and not body.endswith("}") and f'"{FORMAT}"' in body[:200]:
             found = f"{path} ends after {units.bytes_(len(text))} in the middle of the text"
-            raise PlanFileError("The plan file is cut off", found=found, remedy=_AGAIN) from error
+            raise PlanFileError("The plan file is truncated", found=found, remedy=_AGAIN) from error
         raise _not_a_plan(path, f"not JSON, {error}" if body else "the file is empty") from error
     return document
 

@@ -41,7 +41,7 @@ def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
     axes = len(problem.model.mesh.shape)
     if len(kinds) != axes or not set(kinds) <= set(KINDS):
         raise OptionError(
-            "Each axis of the mesh is divided in one way",
+            "Every mesh axis needs exactly one kind of parallelism",
             found=f"{', '.join(kinds) or 'nothing'} for {axes} axes",
             remedy=f"Name one of {', '.join(KINDS)} for each axis.",
         )
@@ -59,7 +59,7 @@ def divided(problem: StageProblem, kinds: Sequence[Kind]) -> tuple[int, ...]:
     )
     if solution.status is Status.INFEASIBLE or solution.objective >= FORBIDDEN:
         raise ProgramError(
-            "The stage cannot be divided like this",
+            "The stage has no legal choice with these kinds of parallelism",
             found=f"{', '.join(kinds)} on {problem.model.mesh}",
             remedy="Choose other kinds, a smaller axis, or more samples in a microbatch.",
         )

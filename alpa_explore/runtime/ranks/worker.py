@@ -132,7 +132,7 @@ class _Worker:
             if loss is not None and not math.isfinite(loss):
                 worst = next(m for m, value in losses.items() if not math.isfinite(value))
                 raise RunError(
-                    "The loss is no number",
+                    "The loss is not a number",
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
                     remedy="Try a smaller learning rate or another precision; the weights are lost.",
                 )

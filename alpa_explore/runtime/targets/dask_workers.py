@@ -43,7 +43,7 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
     used = sorted(addresses, key=lambda a: (urlsplit(a).hostname or a, urlsplit(a).port or 0))[:world]
     if world % len(used):
         raise OptionError(
-            "The ranks cannot be dealt out evenly",
+            "The ranks cannot be divided evenly among the workers",
             found=f"{world} ranks for {len(used)} workers",
             remedy="Start as many workers as machines, or one for each device of the plan.",
         )

@@ -125,7 +125,7 @@ def _check_structure(low: TrainingGraph, high: TrainingGraph) -> None:
         raise BatchError(
             f"Captures at {low.samples} and {high.samples} samples are different graphs",
             found=f"{len(low.operators)} and {len(high.operators)} operators; they part at {first} and {second}",
-            remedy="Capture the model at the size that is samples.",
+            remedy="Capture the model at the number of samples that you need.",
         )
 
 

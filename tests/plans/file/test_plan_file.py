@@ -144,7 +144,7 @@ class TestWhatIsNotAPlan:
     def test_a_file_that_is_cut_off(self, share: float, plan: Plan, tmp_path: Path) -> None:
         text = plan_text(plan)
         (tmp_path / "a").write_text(text[: int(share * len(text))])
-        assert "cut off" in fault_of(tmp_path / "a")
+        assert "truncated" in fault_of(tmp_path / "a")
 
     @pytest.mark.parametrize(
         ("content", "message"),

@@ -75,7 +75,7 @@ def _compare(plan: Plan, stage: int) -> Comparison:
     plan_stage = plan.stages[stage]
     if plan.details is None:
         raise OptionError(
-            "The model of this plan is not here",
+            "The model of this plan is not available",
             found="a plan from a file",
             remedy="Press Plan: the new plan keeps its model.",
         )

@@ -129,7 +129,7 @@ class Sources:
             return model.launch_arguments
         if recipe is None:
             raise OptionError(
-                "The model of this plan is not here, so it cannot be sent to the ranks",
+                "The model of this plan is not available, so it cannot be sent to the ranks",
                 found="a plan or a captured graph, without the module and its weights",
                 remedy="Give explore the module and example_inputs=…, or call ax.launch(explorer.plan, model=…, "
                 "example_inputs=…) in a cell.",
@@ -204,7 +204,7 @@ def model_of_plan(plan: Plan) -> UserModel | None:
 
     def capture() -> TrainingGraph:
         raise OptionError(
-            "The model of this plan is not here",
+            "The model of this plan is not available",
             found=f"a plan of {name}, without the model itself",
             remedy="B can be changed. To plan again, give explore the model or its graph instead of the plan.",
         )
