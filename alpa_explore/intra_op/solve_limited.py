@@ -204,7 +204,7 @@ def _price_search_deadline(deadline: float, variables: int) -> float:
 def _checked(problem: ShardingProblem, memory: MemoryLimit, solution: ShardingSolution) -> ShardingSolution:
     if solution.choices and not (is_legal(problem, solution.choices) and memory.allows(solution.choices)):
         raise SolverError(
-            f"The answer of '{solution.solver}' exceeds the memory limit",
+            f"The answer of '{solution.solver}' is illegal or exceeds the memory limit",
             found=f"{memory.peak(solution.choices):.6g} bytes held where {memory.limit:.6g} are allowed",
             remedy="Please report this problem; another solver may serve meanwhile.",
         )

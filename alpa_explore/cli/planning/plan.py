@@ -80,7 +80,7 @@ def add(commands: Any) -> None:
     argument(
         "--scheduler",
         metavar="WHERE",
-        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: depends on the work)",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by amount of work)",
     )
     argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
     argument("-o", "--output", metavar="FILE", help="write the plan file")
