@@ -154,7 +154,7 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:
 
 
 def _solved(rows: Floats, measured: Floats, shares: Floats) -> Floats:
-    """The factors of all figures by least squares; 1 leaves a figure as it was."""
+    """The factors of all figures by least squares; a factor of 1 leaves its figure unchanged."""
     whole, targets = _with_prior(rows, measured, shares)
     return tuning.LEAST_FACTOR + non_negative(whole, targets - tuning.LEAST_FACTOR * whole.sum(axis=1))
 

@@ -18,7 +18,7 @@ a DP for each P, and the best result is taken; of equal ones that with the fewes
 The gradients of a tied weight, which several stages read, are summed over these stages once an iteration. This is added
 when `tied_weights` is on: every stage that reads the weight, except the first, pays an all-reduce of the gradient
 between two ranks over the slowest link of the cluster; u stages make u − 1 all-reduces. The figure depends on the
-stage's layers alone and is no part of its latency: it is `once_seconds` of the DP.
+stage's layers alone and is not part of its latency: it is `once_seconds` of the DP.
 
 Entries are inf for: ranges with a cut inside; ranges with fewer layers than the schedule needs in a stage, and all
 ranges where the schedule does not exist for that number of stages; a first stage at another place than `num_stages`;

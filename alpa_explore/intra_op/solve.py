@@ -192,7 +192,7 @@ def _wide(
 
 
 def _combined(parts: Decomposition, answers: Sequence[_Answer]) -> _Answer:
-    """The answer for the whole problem from one for each component."""
+    """The answers for the components combined into the answer for the whole problem."""
     bound = parts.constant
     for answer in answers:
         bound += answer.bound

@@ -1,14 +1,14 @@
 """`solve_limited`: an optimal choice for a sharding problem under a memory limit.
 
-1. The optimum without the limit; where it fits, it is the answer.
-2. Strategies that cannot fit whatever the other nodes do are dropped, and with them those that are left without a legal
-   partner, until nothing changes.
-3. Nodes whose memory is the same for every strategy are eliminated where that is narrow (`simplify`).
-4. Prices for memory (`memory.price_search`) give a choice that fits and a lower bound; often they meet.
-5. Else HiGHS gets Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the bounds
-   of the price search exclude, unless it is too large for HiGHS.
+1. Solve without the limit; if the optimum fits, it is the answer.
+2. Drop strategies that exceed the limit with every choice of the other nodes, and strategies that are left without a
+   legal partner, until none remains.
+3. Eliminate nodes whose memory is the same for every strategy, where the elimination is narrow (`simplify`).
+4. Prices of memory (`memory.price_search`) give a choice that fits and a lower bound; often the two meet.
+5. Otherwise HiGHS solves Eq. 1 with a running sum of the memory (`ilp.highs_direct`), without the strategies that the
+   bounds of the price search exclude, unless the problem is too large for HiGHS.
 
-A time limit ends 4 and 5 early: then the best choice that fits is returned with the bound that was proven.
+A time limit ends 4 and 5 early; the incumbent is then returned with the lower bound that was proven.
 """
 
 from __future__ import annotations

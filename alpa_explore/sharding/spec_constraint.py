@@ -132,7 +132,7 @@ def read_constraints(body: Iterable[Mapping[str, str]]) -> tuple[SpecConstraint,
 
 
 def fault_of(spec_constraints: Iterable[SpecConstraint]) -> str | None:
-    """What is wrong with the spec constraints, whatever the model; None when nothing is."""
+    """The fault in the spec constraints, independently of the model; None if there is none."""
     pinned: dict[str, str] = {}
     spec_constraints = tuple(spec_constraints)
     for constraint in spec_constraints:

@@ -2,7 +2,7 @@
 browser tests.
 
 The server listens on loopback only and contacts no other machine, and the notebooks of the course are saved without
-outputs, so that running one is no change in git. Jupyter executes this file; nothing imports it.
+outputs, so that running one does not change it in git. Jupyter executes this file; nothing imports it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def close_gap(problem: ShardingProblem, pruned: Pruned, gap: float = 0.0) -> Pru
 
 
 def _above_bound(reparameterized: ShardingProblem) -> tuple[ShardingProblem, float]:
-    """The problem with the least entry of every node and edge subtracted, and the bound: the sum of what was."""
+    """The problem with the least entry of every node and edge subtracted, and the sum of these entries: the bound."""
     least_nodes = [float(c.min()) for c in reparameterized.node_costs]
     least_edges = [float(m.min()) for m in reparameterized.edge_costs]
     above = ShardingProblem(

@@ -10,7 +10,7 @@ Read in this order:
 - `contraction/`: the inside of a block minimised out, at several prices at once.
 - `block_tables`: the least costs of a block over the states of its separators, and the choices behind them.
 - `min_plus_products`: products of tables, and backtracking to the best states.
-- `compose`: `Composer`, which puts these together; the formula stands there.
+- `compose`: `Composer`, which puts these together; its docstring has the formula.
 - `lagrangian_memory`: the fastest choices that fit in a device, with dual bounds, by prices for memory.
 - `label_setting`: choices that fit, combined from what blocks choose at different prices.
 - `tuning`: limits and thresholds.

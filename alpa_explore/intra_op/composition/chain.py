@@ -63,7 +63,7 @@ class Chain:
     breaks: frozenset[tuple[int, int]]
     """(a, b), b ≥ a + 2: ranges that hold both layers are not chains."""
     parameter_breaks: frozenset[tuple[int, int]]
-    """Those of `breaks` where both layers touch parameters only."""
+    """The members of `breaks` whose two layers share parameters only."""
     parameter_readers: tuple[frozenset[int], ...]
     """For each of `graph.parameters` the fragments that read it."""
     _workspaces: dict[str, tuple[Ints, Ints, Ints]] = field(default_factory=dict, repr=False)
@@ -115,8 +115,8 @@ class Chain:
         return self.block_of[self.fragments.layer_of[index]]
 
     def owners(self, problem: StageProblem) -> tuple[int, ...]:
-        """For each node of a stage, of layers or of fragments, the block that owns it: the block of an operator, else
-        the first block of the stage that touches it."""
+        """For each node of a stage, of layers or of fragments, the block that owns it: that of the operator, or for
+        a tensor the first block of the stage that reads or writes it."""
         stage = problem.stage
         first, last = stage.first, stage.last
         if stage.layered is self.layered:

@@ -45,8 +45,8 @@ def short_skips(layered: LayeredGraph, touching: Mapping[int, set[int]]) -> set[
 def breaking_tensors(
     layered: LayeredGraph, touching: Mapping[int, set[int]], short: Collection[int]
 ) -> tuple[frozenset[int], frozenset[tuple[int, int]], frozenset[tuple[int, int]]]:
-    """Constants; pairs of layers that are not adjacent and touch the same tensor; those pairs that touch the same
-    parameters only. The tensors `short` (skips) cause none of these."""
+    """Constants; pairs of layers that are not adjacent and share a tensor; the pairs among them that share parameters
+    only. The tensors `short` (skips) are left out of all three."""
     graph = layered.graph
     parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
     constants: set[int] = set()
@@ -87,7 +87,7 @@ def cut_into_blocks(
 
 
 def skipped_over(fragments: LayeredGraph, block_of: Sequence[int]) -> set[int]:
-    """Tensors that blocks touch which are not adjacent."""
+    """Tensors that are shared by blocks that are not adjacent."""
     return {
         tensor
         for tensor, touching in layers_touching(fragments).items()

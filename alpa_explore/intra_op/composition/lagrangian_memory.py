@@ -48,12 +48,12 @@ class MemoryLimitedChoice:
 
 
 class _DualFunction:
-    """What is known of L for one number of microbatches held."""
+    """The dual function L for one number of microbatches held, as far as it has been evaluated."""
 
     def __init__(self, held: int, inverse_b: float, room: float, constants: float) -> None:
         self.held, self.inverse_b, self.room, self.constants = held, inverse_b, room, constants
         self.bound, self.price = -math.inf, 0.0
-        """The highest known point of L, and its price."""
+        """The highest value of L so far, and its price."""
         self.solved: set[float] = set()
         """Prices solved for exactly this number of microbatches held."""
         self.lower_bounds: dict[float, float] = {}

@@ -87,7 +87,7 @@ def placements(problem: StageProblem, edge: Edge, options: NodeOptions, *, reads
 def nearest_strategies(
     problem: ShardingProblem, nodes: Sequence[NodeOptions], requested: Sequence[tuple[int, ...]]
 ) -> tuple[Choices, int]:
-    """A strategy for each node, and the number of nodes at which the `requested` option for each axis is no strategy.
+    """A strategy for each node, and the number of nodes whose `requested` options (one per axis) are not a strategy.
 
     Such a node takes the cheapest of the strategies that agree with the request on as many axes as possible.
     """

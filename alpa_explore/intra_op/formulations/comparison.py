@@ -27,7 +27,7 @@ class StageInstance:
     microbatches_held: int = 1
 
     def build(self) -> tuple[StageProblem, ShardingProblem]:
-        """The problem on all axes, built anew: two timed methods share nothing."""
+        """The problem on all axes, rebuilt on each call, so that timed methods share nothing."""
         stage_problem = build_stage_problem(self.stage, CostModel(self.device, self.mesh))
         return stage_problem, stage_problem.at(
             inverse_b=self.inverse_b, memory_price=self.memory_price, microbatches_held=self.microbatches_held
@@ -48,9 +48,9 @@ class SolverRow:
     objective_seconds: float
     """Exact cost of the final choice."""
     objective_before_seconds: float | None
-    """Exact cost of the answer before descent or repair; None where that answer is no legal choice."""
+    """Exact cost of the answer before descent or repair; None where that answer is not legal."""
     impossible_nodes: int
-    """Nodes at which the answer before repair is no strategy."""
+    """Number of nodes at which the answer before repair is not a strategy."""
     differing_nodes: int
     """Nodes at which the final choice differs from that of `auto` (there may be several optima)."""
     batch_share_before: float
@@ -92,7 +92,7 @@ class Comparison:
         return _gap(row.objective_seconds, self.optimum_seconds)
 
     def gap_before(self, row: SolverRow) -> float | None:
-        """The same before descent or repair; None where that answer is no legal choice."""
+        """The same before descent or repair; None where that answer is not legal."""
         if row.objective_before_seconds is None:
             return None
         return _gap(row.objective_before_seconds, self.optimum_seconds)

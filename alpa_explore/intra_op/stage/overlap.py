@@ -45,7 +45,7 @@ class Overlap:
     def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
         """Exposed seconds of an edge, shape [strategies of a, strategies of b], that is paid `times` per microbatch.
 
-        `operators` are those at its ends, None for an end that is no operator.
+        `operators` are those at its ends, None for an end that is not an operator.
         """
         coefficient = self.model.device.collective_overlap
         if not coefficient:

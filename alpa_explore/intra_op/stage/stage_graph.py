@@ -92,7 +92,7 @@ class StageSlicer:
         # Long signatures are hashed once: ranges overlap, and hashing the same text again would dominate.
         numbers: dict[object, int] = {}
         self._digests: list[bytes] = []
-        """For each distinct kind of operator a digest of all but the tensors that it reads and writes."""
+        """For each distinct signature, a digest of everything but the tensors that the operator reads and writes."""
         self._digest_of: list[int] = []
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             constraints = _anonymous(layered.spec_constraints.get(operator.index, ()))

@@ -39,7 +39,7 @@ Values: TypeAlias = Mapping[int, torch.Tensor]
 Waiting: TypeAlias = Generator[str, None, None]
 """Yields a description of what the rank waits for."""
 Arriving: TypeAlias = Generator[str, None, torch.Tensor]
-"""Yields likewise, and returns the tensor that has arrived."""
+"""Yields the same, and returns the tensor that has arrived."""
 
 
 class Transport(Protocol):
