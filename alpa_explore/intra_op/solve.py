@@ -12,12 +12,13 @@
 1. `decompose`: strategies without a legal partner are dropped, nodes with at most two neighbours are eliminated, and
    the rest is split into connected components.
 2. A component with an obvious and cheap elimination order is eliminated.
-3. Else messages raise a dual bound and suggest choices (`prune_by_bound`). Where the two meet, the optimum is proven.
-4. Where they do not, `close_gap` solves the region on which they differ, and grows it. Strategies excluded by the bound
-   and their slack are pruned.
-5. The pruned component is decomposed again. What has become narrow is eliminated, what has shrunk much is bounded once
-   more, and HiGHS gets the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in `bounds.tuning`) is
-   not tried: its answer is the best choice and its bound, with Status.UNPROVEN.
+3. Otherwise message passing raises a dual bound and suggests choices (`prune_by_bound`); where the two meet, the
+   optimum is proven.
+4. Where they do not meet, `close_gap` solves the region on which bound and choice disagree, and grows it. Strategies
+   that the bound and their slack exclude are pruned.
+5. The pruned component is decomposed again. Parts that have become narrow are eliminated, parts that have shrunk much
+   are bounded once more, and HiGHS solves the rest as Eq. 1. A component too large for HiGHS (LARGEST_ILP_VARIABLES in
+   `bounds.tuning`) is left at its incumbent and lower bound, with Status.UNPROVEN.
 
 The objective of every answer is added up again by `ShardingProblem.evaluate` before it is returned.
 """

@@ -1,4 +1,4 @@
-"""The sharding problems behind the stages of a plan, and the choices made in them; only in the process that planned."""
+"""The sharding problems behind the stages of a plan, and the choices made in them; a plan file does not hold them."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ With S_k the separator between blocks k and k + 1, and minima over everything in
 
 The least cost of a range is a product in (min, +):  A_i ⊗ T_(i+1) ⊗ … ⊗ T_(j−1) ⊗ Z_j, computed from either end as a
 vector times tables (`min_plus_products`), in place of L · (L + 1) / 2 solves. Equal blocks are contracted once. In
-ranges that would be chains but for a tied weight, the states of its nodes are carried along. Blocks that are too wide
-to contract, and ranges that are not chains for other reasons, are left out: they are solved by themselves.
+ranges that are chains except for a tied weight, the states of its nodes are carried along. Blocks that are too wide to
+contract, and ranges that are not chains for other reasons, are left out and solved one by one.
 """
 
 from __future__ import annotations

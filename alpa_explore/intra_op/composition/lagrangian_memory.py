@@ -1,16 +1,18 @@
 """The fastest choices of a layer range that fit on a device, with dual bounds, by prices of memory (Lagrange
 multipliers).
 
-With a price λ for a byte, and *room* for weights and held activations besides the least workspace, the dual function
+Let λ be the price of a byte, and *room* the memory that the least workspace leaves for weights and held activations.
+The dual function
 
     L(λ) = min_s ( seconds(s) + λ · bytes(s) ) − λ · room   ≤   seconds of every choice s that fits
 
-is computed exactly by composition. L is concave. Its highest point lies where the lines of two choices cross, one above
-the room and one below; it is found by solving at the crossing of the known lines until no line is lower there.
+is computed exactly by composition. L is concave. Its maximum lies where the lines of two choices cross, one that
+exceeds the room and one that fits; it is found by solving at the crossing of the lines so far until no line is lower
+there.
 
 A solve for h microbatches held also gives a bound for more microbatches: each of them adds at least the least
-activation bytes. Ranges with equal blocks have their highest points at nearly the same price, so `near_tables` at such
-prices serve all of them.
+activation bytes. Ranges with equal blocks have their maxima at nearly the same price, so `near_tables` at such prices
+serve all of them.
 
 At the best price equal blocks switch strategies together, so a choice that is optimal at a single price is either too
 large or leaves room. Label setting then combines what blocks choose at several prices into choices in between.
@@ -38,7 +40,7 @@ class MemoryLimitedChoice:
     best: ComposedChoice | None
     """The fastest choice found that fits."""
     bound: float
-    """Seconds that no choice that fits is below."""
+    """Lower bound on the seconds of every choice that fits."""
     price: float
     """The price at which the dual function gave that bound."""
 

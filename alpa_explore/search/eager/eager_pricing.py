@@ -95,10 +95,10 @@ class EagerPricing:
     def _collect(self, solver: str) -> None:
         """The distinct problems of all feasible stages, as tasks."""
         cluster, b = self.query.cluster, self.query.num_microbatches
-        found_splits = discover_all(self.layered.graph)
+        discoveries = discover_all(self.layered.graph)
         meshes = [logical_meshes(cluster, submesh) for submesh in self.query.submeshes]
         prices = {
-            mesh: price_key(mesh, cluster.device, solver, b, found_splits)
+            mesh: price_key(mesh, cluster.device, solver, b, discoveries)
             for of_submesh in meshes
             for mesh in of_submesh
         }
@@ -120,7 +120,7 @@ class EagerPricing:
                         solver=solver,
                         inverse_b=1.0 / b,
                         search=Search.NEAR,
-                        discoveries=found_splits,
+                        discoveries=discoveries,
                     )
 
     def costs(self) -> StageCosts:
