@@ -211,5 +211,5 @@ def test_planning_again_without_the_model_is_an_error_in_place(plan: Plan, plann
     explorer = explore(stranger, backend=planner.functions())
     explorer.plan_button.plan.click()
     assert explorer.session.wait(5)
-    assert "not here" in explorer.messages.widget.value
+    assert "not available" in explorer.messages.widget.value
     assert explorer.plan is stranger
