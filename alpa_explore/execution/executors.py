@@ -192,7 +192,11 @@ class Executor:
                 if self.scheduler == "auto":
                     self._wait_beside(pool)
                     if self._warm_up is not None:
-                        pool.warm(self._warm_up)
+                        try:
+                            pool.warm(self._warm_up)
+                        except BaseException:
+                            pool.close()  # nobody else knows of it yet
+                            raise
                 self._pool = pool
             return self._pool
 

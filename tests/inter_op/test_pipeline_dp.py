@@ -1,4 +1,4 @@
-"""The pipeline DP against brute force, and against the specification's pseudocode."""
+"""The pipeline DP against brute force, and against the paper's pseudocode."""
 
 import itertools
 import math

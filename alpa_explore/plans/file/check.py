@@ -59,7 +59,7 @@ def _stages(stages: list[Any], cluster: Mapping[str, Any], num_layers: int) -> I
         at = f"stages[{index}]"
         size, mesh, devices = math.prod(stage["submesh"]), stage["logical_mesh"], stage["devices"]
         if not (0 < stage["submesh"][0] <= nodes and 0 < stage["submesh"][1] <= per_node):
-            yield f"{at}.submesh: {stage['submesh']} is no piece of a cluster of {nodes} × {per_node}"
+            yield f"{at}.submesh: {stage['submesh']} is no submesh of a cluster of {nodes} × {per_node}"
         if not size == math.prod(mesh) == len(devices):
             yield f"{at}: submesh {stage['submesh']}, logical mesh {mesh} and {len(devices)} devices do not agree"
         if max(devices) >= nodes * per_node:
@@ -137,7 +137,7 @@ def _costs(costs: Mapping[str, Any], cluster: Mapping[str, Any], num_layers: int
     nodes, per_node, submeshes = cluster["nodes"], cluster["devices_per_node"], costs["submeshes"]
     for index, shape in enumerate(submeshes):
         if not (0 < shape[0] <= nodes and 0 < shape[1] <= per_node):
-            yield f"costs.submeshes[{index}]: {shape} is no piece of a cluster of {nodes} × {per_node}"
+            yield f"costs.submeshes[{index}]: {shape} is no submesh of a cluster of {nodes} × {per_node}"
     for index, (first, last, submesh, shape, *figures) in enumerate(costs["candidates"]):
         at = f"costs.candidates[{index}]"
         if len(figures) + 4 != len(costs["columns"]):
