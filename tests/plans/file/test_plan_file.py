@@ -207,7 +207,7 @@ def put(*keys: str | int, value: Any) -> Change:
         (put("stages", 1, "devices", value=[0]), "another stage has 0"),
         (put("stages", 0, "devices", value=[9]), "9 is not one of the 8 devices"),
         (put("stages", 0, "devices", value=[0, 1]), "do not agree"),
-        (put("stages", 0, "submesh", value=[1, 8]), "no piece of a cluster"),
+        (put("stages", 0, "submesh", value=[1, 8]), "no submesh of a cluster"),
         (put("stages", 0, "latency_seconds", value=-1), "less than the minimum"),
         (put("stages", 0, "latency_seconds", value=1e300), "greater than the maximum"),
         (put("stages", 2, "operators", 0, "layer", value=0), "is not in the stage"),
