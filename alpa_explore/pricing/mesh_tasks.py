@@ -36,7 +36,7 @@ class MeshTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitTask:
+class MemoryTask:
     """A composed range on one mesh, with the numbers of microbatches held for which it must fit; other fields as in
     MeshTask."""
 
@@ -62,7 +62,7 @@ def compose_mesh(layered: LayeredGraph, task: MeshTask) -> dict[Range, Frontier]
     return {r: sweep.frontier(r) for r in sweep.samples}
 
 
-def fit_range(layered: LayeredGraph, task: FitTask) -> dict[Range, Frontier]:
+def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range, Frontier]:
     """The fastest choices of a range that fit, with bounds (runs on a Dask worker)."""
     record_discoveries(task.discoveries)
     results = fastest_within_memory(
@@ -110,5 +110,5 @@ def chain(layered: LayeredGraph) -> Chain:
     return chain_of(layered)
 
 
-def _composer(layered: LayeredGraph, task: MeshTask | FitTask) -> Composer:
+def _composer(layered: LayeredGraph, task: MeshTask | MemoryTask) -> Composer:
     return Composer(chain(layered), slicer(layered), cost_model(task.device, task.mesh.squeezed()))

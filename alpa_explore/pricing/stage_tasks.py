@@ -24,21 +24,21 @@ from alpa_explore.sharding.discovery.discoveries import DiscoveryRecords, record
 class Search(enum.Enum):
     """The kind of choices that a task searches for; the value is the name of its pass on the progress line."""
 
-    NEAR = "sharding"
+    NEAR_OPTIMAL = "sharding"
     """Choices near the fastest, at every B."""
-    LEAN = "memory"
+    LEANER = "memory"
     """Leaner choices, for devices that the fastest overflows."""
     FASTEST = "proof"
     """The fastest choice, proven."""
-    FIT = "memory of composed stages"
+    COMPOSED_WITHIN_MEMORY = "memory of composed stages"
     """For a composed stage: the fastest choices that fit, with lower bounds."""
-    FITTING = "proof within memory"
+    SOLVED_WITHIN_MEMORY = "proof within memory"
     """The fastest choice that fits, by a solver under the memory limit."""
 
 
 _SEARCHES: Mapping[Search, Callable[..., Frontier]] = {
-    Search.NEAR: envelope,
-    Search.LEAN: memory_frontier,
+    Search.NEAR_OPTIMAL: envelope,
+    Search.LEANER: memory_frontier,
     Search.FASTEST: fastest,
 }
 
@@ -73,9 +73,9 @@ def solve_stage(layered: LayeredGraph, task: StageTask) -> Frontier:
         return solve(sharding_problem, task.solver, gap=gap)
 
     memory, b = task.device.memory_bytes, task.inverse_b
-    if task.search is Search.FITTING:
+    if task.search is Search.SOLVED_WITHIN_MEMORY:
         return fastest_fitting(problem, solver, memory, task.held, b, task.bound_seconds)
-    held = (task.least_held, task.held) if task.search is Search.LEAN else task.held
+    held = (task.least_held, task.held) if task.search is Search.LEANER else task.held
     return _SEARCHES[task.search](problem, solver, memory, held, b)
 
 

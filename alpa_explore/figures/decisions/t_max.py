@@ -9,7 +9,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tables import chosen_candidate, outcome, t_max_table
+from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
 
 __all__ = ["t_max_figure", "t_max_sentence", "t_max_table"]
 
@@ -27,7 +27,7 @@ def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
     Between two evaluated candidates Σt is drawn as the best known value: that of the smaller candidate.
     """
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.76, 0.24], vertical_spacing=0.06)
-    best = chosen_candidate(plan)
+    best = chosen_t_max(plan)
     candidates = [p.t_max_seconds for p in plan.t_max_sweep] or [plan.predicted.t_max_seconds]
     right = min(candidates[-1], tuning.T_MAX_ZOOM * plan.predicted.t_max_seconds) * 1.04
     beyond = sum(t > right for t in candidates)
@@ -43,7 +43,7 @@ def t_max_figure(plan: Plan, theme: str = "light") -> go.Figure:
 def t_max_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     p, terms = plan.predicted, plan.terms
-    if chosen_candidate(plan) is None:
+    if chosen_t_max(plan) is None:
         return f"T = {units.seconds(p.iteration_seconds)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
     return (

@@ -60,7 +60,7 @@ def layers_table(plan: PlanValue) -> list[Row]:
 
 def t_max_table(plan: PlanValue) -> list[Row]:
     """One row per evaluated candidate, and one per run of adjacent candidates that were ruled out for one reason."""
-    rounds, best = plan.terms.rounds, chosen_candidate(plan)
+    rounds, best = plan.terms.rounds, chosen_t_max(plan)
     rows: list[Row] = []
     numbered = list(enumerate(plan.t_max_sweep))
     for _, group in groupby(numbered, key=lambda p: (p[0] if p[1].iteration_seconds is not None else -1, p[1].reason)):
@@ -186,7 +186,7 @@ def outcome(point: SweepPoint) -> str:
     return "ruled out" if point.pruned else "no partition"
 
 
-def chosen_candidate(plan: PlanValue) -> int | None:
+def chosen_t_max(plan: PlanValue) -> int | None:
     """Index in the sweep of the t_max that gave the plan: the least T, and of equal T the least t_max."""
     totals = [(p.iteration_seconds, i) for i, p in enumerate(plan.t_max_sweep) if p.iteration_seconds is not None]
     return min(totals)[1] if totals else None

@@ -11,7 +11,7 @@ from alpa_explore.intra_op.tuning import EASY_ILP_VARIABLES
 from alpa_explore.pricing.frontier import Frontier, StageChoice
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.pricing.tuning import TOLERANCE
-from alpa_explore.search.tuning import MOST_FITTING
+from alpa_explore.search.tuning import MOST_SOLVED_WITHIN_MEMORY
 
 
 class OpenQuestion(NamedTuple):
@@ -49,7 +49,7 @@ class Convergence:
         self.memory, self.inverse_b = first.device.memory_bytes, first.inverse_b
         self._states: dict[str, _State] = {}
         self._closed: set[tuple[str, int]] = set()
-        """(problem, microbatches held) for which FITTING has run; (problem, 0) for the other searches."""
+        """(problem, microbatches held) for which SOLVED_WITHIN_MEMORY has run; (problem, 0) for the other searches."""
 
     def add(self, key: str, frontier: Frontier) -> None:
         """Record the result of a task."""
@@ -57,12 +57,12 @@ class Convergence:
 
     def close(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Record that a search has run for these (problem, microbatches held), so that it is not run again."""
-        self._closed |= {(key, held if search is Search.FITTING else 0) for key, held in keys}
+        self._closed |= {(key, held if search is Search.SOLVED_WITHIN_MEMORY else 0) for key, held in keys}
 
     @property
     def budget_spent(self) -> bool:
-        """Whether the limit on the number of solves within memory (FITTING) is reached."""
-        return sum(1 for _, held in self._closed if held) > MOST_FITTING
+        """Whether the limit on the number of solves within memory is reached."""
+        return sum(1 for _, held in self._closed if held) > MOST_SOLVED_WITHIN_MEMORY
 
     def bound(self, key: str) -> float:
         """Lower bound on the seconds of every choice, without a memory limit."""
@@ -119,9 +119,9 @@ class Convergence:
         if variables > EASY_ILP_VARIABLES and self._seconds_within(state, held) <= bound * (1 + TOLERANCE):
             return None
         if key in self.composed and held not in state.bounds and not searched:
-            return OpenQuestion(key, bound, Search.FIT)
+            return OpenQuestion(key, bound, Search.COMPOSED_WITHIN_MEMORY)
         closed = (key, held) in self._closed or self.budget_spent
-        return None if closed else OpenQuestion(key, bound, Search.FITTING)
+        return None if closed else OpenQuestion(key, bound, Search.SOLVED_WITHIN_MEMORY)
 
     def _least_peak(self, key: str, state: _State, held: int) -> float:
         """Lower bound on the peak bytes of every choice with so many microbatches held."""

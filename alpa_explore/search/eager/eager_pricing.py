@@ -22,7 +22,7 @@ from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing.frontier import Frontier
-from alpa_explore.pricing.mesh_tasks import FitTask, MeshTask, compose_mesh, fit_range
+from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask, compose_mesh, compose_within_memory
 from alpa_explore.pricing.stage_costs import RangeKey, StageCosts
 from alpa_explore.pricing.stage_tasks import Search, StageTask
 from alpa_explore.search import tuning
@@ -90,7 +90,7 @@ class EagerPricing:
             or self._frontiers[key][0].variables <= tuning.EXACT_FRONTIER_VARIABLES
         ]
         overflowing = [(key, self._tasks[key].held) for key in inexact if self._convergence.overflows(key)]
-        self._search(Search.LEAN, overflowing)
+        self._search(Search.LEANER, overflowing)
 
     def _collect(self, solver: str) -> None:
         """The distinct problems of all feasible stages, as tasks."""
@@ -119,7 +119,7 @@ class EagerPricing:
                         device=cluster.device,
                         solver=solver,
                         inverse_b=1.0 / b,
-                        search=Search.NEAR,
+                        search=Search.NEAR_OPTIMAL,
                         discoveries=discoveries,
                     )
 
@@ -142,7 +142,7 @@ class EagerPricing:
         todo: dict[Search, dict[tuple[str, int], None]] = {}
         for cell, held in open_stages:
             for question in self._questions.get(cell, {}).get(held, ()):
-                most = held if question.search is Search.FITTING else self._tasks[question.key].held
+                most = held if question.search is Search.SOLVED_WITHIN_MEMORY else self._tasks[question.key].held
                 todo.setdefault(question.search, {})[question.key, most] = None
         for search, keys in todo.items():
             self._search(search, keys)
@@ -168,8 +168,8 @@ class EagerPricing:
 
     def _search(self, search: Search, keys: Iterable[tuple[str, int]]) -> None:
         """Run one kind of task for these (problem, microbatches held) and record the frontiers."""
-        if search is Search.FIT:
-            for key, frontier in self._fit([key for key, _ in keys]).items():
+        if search is Search.COMPOSED_WITHIN_MEMORY:
+            for key, frontier in self._compose_within_memory([key for key, _ in keys]).items():
                 self._convergence.add(key, frontier)
             return
         tasks = {
@@ -204,15 +204,15 @@ class EagerPricing:
             for layers, frontier in frontiers.items()
         }
 
-    def _fit(self, keys: Sequence[str]) -> dict[str, Frontier]:
+    def _compose_within_memory(self, keys: Sequence[str]) -> dict[str, Frontier]:
         """Choices of composed problems that fit, for each number of microbatches held at which memory is short."""
-        todo: dict[str, FitTask] = {}
+        todo: dict[str, MemoryTask] = {}
         for key in keys:
             task = self._tasks[key]
             counts = tuple(
                 held for held in range(task.least_held, task.held + 1) if self._convergence.short_of_memory(key, held)
             )
-            todo[f"{key}-{_digest(counts)[:16]}"] = FitTask(
+            todo[f"{key}-{_digest(counts)[:16]}"] = MemoryTask(
                 range=(task.first, task.last),
                 counts=counts,
                 mesh=task.mesh,
@@ -220,7 +220,7 @@ class EagerPricing:
                 inverse_b=task.inverse_b,
                 discoveries=task.discoveries,
             )
-        results = self._runner.on_meshes(fit_range, todo, Search.FIT.value)
+        results = self._runner.on_meshes(compose_within_memory, todo, Search.COMPOSED_WITHIN_MEMORY.value)
         return {name.split("-")[0]: frontier for name, result in results.items() for frontier in result.values()}
 
 

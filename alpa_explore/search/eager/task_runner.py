@@ -13,7 +13,7 @@ from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing import cache_entries
 from alpa_explore.pricing.frontier import Frontier
-from alpa_explore.pricing.mesh_tasks import FitTask, MeshTask
+from alpa_explore.pricing.mesh_tasks import MemoryTask, MeshTask
 from alpa_explore.pricing.stage_tasks import StageTask, solve_stage
 from alpa_explore.store.cache import Store
 
@@ -45,7 +45,7 @@ class TaskRunner:
         return done
 
     def on_meshes(
-        self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | FitTask], name: str
+        self, function: Callable[..., Any], tasks: Mapping[str, MeshTask | MemoryTask], name: str
     ) -> dict[str, dict[Range, Frontier]]:
         """The frontiers of the ranges of every task; those that cannot be composed are left out."""
         names = {key: f"{key}-{name.replace(' ', '-')}" for key in tasks}

@@ -7,7 +7,7 @@ import pytest
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import (
-    chosen_candidate,
+    chosen_t_max,
     layers_table,
     sharding_table,
     stage_costs_table,
@@ -46,8 +46,8 @@ def test_the_sweep_covers_every_candidate_once_and_names_the_chosen(plan: Plan) 
             assert row["sum_latency_seconds"] + row["waiting_seconds"] == pytest.approx(row["iteration_seconds"])
 
 
-def test_the_chosen_candidate_has_the_least_time(plan: Plan) -> None:
-    at = chosen_candidate(plan)
+def test_the_chosen_t_max_has_the_least_time(plan: Plan) -> None:
+    at = chosen_t_max(plan)
     assert at is not None
     assert plan.t_max_sweep[at].t_max_seconds == plan.predicted.t_max_seconds
 

@@ -44,7 +44,7 @@ def _expected(frontiers, held):
         if not f.proven:
             candidates[key] = f.bound_seconds, Search.FASTEST
         elif fastest is not None and _bytes(fastest, held) > MEMORY:
-            candidates[key] = _seconds(fastest), Search.FITTING
+            candidates[key] = _seconds(fastest), Search.SOLVED_WITHIN_MEMORY
     return {key: question for key, question in candidates.items() if question[0] < best}
 
 
@@ -77,7 +77,7 @@ def test_a_problem_that_a_time_limit_left_unproven_is_still_searched_within_memo
     assert question.search is Search.FASTEST
     convergence.close(Search.FASTEST, [("a", 6)])
     ((question,),) = convergence.open_questions(["a"], [3]).values()
-    assert question == ("a", 1.5, Search.FITTING), "the bound is the proven one, not the unproven choice"
+    assert question == ("a", 1.5, Search.SOLVED_WITHIN_MEMORY), "the bound is the proven one, not the unproven choice"
     assert convergence.open_questions(["a"], [1]) == {}, "beside one microbatch the choice fits"
-    convergence.close(Search.FITTING, [("a", 3)])
+    convergence.close(Search.SOLVED_WITHIN_MEMORY, [("a", 3)])
     assert convergence.open_questions(["a"], [3]) == {}
