@@ -135,7 +135,7 @@ def test_a_device_file_is_a_device(tmp_path: Path, capsys: Capture) -> None:
         ([HEADER, ROW.replace("2,16,8", "2,15,8")], "Line 2: The global batch must be a multiple"),
         ([HEADER, ROW + ",7"], "Line 2: every row has a cell for each column: 12 cells, 11 columns"),
         ([HEADER + ",# GPUs", ROW + ",2"], "names a column twice: '# GPUs'"),
-        ([HEADER, ROW, '"' + "x" * 200_000], "is no CSV: line 3"),
+        ([HEADER, ROW, '"' + "x" * 200_000], "is not valid CSV: line 3"),
     ],
 )
 def test_a_fault_of_the_table_names_its_line_and_is_exit_2(

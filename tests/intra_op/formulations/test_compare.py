@@ -65,5 +65,5 @@ def test_too_large_an_ilp_is_counted_and_only_solved_by_name(instance, monkeypat
 def test_bad_requests_are_refused(instance):
     with pytest.raises(OptionError, match="'factor'"):
         compare_solvers(instance, ["facter"])
-    with pytest.raises(OptionError, match="One device"):
+    with pytest.raises(OptionError, match="a mesh of several devices"):
         compare_solvers(dataclasses.replace(instance, mesh=LogicalMesh((), (), ())))
