@@ -46,8 +46,8 @@ _INCOMPLETE = (
 )
 _GAP = "Memory is so short that a stage may have a choice that fits and is up to {:.1%} faster."
 _NO_CHOICE_FITS = (
-    "Memory is so short that for {} stages no choice that fits was found, though one may exist: there may be a better "
-    "plan. Plan with this delta to search them to the end."
+    "Memory is so short that no choice that fits was found for some stages ({}), though one may exist: there may be a "
+    "better plan. Plan with this delta to search them to the end."
 )
 
 _MeshStage = tuple[RangeKey, LogicalMesh]

@@ -236,4 +236,4 @@ def test_stages_for_which_no_choice_that_fits_was_found_are_counted_in_a_warning
     (cell, held), *_ = [(c, h) for c, bounds in pricing.costs().bounds.items() for h in bounds if c == (1, 1, 1)]
     pricing.price([(cell, held)])
     (warning,) = [w for w in pricing.profile(pricing.costs()).warnings if "no choice that fits was found" in w]
-    assert "1 stages" in warning
+    assert "for some stages (1)" in warning
