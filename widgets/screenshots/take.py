@@ -1,8 +1,9 @@
 """Screenshots of the explorer (`make screenshots`).
 
 Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
-writes every tab, light and dark, and the Run tab during and after a small run. The planner uses the user's cache; with
-`--plan FILE` it does not run at all.
+writes every tab, light and dark; `--runs FOLDER` the Run tab during and after a small run. `--width 900` narrows the
+window. It is JupyterLab's default window, with the file browser open, as a new user sees it. The planner uses the user's
+cache; with `--plan FILE` it does not run at all.
 """
 
 from __future__ import annotations
@@ -41,15 +42,10 @@ RUN_CELL = """import alpa_explore as ax
 
 explore(ax.baseline("gpt-tiny", "1x4:cpu", "megatron", tp=2, dp=1, pp=2, num_microbatches=4, num_layers=4, delta=1.0))
 """
+THEMES = "Light", "Dark"
 PLAN_SECONDS = 1800.0
 RUN_SECONDS = 120.0
 _THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
-_CLEAR = """async () => {
-  const { commands, shell } = window.jupyterapp;
-  shell.collapseLeft();
-  shell.collapseRight();
-  await commands.execute('statusbar:toggle');
-}"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -58,25 +54,29 @@ def main(arguments: list[str] | None = None) -> int:
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--cell", default=CELL, help="the call that is shown")
     shown.add_argument("--plan", type=Path, metavar="FILE", help="a plan file to show instead")
-    parser.add_argument("--tab", choices=TABS, default="Layers", help="the tab on the README's picture")
+    parser.add_argument("--tab", choices=TABS, action="append", help="only this tab (may be repeated)")
+    parser.add_argument("--theme", choices=THEMES, action="append", help="only this theme")
+    parser.add_argument("--width", type=int, default=SIZE[0], help="of the window, in pixels")
     parser.add_argument("--out", type=Path, default=PICTURE)
     parser.add_argument("--all", type=Path, metavar="FOLDER", help="every tab, light and dark, instead")
+    parser.add_argument("--runs", type=Path, metavar="FOLDER", help="the Run tab with a small run, instead")
     options = parser.parse_args(arguments)
     cell = options.cell
     if options.plan is not None:
         cell = f"import alpa_explore as ax\n\nexplore(ax.load_plan({str(options.plan.resolve())!r}))"
     os.environ["ALPA_EXPLORE_CACHE"] = str(default_folder())  # the server runs with an empty home folder
-    with page_alone(*SIZE) as lab:
-        _open(lab, "explorer.ipynb", cell)
-        if options.all is None:
-            _shoot(lab, options.tab, options.out)
+    with page_alone(options.width, SIZE[1]) as lab:
+        if options.runs is not None:
+            run_pictures(lab, options.runs)
         else:
-            for theme in ("Light", "Dark"):
+            _open(lab, "explorer.ipynb", cell)
+        if options.all is not None:
+            for theme in options.theme or THEMES:
                 lab.page.evaluate(_THEME, f"JupyterLab {theme}")
-                for tab in TABS:
+                for tab in options.tab or TABS:
                     _shoot(lab, tab, options.all / f"{tab}_{theme}.png".lower())
-            lab.shut_down()
-            run_pictures(lab, options.all)
+        elif options.runs is None:
+            _shoot(lab, (options.tab or TABS)[0], options.out)
         lab.shut_down()
         lab.guard.check()
     return 0
@@ -90,7 +90,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
     status = page.locator(".alpa-run-status")
 
     def both(name: str) -> None:
-        for theme in ("Light", "Dark"):
+        for theme in THEMES:
             page.evaluate(_THEME, f"JupyterLab {theme}")
             _shoot(lab, "Run", folder / f"run_{name}_{theme}.png".lower())
 
@@ -114,7 +114,6 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
 
 def _open(lab: LabPage, name: str, cell: str) -> None:
     lab.open(lab.server.write_notebook(name, f"from alpa_explore_widgets import explore\n{cell}"))
-    lab.page.evaluate(_CLEAR)
     lab.run_all()
     lab.page.locator(".alpa-tiles").wait_for(timeout=1000 * PLAN_SECONDS)
 
