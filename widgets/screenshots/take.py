@@ -2,8 +2,8 @@
 
 Without arguments it writes notebooks/images/explorer.png (light, 1400 × 900), the picture of the README. `--all FOLDER`
 writes every tab, light and dark; `--runs FOLDER` the Run tab during and after a small run. `--width 900` narrows the
-window. It is JupyterLab's default window, with the file browser open, as a new user sees it. The planner uses the user's
-cache; with `--plan FILE` it does not run at all.
+window. It is JupyterLab's default window, with the file browser open, as a new user sees it. The planner uses the
+user's cache; with `--plan FILE` it does not run at all.
 """
 
 from __future__ import annotations
