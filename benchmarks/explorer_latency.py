@@ -1,6 +1,10 @@
 """Latency of the explorer in a browser: from a key on the B slider, or a selection, until the figure is painted.
 
-    python benchmarks/explorer_latency.py PLAN_FILE|deep [--presses 15] [--json FILE]
+    python benchmarks/explorer_latency.py PLAN_FILE|deep [--tab TAB …] [--presses 15] [--json FILE]
+    python benchmarks/explorer_latency.py PLAN_FILE --against TREE [--rounds 3]
+
+`--against` measures this tree and another one (a clone of an earlier commit) in turn, on the same plan file, and prints
+both medians and their ratio; the file must be one that the earlier commit can open.
 
 For each tab, the median of (capture-phase keydown → plotly_afterplot → next frame) in milliseconds, the same for a
 selection, and the time until its figure is first shown. Also: the same for a key on the delta slider that changes the
@@ -16,9 +20,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -32,6 +38,7 @@ from alpa_explore.models.factory import make_inputs, make_module
 from tests.browser.harness.alone import page_alone
 from tests.browser.harness.page import PLOT, LabPage
 
+HERE = Path(__file__).resolve().parents[1]
 TABS = ("Layers", "Cluster", "t_max", "Microbatches", "Timeline", "Sharding", "Costs", "Memory", "Why", "Search")
 _WATCH = """(root) => {
   globalThis.alpaTimes = [];
@@ -54,21 +61,39 @@ _WATCH = """(root) => {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", metavar="PLAN_FILE|deep")
+    parser.add_argument("--tab", choices=TABS, action="append", help="only this tab (may be repeated)")
     parser.add_argument("--presses", type=int, default=15)
+    parser.add_argument("--against", type=Path, metavar="TREE", help="another checkout, measured in turn with this one")
+    parser.add_argument("--rounds", type=int, default=3, help="with --against: how often each is measured")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
-    with TemporaryDirectory() as folder, page_alone() as lab:
+    trees = [HERE] if options.against is None else [options.against.resolve(), HERE]
+    rounds: dict[Path, list[dict[str, float]]] = {tree: [] for tree in trees}
+    with TemporaryDirectory() as folder:
         plan = plan_deep(Path(folder)) if options.plan == "deep" else Path(options.plan)
-        figures = measure(lab, plan, options.presses)
-        lab.shut_down()
-    for name, value in figures.items():
-        print(f"{name:32} {value:,.0f}" if value >= 100 else f"{name:32} {value:.3g}")
+        for _ in range(1 if options.against is None else options.rounds):
+            for tree in trees:
+                rounds[tree].append(measure_tree(tree, plan, options.tab or TABS, options.presses))
+    medians = [{name: statistics.median(r[name] for r in rounds[t]) for name in rounds[t][0]} for t in trees]
+    for name in medians[0]:
+        columns = [f"{m[name]:,.0f}" if m[name] >= 100 else f"{m[name]:.3g}" for m in medians]
+        ratio = f"{medians[0][name] / medians[1][name]:8.2f} times" if len(medians) > 1 else ""
+        print(f"{name:32}", *(f"{column:>8}" for column in columns), ratio)
     if options.json is not None:
-        options.json.write_text(json.dumps(figures, indent=1))
+        options.json.write_text(json.dumps({str(t): rounds[t] for t in trees}, indent=1))
     return 0
 
 
-def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
+def measure_tree(tree: Path, plan: Path, tabs: Sequence[str], presses: int) -> dict[str, float]:
+    """`measure` with the packages of a checkout: PYTHONPATH comes before what is installed."""
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(tree), str(tree / "widgets")])
+    with page_alone() as lab:
+        figures = measure(lab, plan, tabs, presses)
+        lab.shut_down()
+    return figures
+
+
+def measure(lab: LabPage, plan: Path, tabs: Sequence[str], presses: int) -> dict[str, float]:
     """Name -> figure; milliseconds unless the name says otherwise."""
     received: list[int] = []
     lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
@@ -83,7 +108,7 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     explorer = lab.page.locator(".alpa-explorer").first
     lab.figure(explorer, seconds=120)
     figures = {"first figure, s": time.perf_counter() - start}
-    for tab in TABS:  # every tab has drawn its figure before a key is pressed
+    for tab in tabs:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
         explorer.get_by_role("tab", name=tab, exact=True).click()
         panel = explorer.locator(".alpa-panel:visible", has=lab.page.locator(f"{PLOT}[aria-label^='{tab} of ']"))
@@ -92,7 +117,7 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")
     legend = explorer.locator(".alpa-stages button").first
-    for tab in TABS:
+    for tab in tabs:
         explorer.get_by_role("tab", name=tab, exact=True).click()
         lab.page.wait_for_timeout(1500)
         figures[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
