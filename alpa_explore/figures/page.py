@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from typing import Any
 
 from plotly.offline import get_plotlyjs
 
@@ -163,8 +162,7 @@ def _data(sections: Sequence[Section]) -> str:
         s.name: {theme: json.loads(figure.to_json(validate=False)) for theme, figure in s.themes.items()}
         for s in sections
     }
-    config: dict[str, Any] = CONFIG | {"modeBarButtonsToRemove": ["lasso2d", "select2d"]}
-    text = json.dumps({"config": config, "figures": figures}, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps({"config": CONFIG, "figures": figures}, ensure_ascii=False, separators=(",", ":"))
     # HTML entities are not decoded inside a script element: characters that could end it become JSON escapes.
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

@@ -24,10 +24,20 @@ PATTERNS = ("", "/", "x", ".", "-", "\\", "+", "|")
 HEAT = "Cividis"
 """Colour scale of heatmaps; its lightness alone gives the order of values."""
 COMMUNICATION_PATTERN = "x"
-CONFIG: dict[str, Any] = {"displaylogo": False, "showSendToCloud": False, "responsive": True, "scrollZoom": False}
-"""plotly's configuration of every figure: no button that uploads it."""
+CONFIG: dict[str, Any] = {
+    "displaylogo": False,
+    "showSendToCloud": False,
+    "responsive": True,
+    "scrollZoom": False,
+    "displayModeBar": "hover",
+    "modeBarButtonsToRemove": ["zoomIn2d", "zoomOut2d", "autoScale2d", "lasso2d", "select2d"],
+}
+"""plotly's configuration of every figure: no button that uploads it, and only the tools that do what nothing else does
+(picture, zoom, pan, reset)."""
 HOVER_TEXT = "%{hovertext}<extra></extra>"
 """`hovertemplate` that shows the hover text alone, without the box of the trace's name."""
+TOOL_PIXELS = 24
+"""Width of plotly's tool bar, and of the right margin in which it stands."""
 _TITLE_CHARACTERS = 118
 """Width at which a title is wrapped."""
 _TRACES = ("bar", "heatmap", "scatter")
@@ -113,7 +123,10 @@ def _template(theme: str) -> go.layout.Template:
 
 
 def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
-    """Give a figure its title (one sentence, plain text), theme, height in pixels and margins; `layout` overrides."""
+    """Give a figure its title (one sentence, plain text), theme, height in pixels and margins; `layout` overrides.
+
+    The legend stands above the plot on the left, plotly's tool bar upright in the right margin.
+    """
     wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
     figure.update_layout(
         template=_template(theme),
@@ -130,12 +143,13 @@ def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: A
         },
         font={"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
         height=height,
-        margin={"t": 46 + 20 * len(wrapped), "r": 24, "b": 56, "l": 72},
+        margin={"t": 46 + 20 * len(wrapped), "r": TOOL_PIXELS, "b": 56, "l": 72},
         hovermode="closest",
         hoverlabel={"align": "left"},
         bargap=0,
         paper_bgcolor=ground(theme),
         plot_bgcolor=ground(theme),
-        legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
+        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
+        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
     )
     return figure.update_layout(**layout)

@@ -27,6 +27,7 @@ from alpa_explore_widgets.panels.lesson import LessonPanel
 from alpa_explore_widgets.panels.messages import MessagesPanel
 from alpa_explore_widgets.panels.plan_button import PlanButtonPanel
 from alpa_explore_widgets.panels.selected import SelectedPanel
+from alpa_explore_widgets.panels.setting_controls import drawer_handle
 from alpa_explore_widgets.panels.spec_constraints import ConstraintList
 from alpa_explore_widgets.panels.summary import SummaryPanel
 from alpa_explore_widgets.panels.toolbar import ToolbarPanel
@@ -65,7 +66,10 @@ _SETTING_OPTIONS = tuple(
 
 
 class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
-    """Controls on the left; summary, tabs and figures on the right. Everything shows the state of one session."""
+    """Controls on the left; summary, tabs and figures on the right. Everything shows the state of one session.
+
+    On a narrow page the two sliders stay on top, and all other controls are in a drawer.
+    """
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -136,22 +140,25 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         ]
 
     def _body(self) -> W.Box:
-        """The left and the right column."""
-        left = W.VBox([self.controls.widget, self.spec_constraints.widget, self.plan_button.widget])
-        left.add_class("alpa-controls")
+        """The parts on the left, and the column on the right; `explorer.css` places them."""
+        drawer = W.VBox([self.controls.widget, self.spec_constraints.widget])
+        drawer.add_class("alpa-controls")
+        drawer.add_class("alpa-drawer")
+        lead = W.Box([self.summary.widget, self.selected.widget])
+        lead.add_class("alpa-lead")
         right = W.VBox(
             [
                 self.toolbar.widget,
                 self.messages.widget,
-                self.summary.widget,
-                self.selected.widget,
+                lead,
                 self.tabs,
                 self.lesson.widget,
                 *(panel.widget for panel in self.panels),
             ]
         )
         right.add_class("alpa-main")
-        body = W.Box([left, right])
+        parts = [self.controls.sliders, drawer_handle(drawer), drawer, self.plan_button.widget, right]
+        body = W.Box(parts)
         body.add_class("alpa-body")
         return body
 

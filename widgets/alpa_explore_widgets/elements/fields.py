@@ -141,8 +141,8 @@ class Fold(anywidget.AnyWidget):
 
 
 class Toolbar(anywidget.AnyWidget):
-    """A row of buttons. A press sends the message {"kind": name}; the page itself copies text, saves files and reads
-    them."""
+    """A row of buttons and a menu. A press sends the message {"kind": name}; the page itself copies text, saves files
+    and reads them."""
 
     _esm = module_with_helpers("toolbar.js")
 
@@ -150,8 +150,12 @@ class Toolbar(anywidget.AnyWidget):
     """Accessible name of the row."""
     buttons = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
     """[name, text, tooltip] of each."""
+    menu_label = traitlets.Unicode().tag(sync=True)
+    """Text of the button that opens the menu."""
+    menu = traitlets.List(traitlets.List(traitlets.Unicode())).tag(sync=True)
+    """[name, text, tooltip] of each item of the menu."""
     disabled = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    """Names of the buttons that cannot be pressed now."""
+    """Names of the buttons and items that cannot be pressed now."""
     pressed = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Names of the switches that are on."""
     code = traitlets.Unicode().tag(sync=True)

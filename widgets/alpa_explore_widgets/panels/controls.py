@@ -1,4 +1,4 @@
-"""The left column: a control for each setting."""
+"""A control for each setting: the two sliders that stay in view, and the left column."""
 
 from __future__ import annotations
 
@@ -47,6 +47,9 @@ class ControlsPanel:
             **_planner_controls(sources, settings),
         }
         device_fields = [self[name] for name in DEVICE_SETTINGS]
+        self.sliders = W.HBox([self["num_microbatches"], self["delta"]])
+        """The settings that are tried most, by sliders that update the plan at once; always in view."""
+        self.sliders.add_class("alpa-sliders")
         self.widget = W.VBox(
             [
                 self["model"],
@@ -60,11 +63,10 @@ class ControlsPanel:
                 *fold(
                     "Training",
                     "The work of one iteration.",
-                    self["num_microbatches"],
                     pair(self["microbatch"], self["precision"]),
                     pair(self["schedule"], self["rematerialization"]),
                 ),
-                *fold("Planner", "How layers are made.", self["delta"], self["num_layers"]),
+                *fold("Planner", "How layers are made.", self["num_layers"]),
                 *fold(
                     "More options",
                     "Solver, submeshes, communication.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import stage_color
+from alpa_explore.figures.style import stage_color, stage_pattern
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 _TONES = {1: ("alpa-better", "better"), -1: ("alpa-worse", "worse"), 0: ("", "")}
 """Tone of a change -> (CSS class, word)."""
+
+
+_TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device"}
+"""Figure -> its name on a tile, where the full one is too long; the tooltip has the full one."""
+_SHORT = {"a billion tokens": "per 10⁹ tokens", "a million samples": "per 10⁶ samples"}
+"""The same for what stands beside a figure."""
+_USUAL_DIGITS, _LARGE = 6, 1.6
+"""Characters of the longest usual number, and their width in those of the small text."""
 
 
 def sentence_html(plan: Plan) -> str:
@@ -48,15 +56,23 @@ def differences_html(plan: Plan, pinned: Plan | None) -> str:
 
 
 def stages_html(plan: Plan, theme: str) -> str:
-    """The legend of all figures: the colour of each stage; each item is a button that selects its stage."""
-    items = [
-        f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" '
-        f'title="stage {s.index}: {_devices(s)} as logical mesh {_mesh(s.logical_mesh)}, '
-        f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device; "
-        f'press to select it"><i style="background:{stage_color(s.index, theme)}"></i>stage {s.index} '
-        f"<span>{text.layers_phrase(s.layers)} · {_mesh(s.submesh)}</span></button></li>"
-        for s in plan.stages
-    ]
+    """The legend of all figures in one row: the colour of each stage; each item is a button that selects its stage.
+
+    Where there is little room an item is a colour and a number; its tooltip and its accessible name say all.
+    """
+    items = []
+    for s in plan.stages:
+        what = (
+            f"stage {s.index}: {text.layers_phrase(s.layers)}, {_devices(s)} as logical mesh {_mesh(s.logical_mesh)}, "
+            f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device"
+        )
+        hatched = ' class="alpa-hatched"' if stage_pattern(s.index) else ""
+        swatch = f'<i{hatched} style="background-color:{stage_color(s.index, theme)}"></i>'
+        items.append(
+            f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
+            f'aria-label="{what}"><b>{swatch}{s.index}</b>'
+            f"<span>{_mesh(s.submesh)}</span><span>{text.layers_phrase(s.layers)}</span></button></li>"
+        )
     return f'<ul class="alpa-stages" aria-label="Stages and their colours">{"".join(items)}</ul>'
 
 
@@ -66,16 +82,20 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
     width = None if figure.share is None else min(max(figure.share, 0.0), 1.0)
     meter = "" if width is None else f'<div class="alpa-meter"><i style="width:{100 * width:.1f}%"></i></div>'
     unit_html = f" <small>{escape(unit)}</small>" if unit else ""
-    beside = f"<i>{escape(figure.beside)}</i>" if figure.beside else ""
-    change, tooltip = "", figure.why
+    shown_name, shown_beside = _TILE_NAMES.get(figure.name, figure.name), _SHORT.get(figure.beside, figure.beside)
+    below = f"<i>{escape(shown_beside)}</i>" if figure.beside else ""
+    tooltip = figure.why
     if pinned is not None:
         difference, tone = against(figure, pinned)
         css_class, verdict = _TONES[tone if judged else 0]
-        change = f'<em class="{css_class}">{difference or "±0"}{f" {verdict}" if verdict else ""}</em>'
+        below = f'<em class="{css_class}">{difference or "±0"}{f" {verdict}" if verdict else ""}</em>'
         tooltip += f"; pinned: {pinned.text}"
+    # Widths that depend on no usual number: a tile keeps its place while a slider moves.
+    large = max(len(number), _USUAL_DIGITS) * _LARGE + len(unit)
+    share = max(len(shown_name), len(shown_beside), large)
     return (
-        f'<div class="alpa-tile" title="{escape(tooltip)}"><span>{escape(figure.name)}</span>'
-        f"<b>{escape(number)}{unit_html}</b><p>{beside}{change}</p>{meter}</div>"
+        f'<div class="alpa-tile" style="--alpa-share:{share:.3g}" title="{escape(tooltip)}">'
+        f"<span>{escape(shown_name)}</span><b>{escape(number)}{unit_html}</b><p>{below}</p>{meter}</div>"
     )
 
 

@@ -23,21 +23,28 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 
+_COMPUTE, _HIDE = "Other strategies", "Hide strategies"
+
+
 class SelectedPanel:
-    """One line above the tabs; hidden while nothing is selected."""
+    """In place of the sentence about the plan, so that a selection moves nothing; hidden while nothing is selected. The
+    table hangs below it, over the rest of the page."""
 
     def __init__(self, compute_regrets: Callable[[], None]) -> None:
+        self._compute_regrets = compute_regrets
         self.line, self.table = W.HTML(), W.HTML()
         self.regrets_button = Button(
-            compute_regrets,
-            description="Other strategies",
+            self._pressed,
+            description=_COMPUTE,
             hint="Compute how long the stage would take with each other strategy of this operator",
         )
         self.regrets_button.add_class("alpa-plain")
-        self.widget = W.VBox([W.HBox([self.line, self.regrets_button]), self.table])
-        self.widget.children[0].add_class("alpa-panel-head")
+        self.table.add_class("alpa-strategies")
+        self.widget = W.Box([self.line, self.regrets_button, self.table])
+        self.widget.add_class("alpa-selection")
         self.widget.layout.display = "none"
         self._shown: tuple[object, ...] = ()
+        self._show_table()
 
     def show(self, state: State) -> None:
         """Update the line."""
@@ -53,6 +60,20 @@ class SelectedPanel:
         self.regrets_button.layout.display = None if can_compute else "none"
         is_current = regrets is not None and regrets.plan is plan and regrets.selection == state.selection
         self.table.value = regrets_html(regrets.rows, plan) if is_current and regrets and plan else ""
+        self._show_table()
+
+    def _pressed(self) -> None:
+        """Show the table, or hide it again."""
+        if self.table.layout.display != "none":
+            self.table.layout.display, self.regrets_button.description = "none", _COMPUTE
+        elif self.table.value:
+            self._show_table()
+        else:
+            self._compute_regrets()
+
+    def _show_table(self) -> None:
+        self.table.layout.display = None if self.table.value else "none"
+        self.regrets_button.description = _HIDE if self.table.value else _COMPUTE
 
 
 def selected_html(plan: Plan, selection: str) -> str:
@@ -60,10 +81,10 @@ def selected_html(plan: Plan, selection: str) -> str:
     parts = read_key(selection)
     if not parts:
         return ""
-    description = "; ".join(_descriptions(plan, parts))
+    description = escape("; ".join(_descriptions(plan, parts)))
     return (
-        f'<p class="alpa-selected" role="status"><b>Selected:</b> {escape(description)} '
-        '<button type="button" data-alpa-key="" title="Escape does the same">clear</button></p>'
+        f'<div class="alpa-selected" role="status"><p title="{description}"><b>Selected:</b> {description}</p>'
+        '<button type="button" data-alpa-key="" title="Escape does the same">clear</button></div>'
     )
 
 
@@ -83,12 +104,14 @@ def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
 
 
 def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
-    """One phrase for each thing that a key names, the smallest first."""
+    """One phrase for each thing that a key names, the smallest first; around an operator the others are only named."""
     phrases = []
     stage = plan.stages[int(parts["stage"])] if "stage" in parts else None
     if "operator" in parts and stage is not None:
         operator = next((o for o in stage.operators if o.name == parts["operator"]), None)
-        phrases.append(f"operator {printable(parts['operator'])}" if operator is None else _operator(operator))
+        named = f"operator {printable(parts['operator'])}" if operator is None else _operator(operator)
+        layer = f" of layer {parts['layer']}" if "layer" in parts else ""
+        return [f"{named}{layer} in stage {stage.index}"]
     if "device" in parts:
         node, number = divmod(int(parts["device"]), plan.cluster.devices_per_node)
         phrases.append(f"device {parts['device']} (number {number} of node {node})")

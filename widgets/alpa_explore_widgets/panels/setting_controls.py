@@ -82,6 +82,18 @@ def pair(*fields: W.Widget) -> W.HBox:
     return box
 
 
+def drawer_handle(drawer: W.Widget) -> Fold:
+    """The button that opens and closes `drawer` on a narrow page; on a wide one the drawer is always open."""
+    handle = Fold(label="Settings", hint="Model, cluster, training and planner", expanded=False)
+    handle.add_class("alpa-drawer-handle")
+
+    def show(change: dict[str, Any]) -> None:
+        (drawer.add_class if change["new"] else drawer.remove_class)("alpa-open")
+
+    handle.observe(show, "expanded")
+    return handle
+
+
 def fold(title: str, hint: str, *fields: W.Widget, expanded: bool = True) -> tuple[W.Widget, W.Widget]:
     """A group of controls and the heading that shows and hides it."""
     heading, group = Fold(label=title, hint=hint, expanded=expanded), W.VBox(list(fields))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
+from alpa_explore.plans.report import text
 from alpa_explore_widgets.panels import headline
 
 if TYPE_CHECKING:
@@ -23,12 +25,13 @@ class SummaryPanel:
         """Update the summary."""
         plan = state.plan
         if plan is None:
-            text = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
-            self.text.value = f'<p class="alpa-sentence alpa-quiet">{text}</p>'
+            note = "Planning; figures appear with the first plan." if state.planning else "No plan yet: press Plan."
+            self.text.value = f'<p class="alpa-sentence alpa-quiet">{note}</p>'
             return
         stale = " class='alpa-stale'" if state.out_of_date or state.fault else ""
+        sentence = escape(text.sentence(plan))
         self.text.value = (
-            f'<div{stale}><p class="alpa-sentence">{headline.sentence_html(plan)}</p>'
+            f'<div{stale}><p class="alpa-sentence" title="{sentence}">{headline.sentence_html(plan)}</p>'
             f"{headline.tiles_html(plan, state.pinned)}{headline.differences_html(plan, state.pinned)}"
             f"{headline.stages_html(plan, theme)}</div>"
         )

@@ -1,4 +1,4 @@
-"""The row of buttons at the top: undo and redo, pin, copy, save, open, export, reset."""
+"""The row of buttons at the top: undo and redo, pin, tables, lessons, open, reset, copy, and a menu of exports."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ BUTTONS = [
     ["pin", "Pin", "Compare with this plan from now on; press again to stop"],
     ["table", "Tables", "Show figures as tables"],
     ["teach", "Teach", "Explain each tab with the numbers of this plan; tabs in the order of the algorithm"],
-    ["copy", "Copy code", "Copy Python code that makes this plan"],
     ["open", "Open…", "Show a plan file"],
+    ["reset", "Reset", "Restore the settings with which the explorer started"],
+    ["copy", "Copy code", "Copy Python code that makes this plan"],
+]
+"""[name, text, tooltip] of each."""
+EXPORTS = [
     ["plan", "Save plan", "Save the plan as a file"],
     ["html", "HTML", "Save a page with all figures; it needs no network"],
     ["csv", "CSV", "Save the table of the visible figure"],
     ["png", "PNG", "Save the visible figure as a picture"],
     ["svg", "SVG", "Save the visible figure as a drawing"],
     ["torch", "DTensor code", "Save the plan as PyTorch code: device meshes and placements"],
-    ["reset", "Reset", "Restore the settings with which the explorer started"],
 ]
-"""[name, text, tooltip] of each."""
-_NEED_A_PLAN = ("pin", "table", "teach", "plan", "html", "csv", "png", "svg", "torch")
+"""The same for the items of the menu."""
+_NEED_A_PLAN = ("pin", "table", "teach", *(name for name, *_ in EXPORTS))
 
 
 class ToolbarPanel:
     """Calls `press(name, content, buffers)` for each press."""
 
     def __init__(self, press: Callable[[str, dict[str, Any], list[Any]], None]) -> None:
-        self.widget = Toolbar(label="Plan", buttons=BUTTONS, disabled=[*_NEED_A_PLAN, "undo", "redo"])
+        self.widget = Toolbar(
+            label="Plan", buttons=BUTTONS, menu_label="Export", menu=EXPORTS, disabled=[*_NEED_A_PLAN, "undo", "redo"]
+        )
         self.widget.on_msg(lambda _, content, buffers: press(content.get("kind", ""), content, buffers))
 
     def show(self, state: State, code: str, *, as_table: bool, teaching: bool = False) -> None:

@@ -111,7 +111,9 @@ async function render({ model, el }) {
     if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
     if (!outdated) return Plotly.Plots.resize(graph);
     outdated = false;
-    Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), model.get("config"));
+    // A note instead of a figure needs no tool bar.
+    const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
+    Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), config);
     if (!listening) graph.on("plotly_click", clicked);
     listening = true;
   };

@@ -1,4 +1,4 @@
-// A row of buttons. A press is a message to the kernel; copying, saving a file and reading one are done here.
+// A row of buttons and a menu. A press is a message to the kernel; copying, saving a file and reading one are done here.
 
 async function save(content, buffers) {
   const url = URL.createObjectURL(new Blob([buffers[0]], { type: content.type }));
@@ -16,6 +16,64 @@ function picture(el, name) {
   if (graph) plotly?.then((library) => library.downloadImage(graph, { format: name, filename: "alpa_explore", scale: 2 }));
 }
 
+// A menu button of WAI-ARIA: arrows, Home, End and first letters move, Escape returns to the button, Tab leaves.
+function makeMenu(label, items) {
+  const root = document.createElement("div");
+  const list = document.createElement("div");
+  const button = makeButton(`${label} ▾`, "Save the plan, a figure or its table", () => (list.hidden ? open(0) : close(true)));
+  root.className = "alpa-menu";
+  list.id = `alpa-${Math.random().toString(36).slice(2)}`;
+  list.hidden = true;
+  list.setAttribute("role", "menu");
+  list.setAttribute("aria-label", label);
+  list.append(...items);
+  for (const item of items) {
+    item.setAttribute("role", "menuitem");
+    item.tabIndex = -1;
+    item.addEventListener("click", () => close(true));
+  }
+  button.setAttribute("aria-label", label);
+  button.setAttribute("aria-haspopup", "menu");
+  button.setAttribute("aria-controls", list.id);
+  button.setAttribute("aria-expanded", "false");
+  root.append(button, list);
+
+  const outside = (event) => root.contains(event.target) || close(false);
+  const open = (index) => {
+    list.hidden = false;
+    button.setAttribute("aria-expanded", "true");
+    document.addEventListener("pointerdown", outside, true);
+    items.at(index).focus();
+  };
+  const close = (refocus) => {
+    list.hidden = true;
+    button.setAttribute("aria-expanded", "false");
+    document.removeEventListener("pointerdown", outside, true);
+    if (refocus) button.focus();
+  };
+  const onKey = (event) => {
+    if (list.hidden) {
+      if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
+      open(event.key === "ArrowDown" ? 0 : -1);
+    } else if (event.key === "Escape") {
+      event.stopPropagation(); // it closes the menu and leaves the selection
+      close(true);
+    } else {
+      const at = items.indexOf(document.activeElement);
+      const steps = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 };
+      const starts = (item) => item.textContent.toLowerCase().startsWith(event.key.toLowerCase());
+      const typed = event.key.trim().length === 1 ? [...items.slice(at + 1), ...items].find(starts) : undefined;
+      if (event.key in steps) items.at(steps[event.key] % items.length).focus();
+      else if (typed) typed.focus();
+      else return;
+    }
+    event.preventDefault();
+  };
+  root.addEventListener("keydown", onKey);
+  root.addEventListener("focusout", (event) => list.hidden || root.contains(event.relatedTarget) || close(false));
+  return { root, button, remove: () => document.removeEventListener("pointerdown", outside, true) };
+}
+
 function render({ model, el }) {
   el.classList.add("alpa-toolbar");
   el.setAttribute("role", "toolbar");
@@ -23,6 +81,7 @@ function render({ model, el }) {
   file.type = "file";
   file.accept = ".json";
   file.hidden = true;
+  let menu = null;
 
   const showBriefly = (button, text) => {
     const before = button.textContent;
@@ -30,6 +89,7 @@ function render({ model, el }) {
     setTimeout(() => (button.textContent = before), 1500);
   };
   const press = (name, button) => {
+    if (button.getAttribute("aria-disabled") === "true") return;
     if (name === "copy") {
       navigator.clipboard.writeText(model.get("code")).then(() => showBriefly(button, "copied"), () => showBriefly(button, "not allowed"));
     } else if (name === "png" || name === "svg") picture(el, name);
@@ -41,31 +101,46 @@ function render({ model, el }) {
     if (chosen) model.send({ kind: "open", name: chosen.name }, undefined, [await chosen.arrayBuffer()]);
     file.value = "";
   });
+  const make = ([name, text, hint]) => {
+    const button = makeButton(text, hint, () => press(name, button));
+    const [symbol, ...words] = text.split(" ");
+    if (symbol.length === 1) {
+      // A symbol and words: where there is little room, the style sheet leaves the symbol alone.
+      button.replaceChildren(symbol, Object.assign(document.createElement("span"), { textContent: ` ${words.join(" ")}` }));
+      button.setAttribute("aria-label", words.join(" "));
+    }
+    button.dataset.name = name;
+    return button;
+  };
   const makeButtons = () => {
+    menu?.remove();
+    menu = makeMenu(model.get("menu_label"), model.get("menu").map(make));
     el.setAttribute("aria-label", model.get("label"));
-    el.replaceChildren(
-      ...model.get("buttons").map(([name, text, hint]) => {
-        const button = makeButton(text, hint, () => press(name, button));
-        button.dataset.name = name;
-        return button;
-      }),
-      file,
-    );
+    el.replaceChildren(...model.get("buttons").map(make), menu.root, file);
     show();
   };
   const show = () => {
-    for (const button of el.querySelectorAll("button")) {
-      button.disabled = model.get("disabled").includes(button.dataset.name);
+    const disabled = model.get("disabled");
+    for (const button of el.querySelectorAll("button[data-name]")) {
+      const off = disabled.includes(button.dataset.name);
+      // An item of a menu that cannot be pressed keeps the focus, so that the arrow keys pass over it.
+      if (button.role === "menuitem") button.setAttribute("aria-disabled", String(off));
+      else button.disabled = off;
       if (model.get("pressed").includes(button.dataset.name)) button.setAttribute("aria-pressed", "true");
       else button.removeAttribute("aria-pressed");
     }
+    menu.button.disabled = model.get("menu").every(([name]) => disabled.includes(name));
   };
   makeButtons();
-  return listen(model, {
+  const unlisten = listen(model, {
     "msg:custom": (content, buffers) => content?.kind === "save" && save(content, buffers),
-    "change:buttons": makeButtons,
+    "change:buttons change:menu change:menu_label": makeButtons,
     "change:disabled change:pressed": show,
   });
+  return () => {
+    menu.remove();
+    unlisten();
+  };
 }
 
 export default { render };

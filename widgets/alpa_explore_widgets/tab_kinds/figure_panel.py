@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import ipywidgets as W
 
+from alpa_explore.figures.style import TOOL_PIXELS
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.plotly_figure import PlotlyFigure
 from alpa_explore_widgets.elements.tables import table_html
@@ -28,6 +29,8 @@ TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""
 TOP_PIXELS = 28
 """Margin above a figure without its title: room for a legend and the tool bar."""
+RIGHT_PIXELS = 12
+"""Least margin on the right: half of the last label of an axis."""
 HEIGHT = 500
 """Default height of a figure in pixels: the whole explorer fits a 1400 × 900 screen."""
 
@@ -44,7 +47,9 @@ class FigurePanel(ABC):
         self.figure = PlotlyFigure(height=HEIGHT, label=f"{self.title}: waiting for the first plan")
         self.question_line = W.HTML(f'<p class="alpa-question">{self.question}</p>')
         self.finding, self.table = W.HTML(), W.HTML()
-        head = W.HBox([self.question_line, *self.controls()])
+        controls = W.HBox(self.controls())
+        controls.add_class("alpa-panel-controls")
+        head = W.HBox([self.question_line, *([controls] if controls.children else [])])
         head.add_class("alpa-panel-head")
         self.widget = W.VBox([head, *self.below(), self.finding, self.figure, self.table])
         self.widget.add_class("alpa-panel")
@@ -171,10 +176,15 @@ def note_figure(text: str, theme: str) -> go.Figure:
 
 
 def lift_title(figure: go.Figure) -> str:
-    """Remove and return the title of a figure: as text of the page above the figure it wraps and can be selected."""
+    """Remove and return the title of a figure: as text of the page above the figure it wraps and can be selected.
+
+    The margin for the tool bar is removed as well: on the page it stands beside the figure (`explorer.css`).
+    """
     lines = (figure.layout.title.text or "").split("<br>")
     figure.layout.title.text = ""
-    top = figure.layout.margin.t
+    top, right = figure.layout.margin.t, figure.layout.margin.r
+    if right is not None:
+        figure.layout.margin.r = max(right - TOOL_PIXELS, RIGHT_PIXELS)
     if top is not None:
         new_top = max(TOP_PIXELS, top - TITLE_LINE_PIXELS * len(lines) - TOP_PIXELS // 2)
         if figure.layout.height is not None:

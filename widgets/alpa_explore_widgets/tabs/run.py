@@ -68,6 +68,7 @@ class RunPanel(FigurePanel):
             choices=_SHOWN[:1],
             value=_STEPS,
         )
+        self.shown.layout.display = "none"  # until there is a choice
         for field in (self.where, self.scheduler, self.device, self.steps, self.shown):
             field.observe(self._chosen, "value")
         return [self.where, self.scheduler, self.device, self.steps, self.shown]
@@ -122,6 +123,7 @@ class RunPanel(FigurePanel):
             self.shown.unobserve(self._chosen, "value")  # the panel is being drawn already
             self.shown.choices = _SHOWN if measured is not None else _SHOWN[:1]
             self.shown.value = _MEASURED if measured is not None else _STEPS
+            self.shown.layout.display = "" if measured is not None else "none"
             self.shown.observe(self._chosen, "value")
 
     def plan_of(self, state: State) -> Plan:

@@ -33,14 +33,16 @@ class ShardingPanel(StagePanel):
         self.spec_constraints = ConstraintControls(session)
         super().__init__(session.select)
 
-    def below(self) -> list[W.Widget]:
-        """The spec constraints of the selected operator."""
-        return [self.spec_constraints.widget]
+    def controls(self) -> list[W.Widget]:
+        """The choice of the stage; beside it the spec constraints of the selected operator, or how to get them."""
+        self.hint = W.HTML('<p class="alpa-question">Click an operator to pin or forbid its spec.</p>')
+        return [*super().controls(), self.hint, self.spec_constraints.widget]
 
     def follow(self, state: State) -> None:
         """Update the stage and the spec constraints."""
         super().follow(state)
         self.spec_constraints.show(state)
+        self.hint.layout.display = None if self.spec_constraints.widget.layout.display == "none" else "none"
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The stage, and the part of it that is shown."""

@@ -1,0 +1,320 @@
+"""Where things stand in JupyterLab's default window (1400 × 900, file browser open) and in a narrow one (900 × 900)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.boxes import Box, box, boxes, rows
+from tests.browser.harness.explorer import slider, tab
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+EIGHT_STAGES = """
+import alpa_explore as ax
+from alpa_explore_widgets import explore
+explore(ax.baseline("gpt-tiny", "2x4:v100", "megatron", tp=1, dp=1, pp=8, num_microbatches=64, num_layers=8, delta=1.0))
+"""
+WIDE, NARROW = (1400, 900), (900, 900)
+VISIBLE = ".alpa-panel:visible .alpa-figure"
+TITLES = (".xtitle", ".x2title", ".x3title", ".x4title", ".ytitle", ".y2title", ".y3title", ".y4title")
+SHOW_TOP = "(e) => e.closest('.jp-Cell-outputWrapper').scrollIntoView({ block: 'start' })"
+SCROLLED = ".jp-WindowedPanel-outer"
+
+
+@pytest.fixture(scope="module")
+def many_stages(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("layout.ipynb", EIGHT_STAGES))
+        lab.run_all()
+        lab.page.locator(".alpa-tiles").wait_for()
+        yield lab
+
+
+@pytest.fixture
+def wide(many_stages: LabPage) -> Iterator[LabPage]:
+    """The default window; each test leaves it as it was."""
+    _resize(many_stages, WIDE)
+    yield many_stages
+    many_stages.guard.check()
+
+
+@pytest.fixture
+def narrow(many_stages: LabPage) -> Iterator[LabPage]:
+    """A window of 900 pixels: the file browser leaves half of it to the explorer."""
+    _resize(many_stages, NARROW)
+    yield many_stages
+    many_stages.guard.check()
+
+
+def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    assert 900 < box(wide.page.locator("body"), ".alpa-explorer").width < 1000, "the file browser is open"
+    for what, count in (
+        (".alpa-toolbar > button, .alpa-menu > button", 9),
+        (".alpa-tile", 8),
+        (".alpa-stages button", 8),
+        (".alpa-tabs button", 13),
+    ):
+        found = boxes(explorer, what)
+        assert len(found) == count, what
+        assert rows(found) == 1, what
+        assert max(b.right for b in found) <= box(explorer, ".alpa-main").right + 1, f"{what} fit"
+    assert box(explorer, ".alpa-sentence").height <= 40, "two lines"
+    for name in _tabs(explorer):
+        _show_tab(wide, name)
+        top = box(wide.page.locator("body"), ".alpa-explorer").top
+        (question,) = boxes(explorer, ".alpa-panel-head > :first-child .alpa-question")
+        assert question.height < 40, f"{name}: the question is not squeezed by the controls beside it"
+        if name != "Run":  # its figure is below its buttons
+            assert _figure(explorer).top - top <= 260, name
+
+
+def test_tiles_and_stages_say_all_in_their_tooltips(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    for tile in explorer.locator(".alpa-tile").all():
+        assert tile.get_attribute("title")
+    stage = explorer.locator(".alpa-stages button").nth(3)
+    name = stage.get_attribute("aria-label") or ""
+    assert name.startswith("stage 3: layer 3, 1 device (1×1)")
+    assert name in (stage.get_attribute("title") or "")
+
+
+def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    page = wide.page
+    button, menu = explorer.get_by_role("button", name="Export"), explorer.get_by_role("menu", name="Export")
+    focused = "() => document.activeElement.textContent.trim()"
+    assert button.get_attribute("aria-haspopup") == "menu"
+    assert button.get_attribute("aria-expanded") == "false"
+    button.focus()
+    for key, item in (
+        ("Enter", "Save plan"),
+        ("ArrowDown", "HTML"),
+        ("End", "DTensor code"),
+        ("ArrowDown", "Save plan"),
+        ("ArrowUp", "DTensor code"),
+        ("Home", "Save plan"),
+        ("c", "CSV"),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate(focused) == item, key
+    assert button.get_attribute("aria-expanded") == "true"
+    assert menu.get_by_role("menuitem").count() == 6
+    page.keyboard.press("Escape")
+    assert menu.count() == 0
+    assert page.evaluate(focused).startswith("Export"), "the focus returns"
+    assert button.get_attribute("aria-expanded") == "false"
+
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(focused) == "DTensor code"
+    page.keyboard.press("Tab")
+    assert menu.count() == 0, "Tab leaves the menu"
+    button.click()
+    explorer.locator(".alpa-sentence").click()
+    assert menu.count() == 0, "a click elsewhere closes it"
+
+    button.focus()
+    page.keyboard.press("ArrowDown")
+    with page.expect_download() as waiting:
+        page.keyboard.press("Enter")
+    assert waiting.value.suggested_filename.endswith(".plan.json")
+    assert menu.count() == 0
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_nothing_covers_a_legend_in_any_tab(many_stages: LabPage, size: tuple[int, int]) -> None:
+    _resize(many_stages, size)
+    explorer = _explorer(many_stages)
+    for name in _tabs(explorer):
+        _show_tab(many_stages, name)
+        figure = explorer.locator(VISIBLE)
+        legends, bars = boxes(figure, ".legend"), boxes(figure, ".modebar")
+        others = boxes(figure, ".gtitle", ".infolayer .colorbar", *TITLES)
+        covered = [(a, b) for a in legends + bars for b in others + (bars if a in legends else []) if a.covers(b)]
+        assert not covered, f"{name}: {covered}"
+    many_stages.guard.check()
+
+
+def test_the_tools_of_a_figure_appear_with_the_pointer_or_the_focus(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    _show_tab(wide, "Layers")
+    bar = explorer.locator(f"{VISIBLE} .modebar-group").first
+    opacity = "(e) => Number(getComputedStyle(e).opacity)"
+    wide.page.mouse.move(0, 0)
+    wide.wait_until(lambda: bar.evaluate(opacity) == 0, "no tools without the pointer")
+    explorer.locator(f"{VISIBLE}-graph").hover()
+    wide.wait_until(lambda: bar.evaluate(opacity) == 1, "the tools appear")
+    wide.page.mouse.move(0, 0)
+    wide.wait_until(lambda: bar.evaluate(opacity) == 0, "and go")
+    bar.get_by_role("button").first.focus()
+    wide.wait_until(lambda: bar.evaluate(opacity) == 1, "the tools appear for the keyboard")
+    tab(explorer, "Layers").focus()
+
+
+@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_selection_moves_no_figure(many_stages: LabPage, size: tuple[int, int]) -> None:
+    _resize(many_stages, size)
+    explorer = _explorer(many_stages)
+    stage, selected = explorer.locator(".alpa-stages button").nth(2), explorer.locator(".alpa-selected")
+    for name in _tabs(explorer):
+        _show_tab(many_stages, name)
+        before = _figure(explorer).top
+        stage.click()
+        selected.wait_for()
+        assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a click"
+        many_stages.page.keyboard.press("Escape")
+        many_stages.wait_until(lambda: selected.count() == 0, "nothing is selected")
+        stage.press("Enter")
+        selected.wait_for()
+        assert abs(_figure(explorer).top - before) <= 1, f"{name}: selected by a key"
+        stage.press("Escape")
+        many_stages.wait_until(lambda: selected.count() == 0, "nothing is selected")
+        assert abs(_figure(explorer).top - before) <= 1, f"{name}: cleared"
+    many_stages.guard.check()
+
+
+def test_an_operator_and_its_other_strategies_move_no_figure(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    _show_tab(wide, "Sharding")
+    before = _figure(explorer).top
+    graph = wide.figure(explorer.locator(".alpa-panel:visible"))
+    graph.evaluate(
+        """(g) => { const keys = g.data.flatMap((t) => (t.customdata ?? []).flat(2));
+          const key = keys.find((k) => String(k).includes('operator:'));
+          g.emit('plotly_click', { points: [{ customdata: key, data: {} }] }); }"""
+    )
+    explorer.locator(".alpa-selected", has_text="operator").wait_for()
+    explorer.get_by_role("button", name="Pin spec").wait_for()
+    assert abs(_figure(explorer).top - before) <= 1
+    explorer.locator(".alpa-stages button").first.press("Escape")
+    wide.wait_until(lambda: explorer.locator(".alpa-selected").count() == 0, "nothing is selected")
+    assert abs(_figure(explorer).top - before) <= 1
+
+
+def test_on_a_narrow_page_b_its_effect_and_the_figure_are_seen_together(narrow: LabPage) -> None:
+    explorer = _explorer(narrow)
+    for name in ("Layers", "Timeline", "Sharding"):
+        _show_tab(narrow, name)
+        handle = slider(explorer, "B, microbatches")
+        handle.focus()
+        tile = explorer.locator(".alpa-tile").first
+        before = tile.inner_text()
+        narrow.page.keyboard.press("ArrowRight")
+        narrow.wait_until(lambda: tile.inner_text() != before, "the iteration time follows B")  # noqa: B023
+        view = _view(narrow)
+        for part in (".alpa-sliders", ".alpa-tile", ".alpa-tabs"):
+            first = boxes(explorer, part)[0]
+            assert view.top - 1 <= first.top, f"{name}: {part}"
+            assert first.bottom <= view.bottom + 1, f"{name}: {part}"
+        assert view.overlap(_figure(explorer))[1] >= 250, name
+        narrow.page.keyboard.press("ArrowLeft")
+        narrow.wait_until(lambda: tile.inner_text() == before, "as before")  # noqa: B023
+
+
+def test_on_a_narrow_page_the_sliders_stay_on_top_while_the_page_is_scrolled(narrow: LabPage) -> None:
+    explorer = _explorer(narrow)
+    _show_tab(narrow, "Cluster")
+    narrow.page.mouse.move(600, 700)
+    narrow.page.mouse.wheel(0, 300)
+    view = _view(narrow)
+    narrow.wait_until(lambda: box(explorer, ".alpa-tiles").top < view.top, "the page is scrolled")
+    assert abs(box(explorer, ".alpa-sliders").top - view.top) < 4
+
+
+def test_on_a_narrow_page_all_other_controls_are_in_a_drawer(narrow: LabPage) -> None:
+    explorer = _explorer(narrow)
+    model = explorer.get_by_label("Model", exact=True)
+    assert not model.is_visible()
+    handle = explorer.get_by_role("button", name="Settings")
+    handle.focus()
+    narrow.page.keyboard.press("Enter")
+    model.wait_for()
+    narrow.page.keyboard.press("Tab")
+    assert model.evaluate("(e) => e === document.activeElement"), "its controls come next"
+    handle.focus()
+    narrow.page.keyboard.press("Enter")
+    narrow.wait_until(lambda: not model.is_visible(), "the drawer is closed")
+
+
+def test_the_selected_tab_is_in_view_where_not_all_fit(narrow: LabPage) -> None:
+    explorer = _explorer(narrow)
+    tab(explorer, "Layers").focus()
+    for key in ("ArrowLeft", "Home", "End"):
+        narrow.page.keyboard.press(key)
+        chosen, bar = boxes(explorer, ".alpa-tabs [aria-selected=true]")[0], box(explorer, ".alpa-tabs")
+        assert bar.left - 1 <= chosen.left, key
+        assert chosen.right <= bar.right + 1, key
+
+
+def test_the_explorer_follows_the_width_of_the_page(wide: LabPage) -> None:
+    explorer = _explorer(wide)
+    _show_tab(wide, "Timeline")
+    toggle = "window.jupyterapp.commands.execute('application:toggle-left-area')"
+    for change in (NARROW, WIDE, toggle, toggle):
+        if isinstance(change, str):
+            wide.page.evaluate(change)
+        else:
+            _resize(wide, change)
+        _fits(wide, explorer)
+
+
+def _fits(lab: LabPage, explorer: Locator) -> None:
+    """The figure is as wide as its place, nothing is wider than the page, and no part covers another one."""
+    lab.wait_until(lambda: _fills(explorer), "the figure has the width of its place")
+    assert explorer.evaluate("(e) => e.scrollWidth <= e.clientWidth")
+    assert explorer.evaluate(
+        "(e) => { const o = e.closest('.jp-Cell-outputArea'); return o.scrollWidth <= o.clientWidth; }"
+    )
+    parts = boxes(explorer, ".alpa-sliders", ".alpa-plan-button", ".alpa-main", ".alpa-drawer")
+    parts += boxes(explorer, ".alpa-drawer-handle")
+    column = boxes(explorer, ".alpa-toolbar", ".alpa-sentence", ".alpa-tiles", ".alpa-stages", ".alpa-tabs")
+    column += boxes(explorer, ".alpa-panel-head", ".alpa-finding", ".alpa-figure")
+    for group in (parts, column, boxes(explorer, ".alpa-panel-head .alpa-question", ".alpa-panel-controls > *")):
+        covered = [(a, b) for i, a in enumerate(group) for b in group[i + 1 :] if a.covers(b)]
+        assert not covered
+
+
+def _fills(explorer: Locator) -> bool:
+    """Whether the figure has been drawn for the width that it has."""
+    place = box(explorer, ".alpa-figure-graph")
+    return all(abs(drawn.width - place.width) < 1.5 for drawn in boxes(explorer, ".alpa-figure-graph .main-svg"))
+
+
+def _explorer(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def _tabs(explorer: Locator) -> list[str]:
+    return explorer.get_by_role("tab").all_inner_texts()
+
+
+def _figure(explorer: Locator) -> Box:
+    return box(explorer, ".alpa-figure")
+
+
+def _view(lab: LabPage) -> Box:
+    """What is seen of the notebook."""
+    return box(lab.page.locator(".jp-NotebookPanel"), SCROLLED)
+
+
+def _show_tab(lab: LabPage, name: str) -> None:
+    """Select a tab, wait for its figure, and scroll to the top of the output."""
+    explorer = _explorer(lab)
+    tab(explorer, name).click()
+    lab.wait_until(lambda: tab(explorer, name).get_attribute("aria-selected") == "true", f"{name} is chosen")
+    lab.wait_until(lambda: len(boxes(explorer, ".alpa-figure")) == 1, f"{name} is shown")
+    lab.figure(explorer.locator(".alpa-panel:visible"))
+    lab.wait_until(lambda: _fills(explorer), f"{name} has the width of its place")
+    explorer.evaluate(SHOW_TOP)
+
+
+def _resize(lab: LabPage, size: tuple[int, int]) -> None:
+    """Change the window's size, and wait until the page has it."""
+    lab.page.set_viewport_size({"width": size[0], "height": size[1]})
+    lab.wait_until(lambda: bool(lab.page.evaluate("(w) => innerWidth === w", size[0])), "the window has its size")
+    _explorer(lab).evaluate(SHOW_TOP)
