@@ -120,6 +120,7 @@ def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row
             {
                 "schedule": summary["schedule"],
                 "makespan_seconds": summary["makespan_seconds"],
+                "sends_seconds": summary["sends_seconds"],
                 "closed_form_seconds": None if form is None else form["seconds"],
                 "bubble_fraction": summary["bubble_fraction"],
                 "closed_form_bubble_fraction": None if form is None else form["bubble_fraction"],
