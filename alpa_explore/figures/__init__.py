@@ -7,7 +7,8 @@ Read in this order, which is also the order of imports:
 keys, style    the text that identifies a mark; colours, themes, titles, escaping (neither imports plotly at load)
 tuning         how much a figure draws before it aggregates
 time_bars      stacked bars of the parts of an iteration's time, shared by several figures
-decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory, timeline
+decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory
+timelines/     one iteration of a plan over time
 comparisons/   several plans, numbers of microbatches or solvers beside each other
 runs/          a training run beside its prediction
 page_sections  the figures of a plan with their questions and tables, in order

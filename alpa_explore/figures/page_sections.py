@@ -16,7 +16,7 @@ from alpa_explore.figures.decisions.layers import layers_figure, layers_table
 from alpa_explore.figures.decisions.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_table
-from alpa_explore.figures.decisions.timeline import timeline_figure, timeline_table
+from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row

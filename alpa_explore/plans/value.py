@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
@@ -45,6 +45,8 @@ class PlanValue:
     """The sharding problems and choices behind the stages; None for a plan that was read from a file."""
     basis: Self | None = field(default=None, repr=False, compare=False)
     """Where `costs` is not complete: the plan whose stage costs bound the stages that were not priced."""
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """What was computed from the other fields and is needed again; a changed plan begins with an empty one."""
 
     @property
     def terms(self) -> ScheduleTerms:

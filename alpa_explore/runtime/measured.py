@@ -16,6 +16,7 @@ from typing import Any
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.errors import PlanFileError
+from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.questions.reprice import reprice
 from alpa_explore.runtime.reports import StepReader
@@ -74,6 +75,8 @@ class Measured:
     ranks: tuple[MeasuredRank, ...]
     planned_device: str = ""
     """The device that the prediction is for; '' in older files, which lack it."""
+    predicted_sends_seconds: float = 0.0
+    """Part of the predicted seconds: the sends between stages (`plans.iteration_time`); 0 in older files."""
 
 
 def write_measured(folder: Path) -> Measured:
@@ -99,6 +102,7 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
         device=run["options"]["device"],
         planned_device=plan.cluster.device.name,
         predicted_iteration_seconds=timeline.makespan_seconds,
+        predicted_sends_seconds=iteration_time_of(plan, timeline).sends_seconds,
         measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(

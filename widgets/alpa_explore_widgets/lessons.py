@@ -13,6 +13,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
+from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.text import fullest, iteration_sum, layers_phrase
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
@@ -251,11 +253,13 @@ def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
 
 
 def _run(plan: Plan, _stage: PlanStage) -> Lesson:
+    time = iteration_time(plan)
+    step = duration(plan.predicted.iteration_seconds) if time is None else iteration_phrase(time)
     return Lesson(
         shows="A training run of the plan: losses and step times as they arrive, then measured and predicted times per "
         "stage.",
         formula="error = measured / predicted − 1",
-        numbers=f"a step is predicted to take {duration(plan.predicted.iteration_seconds)} on "
+        numbers=f"a step is predicted to take {step} on "
         f"{plan.cluster.devices} × {plan.cluster.device.name}.",
         why="A plan is only as good as its cost model. On devices other than those it was planned for, only the loss "
         "can be compared: it must equal that of a single process.",

@@ -7,9 +7,7 @@ stage_costs    latency of each range of layers on each submesh (stage_cost_grid 
 operator_rows  which operators of a stage are shown, and which share a row; used by sharding
 sharding       sharding spec, compute and communication time of each operator of a stage
 frontier       latency against memory of a stage
-timeline       one iteration under one or several schedules; timeline_chart holds the shared axes, timeline_tasks draws
-               the tasks and timeline_memory the memory below them, sampled by timeline_sampling
 
 The rows of the tables, from which figures are drawn, are in `plans.report.tables`. Imports keys, style and tuning of
-the package above; not comparisons, runs or the page.
+the package above; not the other rooms, nor the page.
 """

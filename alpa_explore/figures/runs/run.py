@@ -164,6 +164,9 @@ def run_sentence(measured: Measured) -> str:
     """The measured time of an iteration, and its ratio to the predicted one."""
     took, predicted = measured.measured_iteration_seconds, measured.predicted_iteration_seconds
     planned = f" for {measured.planned_device}" if measured.planned_device else ""
+    sends = measured.predicted_sends_seconds
+    if sends >= tuning.NOTICEABLE_SHARE * predicted:
+        planned += f", {units.seconds(sends)} of them sends between stages"
     return (
         f"An iteration of {measured.model} under {measured.schedule} on {measured.device} took {units.seconds(took)}, "
         f"{took / predicted:.3g} × the {units.seconds(predicted)} that were predicted{planned}."

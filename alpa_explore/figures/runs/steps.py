@@ -12,7 +12,9 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.style import OKABE_ITO, dress, faint, ink, safe
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.iteration import iteration_parts, sends_share
 from alpa_explore.runtime.reports import StepReport
 
 
@@ -106,7 +108,8 @@ def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicte
     """The progress of the run, the change of the loss, and a typical step beside the prediction."""
     if not steps:
         return (
-            f"No step of {plan.model.name} is done yet; {units.seconds(predicted_seconds)} are predicted for each step."
+            f"No step of {plan.model.name} is done yet; {units.seconds(predicted_seconds)} are predicted for each step"
+            f"{_parts(plan, predicted_seconds)}."
         )
     loss = f"the loss is {steps[-1].loss:.4g}"
     if len(steps) > 1:
@@ -115,8 +118,17 @@ def steps_sentence(plan: Plan, steps: Sequence[StepReport], total: int, predicte
     ratio = f", {took / predicted_seconds:.3g} × the" if predicted_seconds else "; the"
     return (
         f"{len(steps):,} of {total:,} steps of {plan.model.name} done: {loss}, and a step takes "
-        f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device.name}."
+        f"{units.seconds(took)}{ratio} {units.seconds(predicted_seconds)} predicted for {plan.cluster.device.name}"
+        f"{_parts(plan, predicted_seconds)}."
     )
+
+
+def _parts(plan: Plan, predicted_seconds: float) -> str:
+    """': T + sends', where the prediction is more than T; '' for another prediction than that of the plan."""
+    time = iteration_time(plan)
+    if time is None or time.simulated_seconds != predicted_seconds or not sends_share(time):
+        return ""
+    return f": {iteration_parts(time)}"
 
 
 def _typical(steps: Sequence[StepReport]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import (
     ModelSummary,
     PlanLayer,
@@ -48,7 +49,7 @@ _P = TypeVar("_P", bound=PlanValue)
 
 def to_document(plan: PlanValue) -> Document:
     """The plan as dicts, lists, strings, numbers, booleans and None."""
-    cluster, device = plan.cluster, plan.cluster.device
+    cluster, device, time = plan.cluster, plan.cluster.device, iteration_time(plan)
     figures = asdict(device)
     del figures["name"]
     return {
@@ -67,7 +68,7 @@ def to_document(plan: PlanValue) -> Document:
         "layers": [_record_document(layer) for layer in plan.layers],
         "stages": [_stage_document(stage) for stage in plan.stages],
         "interleaved": [_stage_document(stage) for stage in plan.interleaved],
-        "predicted": asdict(plan.predicted),
+        "predicted": asdict(plan.predicted) | ({} if time is None else {"sends_seconds": time.sends_seconds}),
         "t_max_sweep": [_record_document(point) for point in plan.t_max_sweep],
         "statistics": asdict(plan.statistics) | {"seconds": dict(plan.statistics.seconds)},
         "warnings": list(plan.warnings),

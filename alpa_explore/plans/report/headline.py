@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alpa_explore import units
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
 from alpa_explore.plans.report.text import fullest, iteration_sum, run_of_layers
 from alpa_explore.plans.value import PlanValue
 
@@ -35,13 +37,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
     figures = [
-        HeadlineFigure(
-            name="iteration",
-            value=p.iteration_seconds,
-            text=step,
-            good=-1,
-            why=iteration_sum(plan),
-        ),
+        _iteration(plan),
         HeadlineFigure(
             name="samples/s",
             value=plan.samples_per_second,
@@ -112,6 +108,19 @@ def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
     if abs(apart) < 5e-4:
         return "", 0
     return words.replace("-", "−"), figure.good * (1 if apart > 0 else -1)
+
+
+def _iteration(plan: PlanValue) -> HeadlineFigure:
+    """T, and beside it the sends that it does not contain."""
+    time = iteration_time(plan)
+    share, why = sends_share(time), iteration_sum(plan)
+    if time is not None and share:
+        where = "among them" if time.counted_seconds else "not in T"
+        why += f"; {where}: {sends_phrase(time)} = {sends_sum(time)}"
+    seconds = plan.predicted.iteration_seconds
+    return HeadlineFigure(
+        name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why
+    )
 
 
 def _short(value: float) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.headline import headline
+from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import overlaps, rematerialized_sentence, render_table, sentence, tied_sentences
 from alpa_explore.plans.value import PlanValue
@@ -15,6 +17,7 @@ def plan_report(plan: PlanValue) -> str:
     """The summary that `alpa-explore plan` and `show` print."""
     model, options, statistics = plan.model, plan.options, plan.statistics
     rows = [{"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "from": f.why} for f in headline(plan)]
+    rows[1:1] = _sends_rows(plan)
     spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
     parts = [
         f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
@@ -36,3 +39,12 @@ def plan_report(plan: PlanValue) -> str:
     if plan.warnings:
         parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))
     return "\n\n".join(parts)
+
+
+def _sends_rows(plan: PlanValue) -> list[dict[str, str]]:
+    """The sends between stages as a figure; none where T is all there is."""
+    time = iteration_time(plan)
+    if time is None or not sends_share(time):
+        return []
+    value = f"{units.seconds(time.sends_seconds)} {units.percent(time.sends_fraction)} of T"
+    return [{"figure": "sends", "value": value, "from": iteration_phrase(time)}]

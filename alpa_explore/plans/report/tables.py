@@ -13,6 +13,7 @@ from typing import Any
 
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
 
@@ -194,7 +195,7 @@ def chosen_t_max(plan: PlanValue) -> int | None:
 
 def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
     """The plan without its operators, candidates and sweep: what `alpa-explore plan --json` prints."""
-    p, model, options = plan.predicted, plan.model, plan.options
+    p, model, options, time = plan.predicted, plan.model, plan.options, iteration_time(plan)
     return {
         "model": model.name,
         "parameters": model.parameters,
@@ -224,6 +225,8 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "tokens_per_second": plan.tokens_per_second,
             "flops_per_second_per_device": plan.flops_per_second_per_device,
             "flops_utilization": plan.flops_utilization,
+            "sends_seconds": None if time is None else time.sends_seconds,
+            "simulated_seconds": None if time is None else time.simulated_seconds,
         },
         "stages": [
             row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)

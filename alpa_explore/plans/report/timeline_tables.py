@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from alpa_explore import units
+from alpa_explore.plans.iteration_time import iteration_time_of
+from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import ranges
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve
 from alpa_explore.schedules.simulator.timeline import Timeline
-from alpa_explore.schedules.task import Action
+from alpa_explore.schedules.task import Action, Schedule
 
 ACTION_NAMES = {
     Action.FORWARD: "forward",
@@ -89,6 +91,7 @@ def timeline_summary(plan: PlanValue, timeline: Timeline) -> dict[str, Any]:
         "stages": schedule.num_stages,
         "submeshes": schedule.num_submeshes,
         "makespan_seconds": timeline.makespan_seconds,
+        "sends_seconds": iteration_time_of(plan, timeline).sends_seconds,
         "bubble_fraction": timeline.bubble_fraction,
         "closed_form": None
         if form is None
@@ -117,6 +120,7 @@ def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row
             {
                 "schedule": summary["schedule"],
                 "makespan_seconds": summary["makespan_seconds"],
+                "sends_seconds": summary["sends_seconds"],
                 "closed_form_seconds": None if form is None else form["seconds"],
                 "bubble_fraction": summary["bubble_fraction"],
                 "closed_form_bubble_fraction": None if form is None else form["bubble_fraction"],
@@ -128,18 +132,19 @@ def comparison_table(plan: PlanValue, timelines: Sequence[Timeline]) -> list[Row
 
 
 def timeline_sentence(plan: PlanValue, timeline: Timeline) -> str:
-    """The timeline in one sentence: makespan, idle time, sends, memory."""
-    schedule, form = timeline.schedule, closed_form(timeline.schedule, timeline.times)
+    """The timeline in two sentences: T, sends and their sum; idle time and memory."""
     rows = submeshes_table(plan, timeline)
     worst = max(rows, key=lambda row: row["memory_fraction"])
-    sends = sum(r["on_path_seconds"] for r in critical_table(timeline) if r["kind"] == "send")
-    beside = ""
-    if form is not None:
-        beside = f" ({form.formula} gives {units.seconds(form.seconds)}{', exactly' if form.exact else ''})"
+    schedule = timeline.schedule
     fits = "fits" if worst["memory_fraction"] <= 1 else "does NOT fit"
     return (
-        f"{schedule.name}, B = {schedule.num_microbatches:,}: {units.seconds(timeline.makespan_seconds)} an iteration"
-        f"{beside}, the mean submesh waits {units.percent(timeline.bubble_fraction)} of it, sends take "
-        f"{units.percent(sends / timeline.makespan_seconds)} of the critical path, and memory {fits}: submesh "
-        f"{worst['submesh']} is {units.percent(worst['memory_fraction'])} full."
+        f"One iteration: {iteration_phrase(iteration_time_of(plan, timeline))}. Under {schedule.name} with B = "
+        f"{schedule.num_microbatches:,} the mean {row_word(schedule)} waits {units.percent(timeline.bubble_fraction)} "
+        f"of {units.seconds(timeline.makespan_seconds)}, and memory {fits}: {row_word(schedule)} {worst['submesh']} "
+        f"is {units.percent(worst['memory_fraction'])} full."
     )
+
+
+def row_word(schedule: Schedule) -> str:
+    """What a submesh of a schedule is called: 'stage' where each runs one stage, 'submesh' where it runs several."""
+    return "stage" if schedule.num_stages == schedule.num_submeshes else "submesh"

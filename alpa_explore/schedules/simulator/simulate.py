@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,8 +27,16 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
             remedy="Make the schedule for as many stages as the pipeline has.",
         )
     check(schedule)
-    with_updates = _with_updates(schedule)
-    used = links or separate_links(schedule.submesh_of_stage)
+    return _run(_with_updates(schedule), times, links or separate_links(schedule.submesh_of_stage))
+
+
+def without_sends(timeline: Timeline) -> Timeline:
+    """The same tasks in the same order, where sends take no time."""
+    free = [replace(t, send_forward_seconds=0.0, send_backward_seconds=0.0) for t in timeline.times]
+    return _run(timeline.schedule, free, timeline.links)
+
+
+def _run(with_updates: Schedule, times: Sequence[StageTimes], links: Links) -> Timeline:
     table = np.array([[t.seconds(action) for t in times] for action in Action], dtype=np.float64)
     start, end, send_start, send_end, cause, send_cause, _ = run_events(
         with_updates.starts,
@@ -35,18 +44,18 @@ def simulate(schedule: Schedule, times: Sequence[StageTimes], links: Links | Non
         with_updates.stages,
         with_updates.microbatches,
         np.array(with_updates.submesh_of_stage),
-        schedule.num_microbatches,
+        with_updates.num_microbatches,
         table[with_updates.actions, with_updates.stages],
         np.array([t.send_forward_seconds for t in times]),
         np.array([t.send_backward_seconds for t in times]),
-        np.array(used.forward),
-        np.array(used.backward),
-        max(len(used.names), 1),
+        np.array(links.forward),
+        np.array(links.backward),
+        max(len(links.names), 1),
     )
     return Timeline(
         schedule=with_updates,
         times=tuple(times),
-        links=used,
+        links=links,
         start_seconds=start,
         end_seconds=end,
         send_start_seconds=send_start,

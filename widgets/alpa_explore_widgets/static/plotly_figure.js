@@ -106,6 +106,18 @@ async function render({ model, el }) {
     model.save_changes();
   };
 
+  const brushed = (change) => {
+    // A drag over the axis that the figure names shows that part above; the axis itself stays whole.
+    const name = figure.layout.meta?.brush;
+    const from = change[`${name}.range[0]`], to = change[`${name}.range[1]`];
+    if (!name || (from === undefined && !change[`${name}.autorange`])) return;
+    const [first, last] = figure.layout[name].range;
+    const shares = from === undefined ? [] : [from, to].map((x) => Math.min(Math.max((x - first) / (last - first), 0), 1));
+    Plotly.relayout(graph, { [`${name}.range`]: [first, last] });
+    model.set("brushed", shares);
+    model.save_changes();
+  };
+
   const draw = () => {
     frame = 0;
     if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
@@ -114,7 +126,7 @@ async function render({ model, el }) {
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
     Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), config);
-    if (!listening) graph.on("plotly_click", clicked);
+    if (!listening) graph.on("plotly_click", clicked).on("plotly_relayout", brushed);
     listening = true;
   };
   const drawSoon = () => (frame ||= requestAnimationFrame(draw));

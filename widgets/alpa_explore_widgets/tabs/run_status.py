@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
+from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.text import ranges
 from alpa_explore_widgets.panels.messages import fault_html
 
@@ -76,7 +78,7 @@ def _check(check: RunCheck | None, *, first: bool) -> str:
     if check.busy:
         return "<p>checking…</p>" if first else ""
     if check.program is not None:
-        return f"<p>{_program(check.program)}</p>"
+        return f"<p>{_program(check.program, check.plan)}</p>"
     if not first:
         return ""
     count = _rank_count(check.plan)
@@ -84,9 +86,10 @@ def _check(check: RunCheck | None, *, first: bool) -> str:
     return f"<p>{escape(ready)}{_shared_cores(check.plan, check.settings.target, check.settings.device)}</p>"
 
 
-def _program(document: dict[str, Any]) -> str:
+def _program(document: dict[str, Any], plan: Plan) -> str:
     stages = "; ".join(f"stage {k} on {_ranks(ranks)}" for k, ranks in enumerate(document["stages"]))
-    seconds = units.seconds(document["predicted_iteration_seconds"])
+    time = iteration_time(plan)
+    seconds = units.seconds(plan.predicted.iteration_seconds) if time is None else iteration_phrase(time)
     return (
         f"Checked, nothing started: {document['instructions']:,} instructions under "
         f"{escape(document['schedule'])}, {stages}; predicted time of a step: {seconds}."

@@ -19,18 +19,21 @@ if TYPE_CHECKING:
 
 _NONE = "none"
 _WINDOWS = [
+    ["parts", "warm-up, steady, drain", ""],
     ["whole", "the whole iteration", ""],
     ["start", "its start", ""],
     ["middle", "its middle", ""],
     ["end", "its end", ""],
 ]
+_DRAGGED = "dragged"
+_DRAGGED_WINDOW = [_DRAGGED, "a part, dragged below", ""]
 
 
 class TimelinePanel(PlanPanel):
-    """What does each submesh do at what time?"""
+    """What does each stage do at what time?"""
 
-    title, name = "Timeline", "timeline"
-    question = "What does each submesh do at what time, and what does it hold in memory?"
+    title, name, room = "Timeline", "timeline", "timelines"
+    question = "What does each stage do at what time, and what does it hold in memory?"
 
     def controls(self) -> list[W.Widget]:
         """The schedule, a second one, and the part of the iteration."""
@@ -45,11 +48,15 @@ class TimelinePanel(PlanPanel):
             value=_NONE,
         )
         self.window = ChoiceField(
-            label="Shown", hint="A part is short enough to be drawn task by task.", choices=_WINDOWS, value="whole"
+            label="Shown",
+            hint="The part of the iteration that is drawn. Drag across the strip at the bottom to choose another one.",
+            choices=_WINDOWS,
+            value=_WINDOWS[0][0],
         )
         fields = [self.schedule, self.beside, self.window]
         for field in fields:
             field.observe(self._chosen, "value")
+        self.figure.observe(self._brushed, "brushed")
         return list(fields)
 
     def follow(self, state: State) -> None:
@@ -76,12 +83,12 @@ class TimelinePanel(PlanPanel):
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The choices above the figure."""
-        return (*self.schedules(), self.window.value)
+        return (*self.schedules(), self._shown_window())
 
     def draw(self, state: State, theme: str) -> go.Figure:
         """See `alpa_explore.figures.decisions.timeline`."""
         figure: go.Figure = self._function("figure")(
-            state.plan, self.schedules(), theme=theme, window=self.window.value
+            state.plan, self.schedules(), theme=theme, window=self._shown_window(), brush=True
         )
         return figure
 
@@ -89,6 +96,22 @@ class TimelinePanel(PlanPanel):
         """The table of the module `name`."""
         rows: Sequence[Row] = self._function("table")(state.plan, self.schedules())
         return rows
+
+    def _shown_window(self) -> str | tuple[float, float]:
+        """The window of the figure: a name, or the part that was dragged over."""
+        if self.window.value != _DRAGGED:
+            return str(self.window.value)
+        start, end = self.figure.brushed
+        return start, end
+
+    def _brushed(self, change: dict[str, Any]) -> None:
+        """Show the part of the overview that was dragged over; after a double click on it the default."""
+        dragged, field = bool(change["new"]), self.window
+        field.unobserve(self._chosen, "value")  # the value and its choice change together
+        field.choices = [*_WINDOWS, _DRAGGED_WINDOW] if dragged else _WINDOWS
+        field.value = _DRAGGED if dragged else _WINDOWS[0][0]
+        field.observe(self._chosen, "value")
+        self.redraw()
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()

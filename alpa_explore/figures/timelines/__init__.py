@@ -1,0 +1,12 @@
+"""One iteration of a plan over time, under one schedule or several.
+
+timeline   the figure: its rows, its axes, its sentence and its table
+overview   a strip of the whole iteration, on which the parts that are shown are framed
+tasks      the tasks of one timeline as a Gantt chart: idle time, sends, critical path
+memory     what devices hold, below the tasks and on the same axis of time
+chart      where one timeline is drawn: its axes, and the place of a moment on them
+parts      which parts of an iteration are shown: warm-up, some steady microbatches, drain
+sampling   many tasks reduced to a fixed number of intervals
+
+Imports keys, style and tuning of the package above; not the other rooms, nor the page.
+"""

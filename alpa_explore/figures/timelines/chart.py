@@ -1,0 +1,86 @@
+"""Where one timeline is drawn: the axes of its tasks and its memory, and the place of a moment on the axis of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from alpa_explore.figures import tuning
+from alpa_explore.figures.timelines.parts import Part
+from alpa_explore.numerics.arrays import Flags, Floats
+from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.timeline_tables import row_word
+from alpa_explore.schedules.simulator.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineChart:
+    """One timeline, and where and how it is drawn."""
+
+    plan: Plan
+    timeline: Timeline
+    theme: str
+    scale: float
+    """Seconds of one unit of the axis of time."""
+    parts: tuple[Part, ...]
+    """The parts of the iteration that are shown."""
+    number: int
+    """Its place among the timelines of the figure, from 0."""
+    traces: list[dict[str, Any]]
+    """The traces of the figure, in plotly's form, to which `add` appends."""
+
+    @property
+    def x_axis(self) -> str:
+        """plotly's name of its axis of time."""
+        return axis("x", self.number)
+
+    @property
+    def task_axis(self) -> str:
+        """plotly's name of the axis with a row for each submesh."""
+        return axis("y", 2 * self.number)
+
+    @property
+    def memory_axis(self) -> str:
+        """plotly's name of the axis of bytes."""
+        return axis("y", 2 * self.number + 1)
+
+    @property
+    def length(self) -> float:
+        """Length of the axis of time in seconds, gaps included."""
+        last = self.parts[-1]
+        return last.at + last.end - last.start - self.parts[0].at
+
+    @property
+    def seconds_per_pixel(self) -> float:
+        """On a screen of usual width."""
+        return self.length / tuning.TIMELINE_PIXELS
+
+    @property
+    def row_names(self) -> list[str]:
+        """What each row shows: 'stage 2 · 1×8'; 'submesh 2 · 1×8' where it runs several stages."""
+        word = row_word(self.timeline.schedule)
+        return [f"{word} {s.index} · {'×'.join(map(str, s.submesh))}" for s in self.plan.stages]
+
+    def add(self, trace: dict[str, Any], *, memory: bool = False) -> None:
+        """Draw a trace in the rows of the tasks, or in the chart of memory; it is listed in the legend only once."""
+        trace |= {"xaxis": self.x_axis, "yaxis": self.memory_axis if memory else self.task_axis}
+        trace["showlegend"] = trace.get("showlegend", True) and self.number == 0
+        self.traces.append(trace)
+
+    def places(self, seconds: Floats, part: Part) -> Floats:
+        """Moments within a part as places on the axis, in its unit."""
+        return np.asarray((np.clip(seconds, part.start, part.end) + part.shift) / self.scale)
+
+    def spans(self, start: Floats, end: Floats) -> Iterator[tuple[Flags, Floats, Floats]]:
+        """For each part: which of the spans of time lie in it, and where those begin and end on the axis."""
+        for part in self.parts:
+            inside = part.overlaps(start, end)
+            yield inside, self.places(start[inside], part), self.places(end[inside], part)
+
+
+def axis(letter: str, index: int) -> str:
+    """plotly's name of an axis: x, x2, x3, …"""
+    return letter if index == 0 else f"{letter}{index + 1}"

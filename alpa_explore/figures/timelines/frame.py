@@ -1,0 +1,271 @@
+"""The axes of a timeline figure: rows, bytes and time, the names of the parts, and what is left out between them.
+
+Places are in pixels from the bottom of the plot: (from, to).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from alpa_explore import units
+from alpa_explore.figures import tuning
+from alpa_explore.figures.style import faint, ink
+from alpa_explore.figures.timelines.chart import TimelineChart, axis
+
+Pixels: TypeAlias = tuple[float, float]
+
+_TICK_PIXELS = 60
+"""The least distance of two labels on an axis of time."""
+_LABEL_PIXELS, _TICKS_PIXELS = 20, 26
+"""Above the rows, for the names of the parts; below an axis of time, for its labels."""
+_GAP_PIXELS, _MEMORY_PIXELS = 8, 104
+_LEGEND_ROW_PIXELS, _SYMBOL_PIXELS, _LETTER_PIXELS = 19, 38, 6.4
+"""Of the legend: height of a row, width of a symbol, mean width of a letter."""
+_NARROW_PIXELS = 340
+"""Width of the plot in a window of 900 pixels: above the charts there is room for the rows that the legend needs there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Heights in pixels, from top to bottom: for each timeline its tasks and its memory, then the overview."""
+
+    charts: Sequence[TimelineChart]
+    overview: bool
+
+    @property
+    def height(self) -> int:
+        """Of the plot, without margins."""
+        return sum(self._height(chart) for chart in self.charts) + (self._overview_height if self.overview else 0)
+
+    def layout(self, unit: str, byte_axes: Sequence[tuple[str, float]], *, brush: bool) -> dict[str, Any]:
+        """Axes and annotations of the figure; `unit` is that of time, `byte_axes` are units and ends of the memory."""
+        layout: dict[str, Any] = {"annotations": []}
+        top = self.height
+        for chart, (byte_unit, end) in zip(self.charts, byte_axes, strict=True):
+            bottom = top - self._height(chart) + _TICKS_PIXELS
+            rows = (bottom + _MEMORY_PIXELS + _GAP_PIXELS, top - _LABEL_PIXELS)
+            layout[_name(chart.x_axis)] = _time_axis(chart, unit)
+            layout[_name(chart.task_axis)] = _row_axis(chart) | {"domain": self._domain(rows)}
+            layout[_name(chart.memory_axis)] = _byte_axis(chart, byte_unit, end) | {
+                "domain": self._domain((bottom, bottom + _MEMORY_PIXELS))
+            }
+            layout["annotations"] += _part_labels(chart, top - _LABEL_PIXELS, (bottom + top) / 2, self.height)
+            if len(self.charts) > 1:
+                layout["annotations"].append(_schedule_label(chart, (top - _LABEL_PIXELS) / self.height))
+            top -= self._height(chart)
+        if self.overview:
+            self._lay_out_overview(layout, unit, brush=brush)
+        return layout
+
+    @property
+    def overview_axes(self) -> tuple[str, str]:
+        """plotly's names of the axes of the overview."""
+        return axis("x", len(self.charts)), axis("y", 2 * len(self.charts))
+
+    @property
+    def margins(self) -> dict[str, int]:
+        """Pixels that the figure needs left of, above and below the plot; without those of the title."""
+        return {"l": 108, "t": self._legend_pixels, "b": _TICKS_PIXELS if self.overview else 4}
+
+    @property
+    def legend(self) -> dict[str, Any]:
+        """Above the charts, in a margin of its own, into which its rows grow downwards in a narrower window."""
+        return {
+            "orientation": "h",
+            "traceorder": "normal",
+            "x": 0,
+            "xanchor": "left",
+            "y": 1 + self._legend_pixels / self.height,
+            "yanchor": "top",
+            "entrywidth": self._entry_pixels,
+            "entrywidthmode": "pixels",
+            "font": {"size": 12},
+        }
+
+    @property
+    def _names(self) -> list[str]:
+        """The entries of the legend."""
+        return [trace["name"] for trace in self.charts[0].traces if trace.get("showlegend")]
+
+    @property
+    def _entry_pixels(self) -> float:
+        """Width of the longest name."""
+        return _LETTER_PIXELS * max(map(len, self._names), default=1)
+
+    @property
+    def _legend_pixels(self) -> int:
+        columns = max(1, int(_NARROW_PIXELS // (self._entry_pixels + _SYMBOL_PIXELS)))
+        return _LEGEND_ROW_PIXELS * -(-len(self._names) // columns) + 6
+
+    def _height(self, chart: TimelineChart) -> int:
+        rows = max(100, min(30 * chart.timeline.schedule.num_submeshes, 360))
+        return _LABEL_PIXELS + rows + _GAP_PIXELS + _MEMORY_PIXELS + _TICKS_PIXELS
+
+    @property
+    def _overview_height(self) -> int:
+        return _LABEL_PIXELS + self._strip_pixels
+
+    @property
+    def _strip_pixels(self) -> int:
+        return max(26, min(5 * self.charts[0].timeline.schedule.num_submeshes, 60))
+
+    def _domain(self, place: Pixels) -> list[float]:
+        return [place[0] / self.height, place[1] / self.height]
+
+    def _lay_out_overview(self, layout: dict[str, Any], unit: str, *, brush: bool) -> None:
+        chart = self.charts[0]
+        x_axis, y_axis = self.overview_axes
+        rows = chart.timeline.schedule.num_submeshes
+        end = max(c.timeline.makespan_seconds for c in self.charts) / chart.scale
+        layout[_name(x_axis)] = {
+            "anchor": y_axis,
+            "range": [0, end],
+            "ticksuffix": f" {unit}",
+            "showgrid": False,
+            "zeroline": False,
+            **_tick_marks(chart),
+        }
+        layout[_name(y_axis)] = {
+            "anchor": x_axis,
+            "domain": self._domain((0, self._strip_pixels)),
+            "range": [rows - 0.5, -0.5],
+            "tickvals": [(rows - 1) / 2],
+            "ticktext": ["whole iteration"],
+            "ticklabelstandoff": 6,
+            "fixedrange": True,
+            "showgrid": False,
+            "zeroline": False,
+        }
+        layout["annotations"].append(
+            {
+                "text": "drag across to look closer" if brush else "framed: shown above",
+                "showarrow": False,
+                "xref": "paper",
+                "yref": "paper",
+                "x": 0,
+                "xanchor": "left",
+                "y": self._strip_pixels / self.height,
+                "yanchor": "bottom",
+                "font": {"size": 12, "color": faint(chart.theme)},
+            }
+        )
+        if brush:
+            layout["meta"] = {"brush": _name(x_axis)}
+
+
+def _time_axis(chart: TimelineChart, unit: str) -> dict[str, Any]:
+    first = chart.parts[0].at
+    return {
+        "anchor": chart.memory_axis,
+        "range": [first / chart.scale, (first + chart.length) / chart.scale],
+        "showgrid": False,
+        "zeroline": False,
+        **_tick_marks(chart),
+        **_ticks(chart, unit),
+    }
+
+
+def _tick_marks(chart: TimelineChart) -> dict[str, Any]:
+    return {"ticks": "outside", "ticklen": 4, "tickcolor": faint(chart.theme), "tickangle": 0}
+
+
+def _row_axis(chart: TimelineChart) -> dict[str, Any]:
+    count = chart.timeline.schedule.num_submeshes
+    labelled = list(range(0, count, -(-count // tuning.TIMELINE_LABELLED_ROWS)))
+    return {
+        "anchor": chart.x_axis,
+        "range": [count - 0.45, -0.55],
+        "tickvals": labelled,
+        "ticktext": [chart.row_names[p] for p in labelled],
+        "ticklabelstandoff": 6,
+        "fixedrange": True,
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def _byte_axis(chart: TimelineChart, unit: str, end: float) -> dict[str, Any]:
+    return {
+        "anchor": chart.x_axis,
+        "title": {"text": f"memory ({unit})"},
+        "range": [0, end],
+        "fixedrange": True,
+        "nticks": 5,
+    }
+
+
+def _ticks(chart: TimelineChart, unit: str) -> dict[str, Any]:
+    """The labels of an axis with gaps, at round moments of each part; plotly labels one without gaps itself."""
+    if len(chart.parts) == 1:
+        return {"ticksuffix": f" {unit}"}
+    least = _TICK_PIXELS * chart.seconds_per_pixel / chart.scale
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= least)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    values: list[float] = []
+    texts: list[str] = []
+    for part in chart.parts:
+        first, last = (math.ceil(part.start / chart.scale / step), math.floor(part.end / chart.scale / step))
+        moments = [(k * step, digits) for k in range(first, last + 1)]
+        for moment, shown in moments or [(round((part.start + part.end) / 2 / chart.scale, digits + 1), digits + 1)]:
+            at = moment + part.shift / chart.scale
+            if not values or at - values[-1] >= 0.8 * least:
+                values.append(float(f"{at:.6g}"))
+                texts.append(f"{moment:,.{shown}f} {unit}")
+    return {"tickvals": values, "ticktext": texts}
+
+
+def _part_labels(chart: TimelineChart, top: float, middle: float, height: float) -> list[dict[str, Any]]:
+    """The name of each part above it, and in the gaps the seconds that are left out."""
+    if len(chart.parts) == 1:
+        return []
+    common = {"showarrow": False, "xref": chart.x_axis, "yref": "paper"}
+    names = [
+        {
+            "text": part.label,
+            "x": (part.at + (part.end - part.start) / 2) / chart.scale,
+            "y": top / height,
+            "yanchor": "bottom",
+            "font": {"size": 12, "color": ink(chart.theme)},
+            **common,
+        }
+        for part in chart.parts
+    ]
+    gaps = [
+        {
+            "text": f"… {units.seconds(after.start - before.end)} …",
+            "x": (before.at + before.end - before.start + after.at) / 2 / chart.scale,
+            "y": middle / height,
+            "yanchor": "middle",
+            "textangle": -90,
+            "font": {"size": 12, "color": faint(chart.theme)},
+            **common,
+        }
+        for before, after in pairwise(chart.parts)
+    ]
+    return names + gaps
+
+
+def _schedule_label(chart: TimelineChart, y: float) -> dict[str, Any]:
+    """The name of the schedule above its rows' names."""
+    return {
+        "text": f"<b>{chart.timeline.schedule.name}</b>",
+        "showarrow": False,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0,
+        "xanchor": "right",
+        "xshift": -6,
+        "y": y,
+        "yanchor": "bottom",
+        "font": {"size": 12, "color": ink(chart.theme)},
+    }
+
+
+def _name(axis_name: str) -> str:
+    """plotly's name of an axis in the layout: x2 -> xaxis2."""
+    return f"{axis_name[0]}axis{axis_name[1:]}"

@@ -1,0 +1,112 @@
+"""Memory over time below a timeline: curves of the fullest submeshes, and the contents of the fullest one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from alpa_explore import units
+from alpa_explore.figures import tuning
+from alpa_explore.figures.style import ink, stage_color
+from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.timelines.sampling import largest_between, rounded, with_gaps
+from alpa_explore.numerics.arrays import Floats
+from alpa_explore.schedules.simulator.memory import MemoryCurve, memory_curve
+
+_PARTS = ("weights, gradients, optimizer state", "activations held", "workspace")
+"""What fills a device, in the words of the cluster figure."""
+_HEADROOM = 1.3
+"""Room above the capacity, for its label."""
+
+
+def draw_memory(chart: TimelineChart) -> tuple[str, float]:
+    """Draw the memory of the fullest submeshes as curves, the parts of the fullest one stacked, and the capacity.
+
+    Returns the unit of the axis and its end, above which nothing is drawn.
+    """
+    timeline, capacity = chart.timeline, float(chart.plan.cluster.device.memory_bytes)
+    curves = [memory_curve(timeline, p) for p in range(timeline.schedule.num_submeshes)]
+    by_peak = sorted(range(len(curves)), key=lambda p: -curves[p].peak_bytes)
+    fullest = curves[by_peak[0]]
+    scale, unit = units.bytes_axis(max(capacity, fullest.peak_bytes))
+    _contents(chart, fullest, chart.row_names[by_peak[0]], stage_color(by_peak[0], chart.theme), scale, unit)
+    for p in by_peak[: tuning.TIMELINE_MEMORY_CURVES]:
+        x, y = _sampled(chart, curves[p].seconds, curves[p].total_bytes)
+        name = chart.row_names[p]
+        chart.add(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": x,
+                "y": with_gaps(y / scale),
+                "name": f"memory of {name}",
+                "line": {
+                    "width": 2,
+                    "shape": "hv",
+                    "color": stage_color(p, chart.theme),
+                    "dash": ("solid", "dash", "dot", "dashdot")[p % 4],
+                },
+                "showlegend": False,
+                "hovertemplate": f"{name}: %{{y:.4g}} {unit}<extra></extra>",
+            },
+            memory=True,
+        )
+    chart.add(
+        {
+            "type": "scatter",
+            "mode": "lines+text",
+            "x": [chart.parts[0].at / chart.scale, (chart.parts[0].at + chart.length) / chart.scale],
+            "y": [capacity / scale] * 2,
+            "text": [f"a device has {units.bytes_(capacity)}"],
+            "textposition": "top right",
+            "textfont": {"size": 11},
+            "name": "memory of a device",
+            "showlegend": False,
+            "hoverinfo": "skip",
+            "line": {"color": ink(chart.theme), "dash": "dash", "width": 2},
+        },
+        memory=True,
+    )
+    return unit, _HEADROOM * max(capacity, fullest.peak_bytes) / scale
+
+
+def _contents(chart: TimelineChart, curve: MemoryCurve, name: str, color: str, scale: float, unit: str) -> None:
+    """The parts of one submesh, stacked: each paler than the one below it, and named in its hover text."""
+    resident = np.full(len(curve.seconds), curve.resident_bytes)
+    for place, (part, values) in enumerate(
+        zip(_PARTS, (resident, curve.activation_bytes, curve.workspace_bytes), strict=True)
+    ):
+        x, y = _sampled(chart, curve.seconds, values)
+        chart.add(
+            {
+                "type": "scatter",
+                "x": x,
+                "y": rounded(np.nan_to_num(y) / scale),
+                "stackgroup": f"memory {chart.number}",
+                "mode": "lines",
+                "line": {"width": 0, "shape": "hv"},
+                "fillcolor": _see_through(color, (0.32, 0.2, 0.1)[place]),
+                "name": f"{part} of {name}",
+                "showlegend": False,
+                "hovertemplate": f"{part} of {name}: %{{y:.4g}} {unit}<extra></extra>",
+            },
+            memory=True,
+        )
+
+
+def _sampled(chart: TimelineChart, moments: Floats, values: Floats) -> tuple[list[float], Floats]:
+    """A step curve in the parts that are shown; between them it is NaN."""
+    columns: list[tuple[Floats, Floats]] = []
+    for part in chart.parts:
+        edges = np.linspace(part.start, part.end, tuning.TIMELINE_INTERVALS + 1)
+        x, y = largest_between(moments, values, edges)
+        places = chart.places(x, part)
+        columns.append((np.append(places, places[-1]), np.append(y, np.nan)))
+    x, y = (np.concatenate(column) for column in zip(*columns, strict=True))
+    return rounded(x[:-1]), y[:-1]
+
+
+def _see_through(color: str, opacity: float) -> str:
+    """'rgba(…)' of '#rrggbb'."""
+    return f"rgba({','.join(str(int(color[i : i + 2], 16)) for i in (1, 3, 5))},{opacity})"

@@ -1,0 +1,270 @@
+"""The tasks of one timeline as a Gantt chart, or, where they are too many, how busy each submesh is over time.
+
+A row of the chart is a submesh, in the colour of its stage. A forward pass is a low, pale bar, a backward pass a high
+one in full colour. Idle time is hatched, sends lead from row to row, and the critical path is underlined.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from alpa_explore import units
+from alpa_explore.figures import tuning
+from alpa_explore.figures.keys import key
+from alpa_explore.figures.style import HEAT, empty, faint, ground, ink, ink_on, stage_color
+from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.timelines.sampling import busy_share, rounded, with_gaps
+from alpa_explore.numerics.arrays import Flags, Floats, Ints
+from alpa_explore.plans.report.timeline_tables import ACTION_NAMES
+from alpa_explore.schedules.task import Action
+
+
+class _Look(NamedTuple):
+    """How the bars of an action differ from those of others of the same stage."""
+
+    height: float
+    pale: float
+    """Share of the background in their colour."""
+    pattern: str = ""
+
+
+_LOOKS = {
+    Action.FORWARD: _Look(0.5, 0.55),
+    Action.BACKWARD: _Look(0.84, 0.0),
+    Action.BACKWARD_INPUT: _Look(0.84, 0.0),
+    Action.BACKWARD_WEIGHT: _Look(0.66, 0.3, "."),
+    Action.UPDATE: _Look(0.84, 0.3, "x"),
+}
+_ROW_HEIGHT = 0.84
+_THIN, _THICK = 1.5, 3.0
+"""Widths of lines in pixels."""
+_LETTER_PIXELS = 7.0
+
+
+def draw_tasks(chart: TimelineChart) -> None:
+    """Tasks as bars where few enough of them are shown, else the busy share of each submesh over time."""
+    timeline = chart.timeline
+    shown = sum(int(inside.sum()) for inside, _, _ in chart.spans(timeline.start_seconds, timeline.end_seconds))
+    if shown > tuning.TIMELINE_TASKS:
+        _busy_shares(chart)
+        return
+    _idle_bars(chart)
+    for action in _LOOKS:
+        _action_bars(chart, action)
+    _numbers(chart)
+    _sends(chart)
+    _critical_path(chart)
+
+
+def _action_bars(chart: TimelineChart, action: Action) -> None:
+    """The tasks of one action."""
+    schedule, timeline, look = chart.timeline.schedule, chart.timeline, _LOOKS[action]
+    chosen = np.flatnonzero((schedule.actions == action) & (timeline.end_seconds > timeline.start_seconds))
+    tasks, left, right = _placed(chart, timeline.start_seconds, timeline.end_seconds, chosen)
+    if not len(tasks):
+        return
+    rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]].tolist()
+    colors = [
+        _mixed(stage_color(p, chart.theme), ground(chart.theme), look.pale) for p in range(schedule.num_submeshes)
+    ]
+    texts = [_task_text(chart, stage, action) for stage in range(schedule.num_stages)]
+    keys = [key(stage=p) for p in range(schedule.num_submeshes)]
+    numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
+    marker: dict[str, Any] = {
+        "color": [colors[p] for p in rows],
+        "line": {"width": 0.5, "color": ground(chart.theme)},
+    }
+    if look.pattern:
+        marker["pattern"] = {"shape": look.pattern, "size": 5, "solidity": 0.25, "fgcolor": ground(chart.theme)}
+    chart.add(
+        {
+            "type": "bar",
+            "orientation": "h",
+            "x": rounded(right - left),
+            "base": rounded(left),
+            "y": rows,
+            "width": look.height,
+            "name": ACTION_NAMES[action],
+            "legendgroup": ACTION_NAMES[action],
+            "marker": marker,
+            "customdata": [[microbatch, texts[stage], keys[p]] for stage, microbatch, p in numbers],
+            "hovertemplate": f"{ACTION_NAMES[action]} of microbatch %{{customdata[0]}}, %{{customdata[1]}}"
+            "<extra></extra>"
+            if action is not Action.UPDATE
+            else "update, %{customdata[1]}<extra></extra>",
+        }
+    )
+
+
+def _task_text(chart: TimelineChart, stage: int, action: Action) -> str:
+    """Where a task runs and what it takes; equal for all microbatches."""
+    times = chart.timeline.times[stage]
+    moved = times.collective_seconds(action)
+    text = f"stage {stage}: {units.seconds(times.seconds(action))}"
+    return f"{text}, of which collectives {units.seconds(moved)}" if moved else text
+
+
+def _numbers(chart: TimelineChart) -> None:
+    """The number of its microbatch on each bar that is wide enough."""
+    timeline, schedule = chart.timeline, chart.timeline.schedule
+    tasks, left, right = _placed(
+        chart, timeline.start_seconds, timeline.end_seconds, np.flatnonzero(schedule.actions != Action.UPDATE)
+    )
+    digits = np.char.str_len(schedule.microbatches[tasks].astype(str))
+    room = (right - left) * chart.scale / chart.seconds_per_pixel
+    fits = room >= _LETTER_PIXELS * digits + 2
+    if not fits.any():
+        return
+    tasks, middle = tasks[fits], (left + right)[fits] / 2
+    rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]]
+    inks = {
+        (p, a): ink_on(_mixed(stage_color(p, chart.theme), ground(chart.theme), _LOOKS[Action(a)].pale))
+        for p, a in set(zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True))
+    }
+    colors = [inks[p, a] for p, a in zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True)]
+    chart.add(
+        {
+            "type": "scatter",
+            "mode": "text",
+            "x": rounded(middle),
+            "y": rows.tolist(),
+            "text": schedule.microbatches[tasks].astype(str).tolist(),
+            "textfont": {"size": 11, "color": colors},
+            "name": "microbatch",
+            "showlegend": False,
+            "hoverinfo": "skip",
+        }
+    )
+
+
+def _idle_bars(chart: TimelineChart) -> None:
+    """Every gap between two tasks of a submesh, before its first and after its last."""
+    timeline = chart.timeline
+    starts, ends, rows, following = [], [], [], []
+    for p in range(timeline.schedule.num_submeshes):
+        tasks = timeline.submesh(p)
+        end = np.concatenate([[0.0], timeline.end_seconds[tasks]])
+        start = np.concatenate([timeline.start_seconds[tasks], [timeline.makespan_seconds]])
+        longer = np.flatnonzero(start - end > 1e-9 * timeline.makespan_seconds)
+        starts.append(end[longer])
+        ends.append(start[longer])
+        rows.append(np.full(len(longer), p))
+        following.append(np.where(longer < len(start) - 1, longer + tasks.start, -1))
+    start, end, row, after = map(np.concatenate, (starts, ends, rows, following))
+    gaps, left, right = _placed(chart, start, end, np.arange(len(start)))
+    chart.add(
+        {
+            "type": "bar",
+            "orientation": "h",
+            "x": rounded(right - left),
+            "base": rounded(left),
+            "y": row[gaps].tolist(),
+            "width": _ROW_HEIGHT,
+            "name": "idle",
+            "legendgroup": "idle",
+            "customdata": [
+                [units.seconds(float(end[g] - start[g])), _waits_for(chart, int(after[g])), key(stage=int(row[g]))]
+                for g in gaps.tolist()
+            ],
+            "marker": {
+                "color": empty(chart.theme),
+                "line": {"width": 0},
+                "pattern": {"shape": "\\", "fgcolor": faint(chart.theme), "size": 8, "solidity": 0.15},
+            },
+            "hovertemplate": "idle for %{customdata[0]}%{customdata[1]}<extra></extra>",
+        }
+    )
+
+
+def _waits_for(chart: TimelineChart, task: int) -> str:
+    """What ended when `task` could begin: ', waiting for forward of microbatch 3 from stage 1'."""
+    timeline = chart.timeline
+    cause = int(timeline.cause[task]) if task >= 0 else -1
+    if cause < 0:
+        return ""
+    waited = timeline.schedule.task(cause)
+    return f", waiting for {ACTION_NAMES[waited.action]} of microbatch {waited.microbatch} from stage {waited.stage}"
+
+
+def _sends(chart: TimelineChart) -> None:
+    """Every send, from the row of its stage to the row of the stage that receives."""
+    sending = np.flatnonzero(~np.isnan(chart.timeline.send_start_seconds))
+    _segments(chart, sending, np.full(len(sending), True), "send", {"color": faint(chart.theme), "width": _THIN})
+
+
+def _critical_path(chart: TimelineChart) -> None:
+    path = chart.timeline.critical_path()
+    tasks, sends = np.array([step.task for step in path]), np.array([step.send for step in path])
+    _segments(chart, tasks, sends, "critical path", {"color": ink(chart.theme), "width": _THICK})
+
+
+def _segments(chart: TimelineChart, tasks: Ints, sends: Flags, name: str, line: dict[str, Any]) -> None:
+    """One trace of lines: a task as a line below its bar; its send (where `sends`) as one from bar to bar."""
+    timeline, schedule = chart.timeline, chart.timeline.schedule
+    start = np.where(sends, timeline.send_start_seconds[tasks], timeline.start_seconds[tasks])
+    end = np.where(sends, timeline.send_end_seconds[tasks], timeline.end_seconds[tasks])
+    shown, left, right = _placed(chart, start, end, np.arange(len(tasks)))
+    if not len(shown):
+        return
+    if len(shown) > tuning.TIMELINE_TASKS / 2:
+        line = line | {"width": _THIN}
+    rows, half = np.array(schedule.submesh_of_stage), _ROW_HEIGHT / 2
+    stages = schedule.stages[tasks[shown]]
+    ahead = np.where(schedule.actions[tasks[shown]] == Action.FORWARD, 1, -1)
+    source = rows[stages]
+    target = np.where(sends[shown], rows[np.clip(stages + ahead, 0, len(rows) - 1)], source)
+    edge = np.where(target < source, -half, half)
+    nothing = np.full(len(shown), np.nan)
+    x = np.stack([left, right, nothing], axis=1).ravel()
+    y = np.stack([source + edge, np.where(target == source, source + half, target - edge), nothing], axis=1).ravel()
+    chart.add(
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": with_gaps(x),
+            "y": with_gaps(y),
+            "line": line,
+            "name": name,
+            "legendgroup": name,
+            "hoverinfo": "skip",
+        }
+    )
+
+
+def _busy_shares(chart: TimelineChart) -> None:
+    """How busy each submesh is in each of some hundred equal intervals of what is shown."""
+    timeline = chart.timeline
+    (part,) = chart.parts
+    edges = np.linspace(part.start, part.end, tuning.TIMELINE_INTERVALS + 1)
+    busy = np.stack([busy_share(timeline, p, edges) for p in range(timeline.schedule.num_submeshes)])
+    chart.add(
+        {
+            "type": "heatmap",
+            "x": rounded((edges[:-1] + edges[1:]) / 2 / chart.scale),
+            "y": list(range(len(busy))),
+            "z": [rounded(row) for row in busy],
+            "zmin": 0,
+            "zmax": 1,
+            "colorscale": HEAT,
+            "showscale": False,
+            "showlegend": False,
+            "text": [[name] * len(row) for name, row in zip(chart.row_names, busy, strict=True)],
+            "hovertemplate": "%{text}: %{z:.0%} busy<extra></extra>",
+            "name": "busy",
+        }
+    )
+
+
+def _placed(chart: TimelineChart, start: Floats, end: Floats, chosen: Ints) -> tuple[Ints, Floats, Floats]:
+    """Of the spans of time `chosen` those that are shown, and where they begin and end on the axis."""
+    found = [(chosen[inside], left, right) for inside, left, right in chart.spans(start[chosen], end[chosen])]
+    indices, left, right = (np.concatenate(column) for column in zip(*found, strict=True))
+    return indices, left, right
+
+
+def _mixed(color: str, with_color: str, share: float) -> str:
+    """'#rrggbb' of a colour mixed with a share of another one."""
+    pairs = [(int(color[i : i + 2], 16), int(with_color[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
