@@ -47,6 +47,10 @@ NOTICEABLE_SHARE = 5e-4
 """Gains and differences below this share (0.05 %) are shown as none."""
 COMPARE_SETTINGS = 4
 """Differing settings that the sentence of the compare figure names."""
+COMPARE_STAGES = 4
+"""Stages that it names by their numbers."""
+COMPARE_KINDS = 3
+"""Kinds of operators that it names."""
 RUN_STEPS = 1000
 """Steps of a run that are drawn: above this, each k-th."""
 RUN_LINEAR_RATIO = 10.0
