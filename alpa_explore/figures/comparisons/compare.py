@@ -178,7 +178,9 @@ def _stages(figure: go.Figure, plan: Plan, name: str, theme: str, *, selectable:
                 offsetgroup="along the model",
                 name=f"stage {stage.index}",
                 marker=stage_marker(stage.index, theme) | {"line": {"width": 1.5, "color": empty(theme)}},
-                text=f"{stage.index}: {'×'.join(map(str, stage.submesh))}" if end - start > _LABELLED else str(stage.index),
+                text=f"{stage.index}: {'×'.join(map(str, stage.submesh))}"
+                if end - start > _LABELLED
+                else str(stage.index),
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,

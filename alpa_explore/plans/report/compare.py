@@ -175,4 +175,3 @@ def _in_words(operator: PlanOperator, stage: PlanStage) -> str:
 
 def _mesh_in_words(stage: PlanStage) -> str:
     return "logical mesh " + "×".join(map(str, stage.logical_mesh)) if len(stage.devices) > 1 else "one device"
-
