@@ -22,13 +22,14 @@ class AxisRange(NamedTuple):
         return f"{text}, axis not from 0" if self.low > 0 else text
 
 
-def fitted(values: Sequence[float], limit: float | None = None) -> AxisRange:
-    """A range from 0, or, where all values lie so close together that this would hide their differences, around the
-    values. A `limit` is kept in sight where that costs at most half of the axis."""
+def fitted(values: Sequence[float], limit: float | None = None, *, zero: float = tuning.AXIS_FROM_ZERO) -> AxisRange:
+    """A range from 0, or, where all values lie so close together that this would hide their differences (the least is
+    at least `zero` of the largest), around the values. A `limit` is kept in sight where that costs at most half of the
+    axis."""
     least, most = min(values), max(values)
     spread = (most - least) or 0.1 * (most or 1.0)
     with_limit = max(most, limit or 0.0)
-    if least < tuning.AXIS_FROM_ZERO * most or not least:
+    if least < zero * most or not least:
         high = with_limit if with_limit <= 2 * most else most
         return AxisRange(0.0, 1.12 * high)
     high = with_limit if with_limit - most <= spread else most

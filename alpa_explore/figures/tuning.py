@@ -61,6 +61,10 @@ AXIS_FROM_ZERO = 0.6
 """An axis of points begins at 0 where the least value is below this share of the largest; else it fits the points."""
 ALMOST_AS_FAST = 0.01
 """Choices of the memory figure within this share of the fastest that fits are called almost as fast."""
+MEMORY_FROM_ZERO = 0.15
+"""Like AXIS_FROM_ZERO, for the memory figure, whose choices should fill the plot."""
+MEMORY_BARS = 10
+"""Choices that it draws as bars; all are marks."""
 RUN_STEPS = 1000
 """Steps of a run that are drawn: above this, each k-th."""
 RUN_LINEAR_RATIO = 10.0

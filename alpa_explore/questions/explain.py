@@ -106,7 +106,7 @@ def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
 
 
 def collective_seconds(plan: PlanValue, stage: PlanStage) -> list[tuple[str, float]] | None:
-    """(where, and over which axis, seconds of a microbatch) for each mesh axis of a stage; None where they are not recorded."""
+    """(where and over which axis, seconds of a microbatch) for each mesh axis of a stage; None if not recorded."""
     sizes = [(axis, size) for axis, size in enumerate(stage.logical_mesh) if size > 1]
     totals = [0.0] * len(sizes)
     recorded = [o.axis_seconds for o in stage.operators if o.axis_seconds]

@@ -1,7 +1,7 @@
 """Which piece of a tensor every device holds: what a spec means on a given logical mesh, whatever it is called.
 
-One division has several names: S0R on a logical mesh 1×4 and S01R on 2×2 give each of the four devices the same quarter.
-A piece is described by fractions of the tensor (block 2 of 4 of each dim), since a legal spec divides evenly; so no
+One division has several names: S0R on a logical mesh 1×4 and S01R on 2×2 give each of four devices the same quarter. A
+piece is described by fractions of the tensor (block 2 of 4 of each dim), since a legal spec divides evenly; so no
 shape is needed, and tensors of different batch sizes can be compared.
 """
 

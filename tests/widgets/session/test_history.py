@@ -199,7 +199,7 @@ def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(se
     assert session.wait(5)
     state = session.store.state
     assert [plan.options.baseline for plan in state.history.plans] == ["", "zero-3"]
-    assert "Tried 2; 1 of them have no plan" in state.activity
+    assert "Tried 2; 1 of them has no plan" in state.activity
     assert state.fault is None
 
 
