@@ -58,6 +58,24 @@ NOTICEABLE_SHARE = 5e-4
 """Gains and differences below this share (0.05 %) are shown as none."""
 COMPARE_SETTINGS = 4
 """Differing settings that the sentence of the compare figure names."""
+COMPARE_STAGES = 4
+"""Stages that it names by their numbers."""
+COMPARE_KINDS = 3
+"""Kinds of operators that it names."""
+SAME_POINT_SHARE = 5e-3
+"""Plans whose throughput and memory are within this share of each other are one point of the search figure."""
+SAME_PLACE_SHARE = 0.03
+"""Or within this share of the extent of its axes, where their marks would cover each other."""
+NO_PLANS_NAMED = 4
+"""Attempts without a plan that its sentence names; the legend and the table have all."""
+AXIS_FROM_ZERO = 0.6
+"""An axis of points begins at 0 where the least value is below this share of the largest; else it fits the points."""
+ALMOST_AS_FAST = 0.01
+"""Choices of the memory figure within this share of the fastest that fits are called almost as fast."""
+MEMORY_FROM_ZERO = 0.15
+"""Like AXIS_FROM_ZERO, for the memory figure, whose choices should fill the plot."""
+MEMORY_BARS = 10
+"""Choices that it draws as bars; all are marks."""
 RUN_STEPS = 1000
 """Steps of a run that are drawn: above this, each k-th."""
 RUN_LINEAR_RATIO = 10.0

@@ -30,12 +30,14 @@ from alpa_explore.questions import tuning
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
 TIED = "sums of tied weights"
+COLLECTIVES = "collectives"
+"""How the names of the parts for collectives begin: 'collectives inside a node, axis 1'."""
 COMPUTING = "computing"
 """The name of COMPUTE as a limit."""
 UNKNOWN = "compute and collectives"
 """The part of both together, for a stage whose strategies are not in the plan."""
-_LINKS = {"inside a node": "links inside a node", "network": "the network between nodes"}
-"""Name of a collective's link behind its axis -> name of the same link as a limit."""
+_LINKS = {"inside a node": "links inside a node", "between nodes": "the network between nodes"}
+"""Place of a collective -> name of the links there as a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,7 @@ def mean_parts(times: Sequence[StageTime]) -> dict[str, float]:
 
 
 def collective_seconds(plan: PlanValue, stage: PlanStage) -> list[tuple[str, float]] | None:
-    """(axis and its link, seconds of a microbatch) for each mesh axis of a stage; None where they are not recorded."""
+    """(where and over which axis, seconds of a microbatch) for each mesh axis of a stage; None if not recorded."""
     sizes = [(axis, size) for axis, size in enumerate(stage.logical_mesh) if size > 1]
     totals = [0.0] * len(sizes)
     recorded = [o.axis_seconds for o in stage.operators if o.axis_seconds]
@@ -113,7 +115,7 @@ def collective_seconds(plan: PlanValue, stage: PlanStage) -> list[tuple[str, flo
     for seconds in recorded:
         totals = [a + b for a, b in zip(totals, seconds, strict=True)]
     return [
-        (f"collectives over axis {number}, {_link(plan, stage, axis)}", total)
+        (f"{COLLECTIVES} {_link(plan, stage, axis)}, axis {number}", total)
         for number, ((axis, _), total) in enumerate(zip(sizes, totals, strict=True))
     ]
 
@@ -160,7 +162,7 @@ def _resource(part: str) -> str:
     """The limit that a part of the time counts towards: collectives over several axes can share a link."""
     if part == COMPUTE:
         return COMPUTING
-    return next((words for link, words in _LINKS.items() if part.endswith(f", {link}")), part)
+    return next((words for link, words in _LINKS.items() if part.startswith(f"{COLLECTIVES} {link}")), part)
 
 
 def changes(plan: Plan, tried: Iterable[Plan] = ()) -> tuple[Change, ...]:

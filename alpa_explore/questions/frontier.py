@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from alpa_explore.errors import OptionError
 from alpa_explore.intra_op.memory.pareto import Caps
@@ -18,6 +19,7 @@ from alpa_explore.intra_op.solve import solve
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row, stage_named
+from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.pricing.memory_frontiers import whole_frontier
 from alpa_explore.pricing.stage_costs import Provenance
 from alpa_explore.questions import tuning
@@ -29,8 +31,10 @@ class FrontierPoint:
 
     seconds: float
     """Latency for one microbatch: microbatch + iteration / B."""
+    weight_bytes: float
+    """Weights, gradients and optimizer state of one device."""
     held_bytes: float
-    """Weights + held × activations of one device."""
+    """`weight_bytes` + held × activations."""
     peak_bytes: float
     """`held_bytes` + the workspace."""
     logical_mesh: tuple[int, ...]
@@ -38,6 +42,16 @@ class FrontierPoint:
     fits: bool
     chosen: bool
     """Whether the plan chose it."""
+
+    @property
+    def activations_held_bytes(self) -> float:
+        """Activations of all the microbatches that it holds."""
+        return self.held_bytes - self.weight_bytes
+
+    @property
+    def workspace_bytes(self) -> float:
+        """Temporary tensors, at their peak."""
+        return self.peak_bytes - self.held_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +108,7 @@ def frontier(plan: Plan, stage: int, *, held: int | None = None, most: int = tun
     points = [
         (
             p.totals.latency_seconds(plan.options.num_microbatches),
+            p.totals.weight_bytes,
             p.totals.held_bytes(held),
             p.totals.workspace_bytes,
             mesh.shape,
@@ -117,6 +132,7 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
     points = [
         (
             c.latency_seconds(b),
+            c.weight_bytes,
             c.held_bytes(held),
             c.workspace_bytes,
             c.logical_mesh.shape,
@@ -125,7 +141,7 @@ def known_frontier(plan: Plan, stage: int) -> StageFrontier:
         )
         for c in candidates
     ]
-    kept = [p for p in points if p[-1] or not any(q[0] <= p[0] and q[1] <= p[1] and q[:2] != p[:2] for q in points)]
+    kept = [p for p in points if p[-1] or not any(_dominates(q, p) for q in points)]
     return _stage_frontier(plan, planned, held, kept, complete=False)
 
 
@@ -134,10 +150,12 @@ def frontier_table(frontier: StageFrontier) -> list[Row]:
     return [
         {
             "latency_seconds": p.seconds,
-            "held_bytes": p.held_bytes,
+            "weight_bytes": p.weight_bytes,
+            "held_bytes": p.activations_held_bytes,
+            "workspace_bytes": p.workspace_bytes,
             "peak_bytes": p.peak_bytes,
             "logical_mesh": p.logical_mesh,
-            "provenance": str(p.provenance),
+            "what_is_proven": PROVENANCE_PHRASES[p.provenance],
             "fits": p.fits,
             "chosen": p.chosen,
         }
@@ -145,11 +163,24 @@ def frontier_table(frontier: StageFrontier) -> list[Row]:
     ]
 
 
+_Figures: TypeAlias = tuple[float, float, float, float, tuple[int, ...], Provenance, bool]
+"""Seconds; bytes of weights, of what is held, and of the workspace; logical mesh, provenance, whether it is chosen."""
+
+
+def _seconds_and_bytes(figures: _Figures) -> tuple[float, float]:
+    return figures[0], figures[2]
+
+
+def _dominates(a: _Figures, b: _Figures) -> bool:
+    pairs = list(zip(_seconds_and_bytes(a), _seconds_and_bytes(b), strict=True))
+    return all(x <= y for x, y in pairs) and any(x < y for x, y in pairs)
+
+
 def _stage_frontier(
     plan: Plan,
     stage: PlanStage,
     held: int,
-    points: Iterable[tuple[float, float, float, tuple[int, ...], Provenance, bool]],
+    points: Iterable[_Figures],
     *,
     complete: bool,
 ) -> StageFrontier:
@@ -163,6 +194,7 @@ def _stage_frontier(
         points=tuple(
             FrontierPoint(
                 seconds=seconds,
+                weight_bytes=weights,
                 held_bytes=size,
                 peak_bytes=size + workspace,
                 logical_mesh=shape,
@@ -170,6 +202,6 @@ def _stage_frontier(
                 fits=size + workspace <= memory,
                 chosen=chosen,
             )
-            for seconds, size, workspace, shape, provenance, chosen in sorted(points, key=lambda p: p[:2])
+            for seconds, weights, size, workspace, shape, provenance, chosen in sorted(points, key=_seconds_and_bytes)
         ),
     )

@@ -7,7 +7,13 @@ import pytest
 
 import alpa_explore as ax
 from alpa_explore.errors import OptionError
-from alpa_explore.figures.decisions.frontier import frontier_figure, frontier_table
+from alpa_explore.figures.decisions.frontier import (
+    FASTEST,
+    TOO_LARGE,
+    choice_names,
+    frontier_figure,
+    frontier_table,
+)
 from alpa_explore.intra_op.memory.pareto import Caps
 from alpa_explore.intra_op.problem.solution import Status
 from alpa_explore.intra_op.solve import solve
@@ -150,17 +156,14 @@ def test_what_a_plan_from_a_file_knows_is_drawn_without_a_solve(plan, tmp_path):
         ax.frontier(plan, 99)
 
 
-def test_the_figure_draws_each_kind_of_point_apart_and_the_memory_of_a_device(plan):
+def test_the_figure_names_every_choice_and_draws_the_memory_of_a_device(plan):
     found = ax.frontier(plan, 0)
     figure = frontier_figure(plan, 0, frontier=found)
-    drawn = {t.name: t for t in figure.data}
-    kinds = {str(p.provenance) for p in found.points}
-    assert kinds <= set(drawn)
-    assert (
-        sum(len(drawn[kind].x) for kind in kinds) == len(found.points) == len(frontier_table(plan, 0, frontier=found))
-    )
-    memory = drawn["memory of a device"].x[0]
-    fits = [x <= memory for kind in kinds for x in drawn[kind].x]
-    assert sum(fits) == sum(p.fits for p in found.points)
-    symbols = {drawn[kind].marker.symbol for kind in kinds}
-    assert len(symbols) == len(kinds)
+    names = choice_names(found)
+    drawn = {t.name: t for t in figure.data if t.type == "scatter" and t.mode == "markers"}
+    assert set(names) == set(drawn)
+    assert names.count(FASTEST) <= 1
+    assert sum(len(t.x) for t in drawn.values()) == len(found.points) == len(frontier_table(plan, 0, frontier=found))
+    assert sum(len(t.x) for name, t in drawn.items() if name != TOO_LARGE) == sum(p.fits for p in found.points)
+    assert len({t.marker.symbol for t in drawn.values()}) == len(drawn)
+    assert any("one device" in note.text for note in figure.layout.annotations)

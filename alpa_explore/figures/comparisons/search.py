@@ -1,115 +1,119 @@
-"""The plans that were tried: throughput against memory, and the Pareto frontier among them."""
+"""The plans that were tried: throughput against memory, and the Pareto frontier."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import cycle
+from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
+from alpa_explore.figures.comparisons.search_points import Point, comparable, pareto_frontier, points_of
 from alpa_explore.figures.keys import key
+from alpa_explore.figures.placing import AxisRange, fitted, label_positions
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.no_plan import NoPlan
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["search_figure", "search_sentence", "search_table"]
 
-_SYMBOLS = ("diamond", "square", "triangle-up", "triangle-down", "pentagon", "x", "cross")
-"""Markers of the baselines, in the order in which they were tried."""
+_LISTED = 4
+"""Plans of one point that its hover text lists."""
 
 
-def search_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
-    """A mark for each plan of the same model; the star is `plan`, the dashed line is the Pareto frontier.
+def search_figure(
+    plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()
+) -> go.Figure:
+    """A mark for each point of throughput and memory among the plans of the same model; the star is at `plan`.
 
-    Each kind of baseline has its own symbol. The key of a mark is the index of the plan in `tried`.
+    Nearly equal plans are one mark with their count; its key is the index of the fastest of them in `tried`. Baselines
+    are diamonds with their names. The dashed line is the Pareto frontier; the legend lists what has no plan.
     """
-    shown = _comparable(plan, tried)
-    frontier = pareto_frontier([p for _, p in shown])
-    x_scale, x_unit = units.bytes_axis(max(p.predicted.peak_bytes_per_device for _, p in shown))
+    shown = comparable(plan, tried)
+    points = points_of(plan, shown)
+    capacity = float(plan.cluster.device.memory_bytes)
+    sizes = [p.predicted.peak_bytes_per_device for _, p in shown]
+    x_scale, x_unit = units.bytes_axis(max(sizes))
+    x = fitted([size / x_scale for size in sizes], capacity / x_scale)
+    y = fitted([p.samples_per_second for _, p in shown])
     figure = go.Figure()
-    corners = sorted(frontier, key=lambda i: shown[i][1].predicted.peak_bytes_per_device)
-    figure.add_trace(
-        go.Scatter(
-            x=[shown[i][1].predicted.peak_bytes_per_device / x_scale for i in corners],
-            y=[shown[i][1].samples_per_second for i in corners],
-            mode="lines",
-            hoverinfo="skip",
-            line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
-            name="Pareto frontier",
-        )
-    )
-    for name, symbol, size, color, points in _groups(plan, shown):
-        figure.add_trace(
-            go.Scatter(
-                x=[p.predicted.peak_bytes_per_device / x_scale for _, p in points],
-                y=[p.samples_per_second for _, p in points],
-                mode="markers",
-                name=name,
-                marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 1, "color": ink(theme)}},
-                customdata=[key(plan=number) for number, _ in points],
-                hovertext=[_text(plan, p) for _, p in points],
-                hovertemplate=HOVER_TEXT,
+    _frontier_line(figure, [p for _, p in shown], x_scale, x, theme)
+    texts = [_label(plan, point) for point in points]
+    places = [(point.peak_bytes / x_scale, point.samples_per_second) for point in points]
+    positions = label_positions(places, texts, x, y)
+    for name, symbol, size, color, chosen in (
+        ("plans of the planner", "circle", 11, OKABE_ITO[0], [not p.kind for p in points]),
+        ("baselines", "diamond", 12, OKABE_ITO[1], [bool(p.kind) for p in points]),
+        ("this plan", "star", 20, OKABE_ITO[5], [p.holds(plan) for p in points]),
+    ):
+        own = [i for i, wanted in enumerate(chosen) if wanted]
+        if own:
+            labelled = symbol != "star"  # the star covers a mark that has the label
+            figure.add_trace(
+                go.Scatter(
+                    x=[places[i][0] for i in own],
+                    y=[places[i][1] for i in own],
+                    mode="markers+text" if labelled else "markers",
+                    name=name,
+                    text=[texts[i] for i in own] if labelled else None,
+                    textposition=[positions[i] for i in own] if labelled else None,
+                    textfont={"color": ink(theme), "size": 12},
+                    cliponaxis=False,
+                    marker={"symbol": symbol, "size": size, "color": color, "line": {"width": 1, "color": ink(theme)}},
+                    customdata=[key(plan=points[i].number) for i in own],
+                    hovertext=[_hover(plan, points[i]) for i in own],
+                    hovertemplate=HOVER_TEXT,
+                )
             )
-        )
-    capacity = plan.cluster.device.memory_bytes / x_scale
-    top = 1.15 * max(p.samples_per_second for _, p in shown)
-    figure.add_trace(
-        go.Scatter(
-            x=[capacity, capacity],
-            y=[0, top],
-            mode="lines",
-            hoverinfo="skip",
-            name="memory of a device",
-            line={"color": faint(theme), "width": 2},
-        )
-    )
-    figure.update_xaxes(title=f"peak memory of a device ({x_unit})", rangemode="tozero")
-    figure.update_yaxes(title="samples/s", range=[0, top])
-    return dress(figure, search_sentence(plan, tried=tried), theme=theme, height=480)
+    _memory_line(figure, capacity / x_scale, x, y, units.bytes_(capacity), theme)
+    for attempt in failed:
+        figure.add_trace(_no_plan_entry(attempt))
+    figure.update_xaxes(title=x.title(f"peak memory of the fullest device ({x_unit})"), range=list(x))
+    figure.update_yaxes(title=y.title("samples/s"), range=list(y))
+    legend_rows = 4 + len(failed) if failed else 1
+    bottom = 64 + 19 * legend_rows
+    height = 300 + bottom + 66
+    figure = dress(figure, search_sentence(plan, tried=tried, failed=failed), theme=theme, height=height)
+    below = {"x": 0, "xanchor": "left", "y": -56 / 300, "yanchor": "top", "traceorder": "normal"}
+    figure.update_layout(legend=below, height=300 + bottom + figure.layout.margin.t)
+    return figure.update_layout(margin={"b": bottom})
 
 
-def _groups(
-    plan: Plan, shown: Sequence[tuple[int, Plan]]
-) -> Iterator[tuple[str, str, int, str, list[tuple[int, Plan]]]]:
-    """(name, symbol, size, colour, plans) of each trace: automatic plans, each kind of baseline, and `plan` on top."""
-    kinds = dict.fromkeys(p.options.baseline.split(" ")[0] for _, p in shown if p.options.baseline)
-    yield "planned", "circle", 11, OKABE_ITO[0], [(i, p) for i, p in shown if not p.options.baseline]
-    for kind, symbol in zip(kinds, cycle(_SYMBOLS), strict=False):
-        of_kind = [(i, p) for i, p in shown if p.options.baseline.split(" ")[0] == kind]
-        yield safe(kind), symbol, 11, OKABE_ITO[1], of_kind
-    yield "the plan", "star", 20, OKABE_ITO[5], [(i, p) for i, p in shown if p is plan]
-
-
-def search_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
+def search_sentence(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> str:
     """What the figure shows for this plan."""
-    shown = [p for _, p in _comparable(plan, tried)]
+    shown = comparable(plan, tried)
     if len(shown) == 1:
-        return "Only this plan has been tried: move a control, or try neighbours and baselines."
-    best = max(shown, key=lambda p: p.samples_per_second)
-    frontier = pareto_frontier(shown)
-    count = len(frontier)
-    summary = (
-        f"{len(shown)} plans of {printable(plan.model.name)} were tried; {count} "
-        f"{'is' if count == 1 else 'are'} on the Pareto frontier of throughput and memory"
+        alone = "Only this plan has been made: move a control, or try neighbours and baselines."
+        return " ".join([alone, *_failures(failed)])
+    points = points_of(plan, shown)
+    place = pareto_frontier([p for _, p in shown])
+    count, front = len(points), len(place)
+    here = next(i for i, (_, p) in enumerate(shown) if p is plan)
+    summary = f"{len(shown)} plans of {printable(plan.model.name)}"
+    if count < len(shown):
+        summary += f" at {count} clearly different points" if count > 1 else ", nearly equal"
+    summary += f"; {front} {'is' if front == 1 else 'are'} on the Pareto frontier, "
+    summary += (
+        ("and it is this plan" if front == 1 else "this plan among them") if here in place else "this plan is not"
     )
-    place = "this one among them" if shown.index(plan) in frontier else "this one is not among them"
-    if count == 1:
-        place = "it is this one" if shown.index(plan) in frontier else "it is not this one"
-    if best is plan:
-        return f"{summary}, {place}; this one is the fastest."
-    settings = "; ".join(map(str, differences(plan, best))) or "the same settings"
+    best = max((p for _, p in shown), key=lambda p: p.samples_per_second)
     gain = best.samples_per_second / plan.samples_per_second - 1
-    return f"{summary}, {place}; the fastest has {units.percent(gain)} more samples/s ({settings})."
+    if gain < tuning.NOTICEABLE_SHARE:
+        fastest = "This plan is the fastest."
+    else:
+        settings = "; ".join(map(str, differences(plan, best))) or "the same settings"
+        fastest = f"The fastest makes {units.percent(gain)} more samples/s: {settings}."
+    return " ".join([f"{summary}.", fastest, *_failures(failed)])
 
 
-def search_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
-    """The same as rows, in the order in which the plans were tried."""
-    shown = _comparable(plan, tried)
+def search_table(plan: Plan, *, tried: Sequence[Plan] = (), failed: Sequence[NoPlan] = ()) -> list[Row]:
+    """Every plan, in the order in which they were made, and what has no plan, with the reason."""
+    shown = comparable(plan, tried)
     frontier = pareto_frontier([p for _, p in shown])
-    return [
+    rows: list[Row] = [
         {
             "plan_number": number,
             "this_one": other is plan,
@@ -120,35 +124,106 @@ def search_table(plan: Plan, *, tried: Sequence[Plan] = ()) -> list[Row]:
             "peak_bytes": other.predicted.peak_bytes_per_device,
             "stages": len(other.stages),
             "bubble_fraction": other.predicted.bubble_fraction,
+            "no_plan_because": "",
         }
         for place, (number, other) in enumerate(shown)
     ]
+    nothing = dict.fromkeys(rows[0])
+    return rows + [nothing | {"differs_in": f.name, "no_plan_because": f.reason} for f in failed]
 
 
-def pareto_frontier(plans: Sequence[Plan]) -> frozenset[int]:
-    """Indices of the plans that are not dominated: no other is at least as good in throughput and memory and better in
-    one."""
-    points = [(p.samples_per_second, -p.predicted.peak_bytes_per_device) for p in plans]
-    return frozenset(
-        i
-        for i, (rate, saved) in enumerate(points)
-        if not any(r >= rate and s >= saved and (r, s) != (rate, saved) for r, s in points)
+def _failures(failed: Sequence[NoPlan]) -> list[str]:
+    """['No plan: data-parallel (needs 24.5 GiB of 16 GiB), …'], or nothing."""
+    if not failed:
+        return []
+    more = len(failed) - tuning.NO_PLANS_NAMED
+    named = ", ".join(f"{f.name} ({f.reason})" for f in failed[: tuning.NO_PLANS_NAMED])
+    return [f"No plan: {named}{f' and {more} more, in the legend' if more > 0 else ''}."]
+
+
+def _frontier_line(figure: go.Figure, plans: Sequence[Plan], scale: float, x: AxisRange, theme: str) -> None:
+    corners = sorted(
+        {
+            (plans[i].predicted.peak_bytes_per_device / scale, plans[i].samples_per_second)
+            for i in pareto_frontier(plans)
+        }
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[*(px for px, _ in corners), x.high],
+            y=[*(py for _, py in corners), corners[-1][1]],
+            mode="lines",
+            hoverinfo="skip",
+            line={"shape": "hv", "dash": "dash", "color": faint(theme), "width": 2},
+            name="Pareto frontier: none is faster with less memory",
+        )
     )
 
 
-def _comparable(plan: Plan, tried: Sequence[Plan]) -> list[tuple[int, Plan]]:
-    """(index in `tried`, plan) of the plans of the same model; `plan` itself is one of them."""
-    same_model = [(number, other) for number, other in enumerate(tried) if other.model.name == plan.model.name]
-    return same_model if any(other is plan for _, other in same_model) else [*same_model, (len(tried), plan)]
+def _memory_line(figure: go.Figure, capacity: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
+    seen = capacity <= x.high
+    if seen:
+        figure.add_trace(
+            go.Scatter(
+                x=[capacity] * 2,
+                y=list(y),
+                mode="lines",
+                hoverinfo="skip",
+                showlegend=False,
+                name="memory of a device",
+                line={"color": ink(theme), "width": 2},
+            )
+        )
+    figure.add_annotation(
+        x=capacity if seen else 1.0,
+        xref="x" if seen else "paper",
+        y=1.0,
+        yref="paper",
+        text=f"{words}, one device{'' if seen else ' →'}",
+        showarrow=False,
+        xanchor="right",
+        yanchor="bottom",
+        font={"size": 12, "color": ink(theme)},
+    )
 
 
-def _text(plan: Plan, other: Plan) -> str:
-    settings = [safe(str(difference)) for difference in differences(plan, other)]
+def _no_plan_entry(attempt: NoPlan) -> go.Scatter:
+    """An entry of the legend alone."""
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        mode="markers",
+        name=f"no plan: {safe(str(attempt))}",
+        marker={"symbol": "x", "size": 10, "color": OKABE_ITO[5]},
+        hoverinfo="skip",
+    )
+
+
+def _label(plan: Plan, point: Point) -> str:
+    name = safe(point.kind) or ("this plan" if point.holds(plan) else "")
+    more = len(point.plans) - 1
+    if name:
+        return f"{name} and {more} more" if more else name
+    return f"{more + 1} plans" if more else ""
+
+
+def _hover(plan: Plan, point: Point) -> str:
+    shown, others = point.plans[0][1], len(point.plans) - 1
+    listed = [_settings(plan, p) for _, p in point.plans[:_LISTED]]
+    more = len(point.plans) - len(listed)
     return lines(
-        "<b>this plan</b>" if other is plan else f"<b>{'<br>'.join(settings) or 'the same settings'}</b>",
-        f"{other.samples_per_second:.4g} samples/s, T {units.seconds(other.predicted.iteration_seconds)}",
-        f"peak {units.bytes_(other.predicted.peak_bytes_per_device)} of "
-        f"{units.bytes_(other.cluster.device.memory_bytes)}",
-        f"{len(other.stages)} stages",
-        "" if other is plan else "click to show it",
+        f"<b>{listed[0]}</b>",
+        f"{point.samples_per_second:.4g} samples/s, T {units.seconds(shown.predicted.iteration_seconds)}",
+        f"peak {units.bytes_(point.peak_bytes)} of {units.bytes_(shown.cluster.device.memory_bytes)}",
+        f"{len(shown.stages)} stage{'' if len(shown.stages) == 1 else 's'}",
+        "nearly equal to it:" if others else "",
+        *(f"   {text}" for text in listed[1:]),
+        f"   and {more} more" if more else "",
+        "" if shown is plan else "click to show it",
     )
+
+
+def _settings(plan: Plan, other: Plan) -> str:
+    if other is plan:
+        return "this plan"
+    return "; ".join(safe(str(difference)) for difference in differences(plan, other)) or "the same settings"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -11,11 +12,13 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, hatching, ink, lines, safe
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.figures.time_bars import time_bars
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.questions.explain import (
+    COLLECTIVES,
+    COMPUTE,
     COMPUTING,
     UNKNOWN,
     Change,
@@ -29,31 +32,46 @@ from alpa_explore.questions.explain import (
 
 __all__ = ["why_figure", "why_sentence", "why_table"]
 
+_STAGE, _BAR, _GAP = 24, 32, 92
+"""Pixels of a stage, of a limit or change, and between the panels."""
+_NAME_CHARACTERS = 21
+"""In a line of a name beside a bar."""
+
 
 def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) -> go.Figure:
-    """Above, the parts of T for each stage; below, the cost of each limit, and what single changes save or cost.
+    """Above, the parts of T for each stage, and the same without compute on a scale of their own; below, the cost of
+    each limit, and what single changes save or cost.
 
     `tried` are other plans: those that differ from this one in a single setting count as changes too.
     """
     explanation = _Explanation.of(plan, tried)
-    stages = 30 * len(explanation.times) + 20
-    below = 34 * max(3, min(tuning.WHY_BARS, max(len(explanation.limits), len(explanation.changes))))
+    shown = [limit for limit in explanation.limits if limit.name not in (COMPUTING, UNKNOWN)][: tuning.WHY_BARS]
+    above = _STAGE * len(explanation.times)
+    below = _BAR * max(3, min(tuning.WHY_BARS, max(len(shown), len(explanation.changes))))
+    height = above + below + _GAP
     figure = make_subplots(
         rows=2,
         cols=2,
-        specs=[[{"colspan": 2}, None], [{}, {}]],
-        row_heights=[stages, below],
-        vertical_spacing=90 / (stages + below + 90),
-        horizontal_spacing=0.26,
-        subplot_titles=("", "without this limit T would be shorter by", "this change shortens the time of a sample by"),
+        row_heights=[above, below],
+        column_widths=[0.42, 0.58],
+        vertical_spacing=_GAP / height,
+        horizontal_spacing=0.2,
+        subplot_titles=(
+            "the whole iteration",
+            "all but computing",
+            "T would be shorter without",
+            "less time a sample with",
+        ),
     )
     figure.update_annotations(font_size=13)
     _times(figure, plan, explanation.times, theme)
-    _limits(figure, explanation.limits, theme)
-    _changes(figure, explanation.changes, theme)
-    height = stages + below + 90 + 150
+    _limits(figure, shown, theme)
+    _changes(figure, explanation.changes, tried, theme)
     figure = dress(figure, _sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
-    return figure.update_layout(margin={"l": 210}, legend={"traceorder": "normal"})
+    top = figure.layout.margin.t + 34
+    figure.update_layout(height=height + top + 56, margin={"t": top, "l": 160, "r": 16, "b": 56})
+    above_all = {"xref": "container", "x": 0.01, "xanchor": "left", "y": 1 + 22 / height, "yanchor": "bottom"}
+    return figure.update_layout(legend={**above_all, "traceorder": "normal"})
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:
@@ -114,26 +132,42 @@ class _Explanation:
 
 
 def _sentence(plan: Plan, explanation: _Explanation) -> str:
+    return " ".join((_where(plan, explanation), _limit(explanation), _advice(plan, explanation.changes)))
+
+
+def _where(plan: Plan, explanation: _Explanation) -> str:
+    """'Devices spend 87.1 % of T on compute, 5.62 % on waits (bubble) and 5.12 % on collectives inside a node.'"""
     shares = sorted(_shares(plan, explanation.times).items(), key=lambda part: -part[1])
-    noticeable = [(name, share) for name, share in shares[:3] if share >= tuning.NOTICEABLE_SHARE]
-    largest = ", ".join(f"{name} {units.percent(share)}" for name, share in noticeable)
-    # Free computing would make every plan faster: the next limit says more.
+    named = [
+        f"{units.percent(share)}{' of T' if not place else ''} on {name}"
+        for place, (name, share) in enumerate(shares[:3])
+        if share >= tuning.NOTICEABLE_SHARE
+    ]
+    return f"Devices spend {', '.join(named[:-1])}{' and ' if len(named) > 1 else ''}{named[-1]}."
+
+
+def _limit(explanation: _Explanation) -> str:
+    """What costs most besides computing (free computing would make every plan faster), and whether memory does."""
     others = (limit for limit in explanation.limits if limit.name not in (COMPUTING, UNKNOWN))
     binding = next((limit for limit in others if limit.gain >= tuning.NOTICEABLE_SHARE), None)
-    limiting = "nothing but computing limits the plan"
-    if binding is not None:
-        shorter = units.percent(binding.gain)
-        limiting = f"besides computing, the largest limit is {binding.name}: without it T would be {shorter} shorter"
+    if binding is None:
+        return "Nothing but computing limits the plan."
     memory = next((limit for limit in explanation.limits if limit.name == "memory of a device"), None)
-    if binding is not None and memory is not None and memory is not binding:
+    more = ""
+    if memory is not None and memory is not binding:
         free = memory.gain < tuning.NOTICEABLE_SHARE
-        limiting += "; memory is no limit" if free else f"; more memory could save {units.percent(memory.gain)}"
-    return f"Device time: {largest}. {limiting[0].upper()}{limiting[1:]}. {_advice(plan, explanation.changes)}"
+        more = "; more memory would save nothing" if free else f"; more memory could save {units.percent(memory.gain)}"
+    shorter = units.percent(binding.gain)
+    return f"Besides computing, {binding.name} costs most: without it T would be {shorter} shorter{more}."
 
 
 def _shares(plan: Plan, times: Sequence[StageTime]) -> dict[str, float]:
-    """Part -> its share of the time of all devices."""
-    return {name: seconds / plan.predicted.iteration_seconds for name, seconds in mean_parts(times).items()}
+    """Part -> its share of the time of all devices; collectives are summed over the mesh axes."""
+    shares: dict[str, float] = {}
+    for name, seconds in mean_parts(times).items():
+        part = name.partition(", axis ")[0] if name.startswith(COLLECTIVES) else name
+        shares[part] = shares.get(part, 0.0) + seconds / plan.predicted.iteration_seconds
+    return shares
 
 
 def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
@@ -141,22 +175,32 @@ def _advice(plan: Plan, tried_changes: Sequence[Change]) -> str:
     if not better:
         return "No single change that was tried saves time."
     best = better[0]
-    batch = ", with a batch larger by the same factor" if best.plan.global_batch > plan.global_batch else ""
-    return f"The best single change tried: {best.name}{batch}, {units.percent(best.gain)} less time a sample."
+    batch = ", in a larger batch" if best.plan.global_batch > plan.global_batch else ""
+    return f"The best single change tried: {best.name}, {units.percent(best.gain)} less time a sample{batch}."
 
 
 def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str) -> None:
-    scale, unit = units.seconds_axis(plan.predicted.iteration_seconds)
+    """The parts of each stage, and beside them all but computing, in percent of T and with their sum."""
+    total = plan.predicted.iteration_seconds
+    scale, unit = units.seconds_axis(total)
     rows = {f"stage {time.stage}": dict(time.parts) for time in times}
     keys = [key(stage=time.stage) for time in times]
-    for bar in time_bars(rows, scale=scale, theme=theme, of="an iteration", keys=keys):
+    bars = time_bars(rows, scale=scale, theme=theme, of="an iteration", keys=keys)
+    for bar in bars:
         figure.add_trace(bar, row=1, col=1)
-    figure.update_xaxes(title=f"an iteration of a device ({unit})", row=1, col=1, zeroline=False)
-    figure.update_yaxes(autorange="reversed", row=1, col=1)
+    rest = [bar for bar in bars if bar.name not in (COMPUTE, UNKNOWN)]
+    for bar in rest:
+        share = go.Bar(bar).update(x=[100 * x * scale / total for x in bar.x], showlegend=False)
+        figure.add_trace(share, row=1, col=2)
+    sums = [sum(of) for of in zip(*(bar.x for bar in rest), strict=True)]
+    shares = [100 * x * scale / total for x in sums]
+    figure.add_trace(_texts(list(rows), shares, [units.percent(x / 100) for x in shares], theme), row=1, col=2)
+    figure.update_xaxes(title=f"{unit}", row=1, col=1, zeroline=False)
+    figure.update_xaxes(title="% of T", range=[0, 1.2 * max([*shares, 0.01])], row=1, col=2, zeroline=False)
+    figure.update_yaxes(autorange="reversed", row=1)
 
 
-def _limits(figure: go.Figure, all_limits: Sequence[Limit], theme: str) -> None:
-    shown = all_limits[: tuning.WHY_BARS]
+def _limits(figure: go.Figure, shown: Sequence[Limit], theme: str) -> None:
     _bars(
         figure,
         theme,
@@ -168,11 +212,15 @@ def _limits(figure: go.Figure, all_limits: Sequence[Limit], theme: str) -> None:
             lines(f"<b>{safe(limit.name)}</b>", f"T without it {units.seconds(limit.iteration_seconds)}", limit.how)
             for limit in shown
         ],
+        None,
     )
 
 
-def _changes(figure: go.Figure, all_changes: Sequence[Change], theme: str) -> None:
+def _changes(figure: go.Figure, all_changes: Sequence[Change], tried: Sequence[Plan], theme: str) -> None:
+    """A click on the bar of a plan of the history shows that plan."""
     shown = all_changes[: tuning.WHY_BARS]
+    number = {id(plan): place for place, plan in enumerate(tried)}
+    keys = [key(plan=number[id(c.plan)]) if id(c.plan) in number else "" for c in shown]
     _bars(
         figure,
         theme,
@@ -185,9 +233,11 @@ def _changes(figure: go.Figure, all_changes: Sequence[Change], theme: str) -> No
                 f"<b>{safe(c.name)}</b>",
                 f"T {units.seconds(c.plan.predicted.iteration_seconds)} for {c.plan.global_batch:,} samples",
                 "needs other devices" if c.hardware else "",
+                "click to show it" if own else "",
             )
-            for c in shown
+            for c, own in zip(shown, keys, strict=True)
         ],
+        keys,
     )
 
 
@@ -202,28 +252,43 @@ def _bars(
     names: Sequence[str],
     gains: Sequence[float],
     color: str,
-    texts: Sequence[str],
+    hover: Sequence[str],
+    keys: Sequence[str] | None,
 ) -> None:
+    shown = ["<br>".join(wrap(name, _NAME_CHARACTERS)) for name in names]
     figure.add_trace(
         go.Bar(
             orientation="h",
-            y=list(names),
+            y=shown,
             x=[100 * gain for gain in gains],
             showlegend=False,
-            cliponaxis=False,
-            marker={"color": [color if gain > 0 else faint(theme) for gain in gains], "pattern": hatching("")},
-            text=[_gain_text(gain) for gain in gains],
-            textposition="outside",
-            textfont={"color": ink(theme)},
-            hovertext=list(texts),
+            marker={"color": [color if gain > 0 else faint(theme) for gain in gains]},
+            customdata=keys,
+            hovertext=list(hover),
             hovertemplate=HOVER_TEXT,
             name=("limits", "changes")[column - 1],
         ),
         row=2,
         col=column,
     )
-    largest, least = 100 * max([*gains, 0.01]), 100 * min([*gains, 0.0])
-    text_room = 0.35 * (largest - least)
-    low = least - (2 * text_room if least else 0)
-    figure.update_xaxes(title="%", range=[low, largest + text_room], row=2, col=column)
-    figure.update_yaxes(autorange="reversed", automargin=True, row=2, col=column)
+    ends = [max(0.0, 100 * gain) for gain in gains]
+    figure.add_trace(_texts(shown, ends, [_gain_text(gain) for gain in gains], theme), row=2, col=column)
+    largest, least = max([*ends, 0.01]), 100 * min([*gains, 0.0])
+    figure.update_xaxes(title="%", range=[1.05 * least, largest + 0.4 * (largest - least)], row=2, col=column)
+    figure.update_yaxes(autorange="reversed", row=2, col=column)
+
+
+def _texts(rows: Sequence[str], ends: Sequence[float], texts: Sequence[str], theme: str) -> go.Scatter:
+    """Texts behind the ends of bars. (Bars put the text of negative values on their names.)"""
+    return go.Scatter(
+        x=list(ends),
+        y=list(rows),
+        mode="text",
+        text=list(texts),
+        textposition="middle right",
+        textfont={"color": ink(theme), "size": 12},
+        hoverinfo="skip",
+        showlegend=False,
+        cliponaxis=False,
+        name="sums",
+    )

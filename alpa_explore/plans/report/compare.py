@@ -1,26 +1,32 @@
-"""Two plans compared: their settings, their headline figures, and the operators that they shard differently.
+"""Two plans compared: their settings, their headline figures, and the operators that they cut differently.
 
-An operator is divided in the same way where its mesh (without axes of one device), its strategy and the specs of its
-inputs and outputs are equal, or where every device that runs it runs it whole; which devices these are does not matter.
-Operators are matched by the names that capture gives them; those that only one of the plans has are left out.
+An operator is cut alike where every device of its submesh holds the same piece of each input and output, whatever the
+specs are called (see `sharding.tiling`); the place of the submesh in the cluster does not matter. On submeshes of
+different shape no device corresponds to another, so the same pieces in another order are the same cut, on other
+devices. An operator that every device runs whole is whole everywhere. Operators are matched by the names that capture
+gives them; those that only one of the plans has, or whose specs one of them does not know, are left out. Plans of
+different models have no operators in common, whatever their names are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from alpa_explore.plans.records import PlanOperator
+from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.differences import Difference, differences
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.value import PlanValue
+from alpa_explore.sharding.tiling import Tiling, tiling
 
 WHOLE = "whole on each device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DividedOtherwise:
-    """An operator that the two plans divide in different ways."""
+class CutOtherwise:
+    """An operator that the two plans cut in different ways."""
 
     name: str
     op: str
@@ -29,9 +35,20 @@ class DividedOtherwise:
     """In the new plan."""
     flops: int
     old: str
-    """In the old plan: specs of its inputs → outputs, and the mesh."""
+    """In the old plan: specs of its inputs → outputs, and the logical mesh."""
     new: str
     """The same in the new plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutGroup:
+    """Operators of one kind that change from one cut to the same other one."""
+
+    op: str
+    phase: str
+    old: str
+    new: str
+    operators: tuple[CutOtherwise, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +60,9 @@ class PlanComparison:
     settings: tuple[Difference, ...]
     headline: tuple[tuple[HeadlineFigure, HeadlineFigure], ...]
     """(old, new) of every figure that both plans have."""
-    operators: tuple[DividedOtherwise, ...]
+    operators: tuple[CutOtherwise, ...]
+    moved: int
+    """Operators with the same cut on a submesh of another shape; not among `operators`."""
     common: Mapping[int, int]
     """Layer of the new plan -> number of its operators that the old plan has too; empty where the operators of a plan
     are not known, or the models have none in common."""
@@ -53,47 +72,106 @@ class PlanComparison:
         """Whether an iteration is the same work in both."""
         return self.old.global_batch == self.new.global_batch
 
+    @property
+    def groups(self) -> tuple[CutGroup, ...]:
+        """`operators` by kind and by both cuts, the group with the most FLOPs first."""
+        found: dict[tuple[str, str, str, str], list[CutOtherwise]] = {}
+        for o in self.operators:
+            found.setdefault((o.op, o.phase, o.old, o.new), []).append(o)
+        groups = [
+            CutGroup(op=op, phase=phase, old=old, new=new, operators=tuple(own))
+            for (op, phase, old, new), own in found.items()
+        ]
+        return tuple(sorted(groups, key=lambda g: (-sum(o.flops for o in g.operators), -len(g.operators))))
+
 
 def compare_plans(old: PlanValue, new: PlanValue) -> PlanComparison:
     """How `new` differs from `old`."""
     before = {figure.name: figure for figure in headline(old)}
-    old_operators = _operators(old)
+    pairs = _pairs(old, new) if old.model.name == new.model.name else []
     common: dict[int, int] = {}
-    different = []
-    for name, (operator, division) in _operators(new).items():
-        if name not in old_operators:
-            continue
+    different, moved = [], 0
+    for (old_operator, old_stage), (operator, stage) in pairs:
         common[operator.layer] = common.get(operator.layer, 0) + 1
-        if old_operators[name][1] != division:
-            different.append(
-                DividedOtherwise(
-                    name=name,
-                    op=operator.op,
-                    phase=operator.phase,
-                    layer=operator.layer,
-                    flops=operator.flops,
-                    old=old_operators[name][1],
-                    new=division,
-                )
+        cuts = tuple(_cut(o, s) for o, s in ((old_operator, old_stage), (operator, stage)))
+        if _alike(*cuts):
+            continue
+        if old_stage.submesh != stage.submesh and _same_pieces(*cuts):
+            moved += 1
+            continue
+        different.append(
+            CutOtherwise(
+                name=operator.name,
+                op=operator.op,
+                phase=operator.phase,
+                layer=operator.layer,
+                flops=operator.flops,
+                old=_in_words(old_operator, old_stage),
+                new=_in_words(operator, stage),
             )
+        )
     return PlanComparison(
         old=old,
         new=new,
         settings=differences(old, new),
         operators=tuple(different),
+        moved=moved,
         common=common,
         headline=tuple((before[f.name], f) for f in headline(new) if f.name in before),
     )
 
 
-def _operators(plan: PlanValue) -> dict[str, tuple[PlanOperator, str]]:
-    """Name -> the operator and how it is divided; for a weight with several updates (one per stage), the first."""
-    operators: dict[str, tuple[PlanOperator, str]] = {}
+_Placed: TypeAlias = tuple[PlanOperator, PlanStage]
+
+
+def _pairs(old: PlanValue, new: PlanValue) -> Iterator[tuple[_Placed, _Placed]]:
+    """The operators that both plans have, in the order of the new one.
+
+    A weight that several stages read has an update in each of them: these are matched in order, and not at all where
+    some stage does not know its operators.
+    """
+    before, after = _operators(old), _operators(new)
+    partial = not all(stage.operators for plan in (old, new) for stage in plan.stages)
+    for name, placed in after.items():
+        previous = before.get(name, [])
+        if not partial or len(placed) == len(previous) == 1:
+            yield from zip(previous, placed, strict=False)
+
+
+def _operators(plan: PlanValue) -> dict[str, list[_Placed]]:
+    operators: dict[str, list[_Placed]] = {}
     for stage in plan.stages:
-        mesh = "×".join(str(size) for size in stage.logical_mesh if size > 1) or "one device"
         for operator in stage.operators:
-            division = f"{', '.join(operator.inputs)} → {', '.join(operator.outputs)} on {mesh} ({operator.strategy})"
-            if not any("S" in spec or "P" in spec for spec in (*operator.inputs, *operator.outputs)):
-                division = WHOLE
-            operators.setdefault(operator.name, (operator, division))
+            operators.setdefault(operator.name, []).append((operator, stage))
     return operators
+
+
+def _cut(operator: PlanOperator, stage: PlanStage) -> tuple[Tiling, ...]:
+    """The pieces of every device, for each input and output."""
+    return tuple(
+        tiling(spec, tuple(stage.logical_mesh), tuple(stage.devices)) for spec in (*operator.inputs, *operator.outputs)
+    )
+
+
+def _alike(old: Sequence[Tiling], new: Sequence[Tiling]) -> bool:
+    return old == new or (_whole(old) and _whole(new))
+
+
+def _same_pieces(old: Sequence[Tiling], new: Sequence[Tiling]) -> bool:
+    """Whether as many devices hold the same pieces, whichever devices these are."""
+    return Counter(zip(*old, strict=True)) == Counter(zip(*new, strict=True))
+
+
+def _whole(cut: Sequence[Tiling]) -> bool:
+    return all(piece.whole for pieces in cut for piece in pieces)
+
+
+def _in_words(operator: PlanOperator, stage: PlanStage) -> str:
+    """'S0R, RR → S0R on logical mesh 1×4'."""
+    if _whole(_cut(operator, stage)):
+        return WHOLE
+    return f"{', '.join(operator.inputs)} → {', '.join(operator.outputs)} on {_mesh_in_words(stage)}"
+
+
+def _mesh_in_words(stage: PlanStage) -> str:
+    return "logical mesh " + "×".join(map(str, stage.logical_mesh)) if len(stage.devices) > 1 else "one device"

@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alpa_explore.errors import AlpaExploreError
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.plan import Plan
 from tests.widgets.conftest import SETTINGS, make_plan
@@ -198,7 +199,7 @@ def test_baselines_are_added_to_the_history_and_one_without_a_plan_is_counted(se
     assert session.wait(5)
     state = session.store.state
     assert [plan.options.baseline for plan in state.history.plans] == ["", "zero-3"]
-    assert "Tried 2; 1 of them have no plan" in state.activity
+    assert "Tried 2; 1 of them has no plan" in state.activity
     assert state.fault is None
 
 
@@ -244,3 +245,23 @@ def test_the_other_strategies_of_an_operator_are_found_when_asked(planner: Any, 
     explorer.bridge.selection = "stage:0"
     assert explorer.selected.table.value == ""
     assert explorer.selected.regrets_button.layout.display == "none"
+
+
+def test_what_has_no_plan_is_kept_with_its_reason_until_it_is_tried_again(session: Session, planner: Any) -> None:
+    session.plan()
+    assert session.wait(5)
+    session.try_baselines(("data-parallel", "megatron"))
+    assert session.wait(5)
+    (failed,) = session.store.state.no_plans
+    assert failed == ("megatron", "nothing fits: a test", "gpt-tiny")
+    assert session.store.state.activity == "Tried 2; 1 of them has no plan: see Why and Search."
+
+    planner.error = AlpaExploreError("Too many layers", found="8", remedy="None.")
+    state = session.store.state
+    assert state.plan_settings is not None
+    session.try_settings((replace(state.plan_settings, num_layers=8),))
+    assert session.wait(5)
+    assert [n.name for n in session.store.state.no_plans] == ["megatron", "layers 4 → 8"]
+    session.try_baselines(("data-parallel",))
+    assert session.wait(5)
+    assert [n.name for n in session.store.state.no_plans] == ["layers 4 → 8"]

@@ -32,15 +32,15 @@ def test_with_a_single_plan_the_tab_says_how_to_get_another() -> None:
 def test_the_previous_plan_the_pinned_one_and_any_of_the_history_can_be_compared() -> None:
     panel = ComparePanel()
     panel.show(state(PLAN, MORE, MOST), "light")
-    assert "of the previous plan" in panel.finding.value
+    assert "than with the previous plan" in panel.finding.value
     assert "B 64 → 128" in panel.finding.value
     pinned = state(PLAN, MORE, MOST, pinned=PLAN)
     panel.show(pinned, "light")
-    assert "of the pinned plan" in panel.finding.value
+    assert "than with the pinned plan" in panel.finding.value
     assert "B 32 → 128" in panel.finding.value
     assert [value for value, *_ in panel.other.choices] == ["", "1", "0"]
     panel.other.value = "1"
-    assert "of plan 2" in panel.finding.value
+    assert "than with plan 2" in panel.finding.value
     panel.show(replace(pinned, plan=PLAN, history=pinned.history.at(0)), "light")
     assert "B 64 → 32" in panel.finding.value
 
@@ -51,4 +51,4 @@ def test_a_choice_that_no_longer_exists_falls_back_to_the_default() -> None:
     panel.other.value = "1"
     panel.show(state(PLAN, MORE), "light")
     assert panel.other.value == ""
-    assert "of the previous plan" in panel.finding.value
+    assert "than with the previous plan" in panel.finding.value

@@ -54,7 +54,7 @@ def row_key(row: Row, plan: Plan, stage: int | None = None) -> str:
     row_stage = row.get("stage", row.get("submesh") if isinstance(row.get("submesh"), int) else stage)
     layer = row.get("layer")
     if "plan_number" in row:
-        return key(plan=row["plan_number"])
+        return "" if row["plan_number"] is None else key(plan=row["plan_number"])
     if isinstance(layer, int):
         layer_stage = next((s.index for s in plan.stages if s.layers[0] <= layer <= s.layers[1]), stage)
         parts = {"layer": layer} if layer_stage is None else {"stage": layer_stage, "layer": layer}

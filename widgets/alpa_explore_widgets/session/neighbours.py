@@ -31,3 +31,16 @@ def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
         replace(fixed_layers, rematerialization=not plan.model.rematerialization),
         *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
     )
+
+
+def change_in_words(before: Settings | None, after: Settings) -> str:
+    """'layers 6 → 12': what "Try neighbours" changed in `before`; 'other settings' where it is not known."""
+    if before is None:
+        return "other settings"
+    if before.delta != after.delta:
+        return f"δ {before.delta:g} → {after.delta:g}"
+    if before.num_layers != after.num_layers:
+        return f"layers {before.num_layers} → {after.num_layers}"
+    if before.spec_constraints != after.spec_constraints:
+        return "without spec constraints"
+    return f"recomputation {'on' if after.rematerialization else 'off'}"

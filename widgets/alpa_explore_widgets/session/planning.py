@@ -13,14 +13,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
+from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError, CancelledError
 from alpa_explore.figures.keys import valid_key
+from alpa_explore.plans.report.no_plan import NoPlan, reason_of
 from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
+from alpa_explore_widgets.session.neighbours import change_in_words
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -40,6 +43,12 @@ class PlanningJob:
     """Show the plan; otherwise only add it to the history."""
     baselines: tuple[str, ...] = ()
     """The baseline to make for each of `settings`, or () to run the planner."""
+
+    def name(self, number: int, base: Settings | None) -> str:
+        """What the attempt is called: the baseline, or how its settings differ from `base`."""
+        if self.baselines:
+            return self.baselines[number]
+        return change_in_words(base, self.settings[number])
 
 
 class Planning:
@@ -76,7 +85,8 @@ class Planning:
 
     def _run_plans(self, job: PlanningJob, cancel: threading.Event) -> None:
         change, start = self._store.change, time.monotonic()
-        failures = 0
+        no_plans: list[NoPlan] = []
+        kept = tuple(n for n in self._store.state.no_plans if (n.name in KINDS) is not bool(job.baselines))
         # Cleared once: the fault of one of several settings stays on screen while the others are planned.
         change(fault=None)
         for number, settings in enumerate(job.settings):
@@ -90,20 +100,29 @@ class Planning:
                 outcome = {"activity": f"Cancelled after {elapsed}. Solutions are kept: Plan continues from them."}
                 cancel.set()
             except AlpaExploreError as error:
-                failures += 1
+                no_plans.append(self._no_plan(job, number, error))
                 outcome = {"fault": fault_of(error), "activity": ""} if job.show else {}
             except Exception as error:  # a background thread has no cell in which to show it
-                failures += 1
+                no_plans.append(self._no_plan(job, number, error))
                 outcome = {"fault": fault_of(error), "activity": ""}
             else:
                 outcome = self._accept(plan, settings, time.monotonic() - start, show=job.show)
             last = cancel.is_set() or number == len(job.settings) - 1
             if last and not job.show and not cancel.is_set():
-                without_plan = f"; {failures} of them have no plan" if failures else ""
+                have = "has" if len(no_plans) == 1 else "have"
+                without_plan = f"; {len(no_plans)} of them {have} no plan" if no_plans else ""
                 outcome["activity"] = f"Tried {len(job.settings)}{without_plan}: see Why and Search."
+            if not job.show:
+                outcome["no_plans"] = (*kept, *no_plans)
             change(**({"planning": False, "cancelling": False, "progress": None} if last else {}), **outcome)
             if cancel.is_set():
                 return
+
+    def _no_plan(self, job: PlanningJob, number: int, error: Exception) -> NoPlan:
+        settings, state = job.settings[number], self._store.state
+        memory = state.plan.cluster.device.memory_bytes if state.plan is not None else 0
+        name = job.name(number, state.plan_settings)
+        return NoPlan(name=name, reason=reason_of(error, memory), model=settings.model)
 
     def _make_plan(self, settings: Settings, cancel: threading.Event, label: str, baseline: str | None) -> Plan:
         """Capture the model and run the planner, or make the baseline of that name."""

@@ -154,7 +154,7 @@ class Session:
                 settings=entry.settings,
                 selection=valid_key(entry.plan, self.store.state.selection),
                 fault=None,
-                activity=f"Plan {position + 1} of {len(history.entries)} in the history.",
+                activity=f"Back to number {position + 1} of the {len(history.entries)} plans in the history.",
             )
 
     def undo(self) -> None:

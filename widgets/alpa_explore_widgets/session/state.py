@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.plans.report.no_plan import NoPlan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore_widgets.session.fault import Fault
     from alpa_explore_widgets.session.settings import Settings
@@ -52,6 +53,8 @@ class State:
     """Why the last piece of work failed; None after one that worked."""
     history: History = field(default_factory=History)
     """The plans so far; the one on screen is at its position."""
+    no_plans: tuple[NoPlan, ...] = ()
+    """Neighbours and baselines that were tried last and have no plan, with the reasons."""
     comparison: Comparison | None = None
     """The last comparison of formulations (Solvers tab)."""
     regrets: Regrets | None = None

@@ -1,0 +1,86 @@
+"""Where points and their labels go: axis ranges that fit the points, and labels that do not cover one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from alpa_explore.figures import tuning
+
+_POSITIONS = ("top center", "bottom center", "middle right", "middle left", "top right", "bottom right", "top left")
+"""Plotly's names of the places beside a point, the preferred ones first."""
+
+
+class AxisRange(NamedTuple):
+    """The ends of an axis."""
+
+    low: float
+    high: float
+
+    def title(self, text: str) -> str:
+        """The axis title; it says where the axis does not begin at 0."""
+        return f"{text}, axis not from 0" if self.low > 0 else text
+
+
+def fitted(values: Sequence[float], limit: float | None = None, *, zero: float = tuning.AXIS_FROM_ZERO) -> AxisRange:
+    """A range from 0, or, where all values lie so close together that this would hide their differences (the least is
+    at least `zero` of the largest), around the values. A `limit` is kept in sight where that costs at most half of the
+    axis."""
+    least, most = min(values), max(values)
+    spread = (most - least) or 0.1 * (most or 1.0)
+    with_limit = max(most, limit or 0.0)
+    if least < zero * most or not least:
+        high = with_limit if with_limit <= 2 * most else most
+        return AxisRange(0.0, 1.12 * high)
+    high = with_limit if with_limit - most <= spread else most
+    return AxisRange(max(0.0, least - 0.3 * spread), high + 0.3 * spread)
+
+
+def label_positions(
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    x: AxisRange,
+    y: AxisRange,
+    *,
+    pixels: tuple[float, float] = (560.0, 320.0),
+) -> list[str]:
+    """For each point the place of its label, in plotly's words, so that labels cover neither points nor one another as
+    far as possible. `pixels` is about the size of the panel; '' is no label."""
+    at = [
+        ((px - x.low) / (x.high - x.low) * pixels[0], (py - y.low) / (y.high - y.low) * pixels[1]) for px, py in points
+    ]
+    taken = [(px - 7, py - 7, px + 7, py + 7) for px, py in at]
+    chosen = []
+    for (px, py), text in zip(at, texts, strict=True):
+        boxes = {position: _box(px, py, text, position) for position in _POSITIONS}
+        overlaps = {
+            position: sum(_overlap(box, other) for other in taken) + 4 * _outside(box, pixels)
+            for position, box in boxes.items()
+        }
+        best = min(_POSITIONS, key=lambda position: overlaps[position])
+        if text:
+            taken.append(boxes[best])
+        chosen.append(best)
+    return chosen
+
+
+_Box = tuple[float, float, float, float]
+
+
+def _box(px: float, py: float, text: str, position: str) -> _Box:
+    """About the pixels that a label covers: left, bottom, right, top."""
+    width, height = 6.6 * len(text), 15.0
+    vertical, horizontal = position.split(" ")
+    left = px + {"center": -width / 2, "right": 8.0, "left": -8.0 - width}[horizontal]
+    bottom = py + {"top": 8.0, "middle": -height / 2, "bottom": -8.0 - height}[vertical]
+    return left, bottom, left + width, bottom + height
+
+
+def _overlap(a: _Box, b: _Box) -> float:
+    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    return max(0.0, width) * max(0.0, height)
+
+
+def _outside(box: _Box, pixels: tuple[float, float]) -> float:
+    whole = (box[2] - box[0]) * (box[3] - box[1])
+    return whole - _overlap(box, (0.0, 0.0, *pixels))

@@ -1,0 +1,34 @@
+"""The Memory tab opens on a stage where there is something to choose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tabs.frontier import FrontierPanel
+
+from tests.plans.example import example_plan
+from tests.widgets.conftest import SETTINGS
+
+EXAMPLE = example_plan()
+FULLEST = replace(EXAMPLE.stages[2], workspace_bytes=2.0**34)
+PLAN = replace(EXAMPLE, stages=(*EXAMPLE.stages[:2], FULLEST, *EXAMPLE.stages[3:]))
+
+
+def test_it_opens_on_the_fullest_stage_and_then_follows_the_selection() -> None:
+    selected: list[str] = []
+    panel = FrontierPanel(selected.append)
+    state = State(settings=SETTINGS, plan=PLAN)
+    panel.show(state, "light")
+    assert panel.stage_of_rows() == 2
+    assert selected == [], "nothing was selected by opening the tab"
+    panel.show(State(settings=SETTINGS, plan=PLAN, selection="stage:0"), "light")
+    assert panel.stage_of_rows() == 0
+    panel.show(state, "light")
+    assert panel.stage_of_rows() == 0, "clearing the selection keeps the stage"
+
+
+def test_a_selected_stage_comes_first() -> None:
+    panel = FrontierPanel(lambda key: None)
+    panel.show(State(settings=SETTINGS, plan=PLAN, selection="stage:1"), "light")
+    assert panel.stage_of_rows() == 1
