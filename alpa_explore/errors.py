@@ -14,6 +14,8 @@ class AlpaExploreError(Exception):
     """
 
     exit_code = 2
+    option = ""
+    """The option of `ax.plan` that is at fault, for errors that are about one; '' otherwise."""
 
     def __init__(self, what: str, *, found: str, remedy: str) -> None:
         assert all((what, found, remedy)), "an error without a remedy helps nobody"
@@ -50,7 +52,19 @@ class UnknownNameError(AlpaExploreError):
 
 
 class LayeringError(AlpaExploreError):
-    """Operators that cannot be clustered as requested (delta too tight, more layers than operators)."""
+    """Operators that cannot be clustered as requested."""
+
+
+class LayerCountError(LayeringError):
+    """More layers than operators."""
+
+    option = "num_layers"
+
+
+class BalanceError(LayeringError):
+    """A delta that no clustering into so many layers satisfies."""
+
+    option = "delta"
 
 
 class SolverError(AlpaExploreError):

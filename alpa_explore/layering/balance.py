@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from alpa_explore.errors import LayeringError, OptionError
+from alpa_explore.errors import BalanceError, LayerCountError, OptionError
 from alpa_explore.numerics.arrays import Ints
 
 _DIGITS = 6
@@ -13,13 +13,13 @@ _DIGITS = 6
 
 
 def check_num_layers(num_layers: int, operators: int) -> None:
-    """OptionError below one layer; LayeringError when there are more layers than operators."""
+    """OptionError below one layer; LayerCountError when there are more layers than operators."""
     if num_layers < 1:
         raise OptionError(
             "The number of layers is out of range", found=f"{num_layers}", remedy="Choose at least one layer."
         )
     if num_layers > operators:
-        raise LayeringError(
+        raise LayerCountError(
             "There are more layers than operators",
             found=f"{num_layers} layers of {operators} forward operators",
             remedy=f"Choose at most {operators} layers.",
@@ -41,11 +41,11 @@ def flops_limit(total: int, num_layers: int, delta: float) -> int:
     return math.floor((1 + Fraction(str(delta))) * total / num_layers)
 
 
-def too_tight(flops: Ints, num_layers: int, delta: float) -> LayeringError:
+def too_tight(flops: Ints, num_layers: int, delta: float) -> BalanceError:
     """The error for an infeasible delta; it names the smallest feasible one."""
     units = int(smallest_delta(flops.tolist(), num_layers) * 10**_DIGITS)
     smallest = f"{units // 10**_DIGITS}.{units % 10**_DIGITS:0{_DIGITS}d}".rstrip("0").rstrip(".")
-    return LayeringError(
+    return BalanceError(
         f"No clustering into {num_layers} layers satisfies the FLOP balance",
         found=f"delta = {delta}",
         remedy=f"The smallest delta that works is {smallest}; or choose another number of layers.",

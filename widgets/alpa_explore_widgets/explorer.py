@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import ipywidgets as W
 from IPython.display import display, update_display
@@ -86,8 +87,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.spec_constraints = ConstraintList(session)
         super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
-        self._saved = None
-        """The display handle of the table that a saved notebook shows."""
+        self._saved_table = ""
+        """The display id of the tables that a saved notebook shows, one for each cell with this explorer; '' for none."""
         self.order = MessageOrder(self)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")
@@ -163,7 +164,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         return body
 
     def _state_changed(self, old: State, new: State) -> None:
-        if new.settings is not old.settings:
+        if new.settings is not old.settings or new.fault is not old.fault:
             self.controls.show(new)
         self._show(new)
         if new.plan is not old.plan:
@@ -177,6 +178,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.summary.show(state, self.bridge.theme)
         self.selected.show(state)
         self.bridge.selection = state.selection
+        self.bridge.label = f"Plan explorer: {_name(state.settings)}"
         model = self.session.sources.user_model
         code = plan_code(state.settings, user_model=model is not None and model.name == state.settings.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
@@ -278,8 +280,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
     def __repr__(self) -> str:
         # Stored in the notebook as the text of this output; the repr of ipywidgets would list every child.
-        s = self.settings
-        return f"Explorer({s.model} on {s.nodes}x{s.devices_per_node}:{s.device}, B = {s.num_microbatches})"
+        return f"Explorer({_name(self.settings)}, B = {self.settings.num_microbatches})"
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
@@ -296,12 +297,18 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """
         state = self.session.store.state
         display(super()._repr_mimebundle_(), raw=True)
-        self._saved = display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=True)
+        self._saved_table = self._saved_table or uuid4().hex
+        display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=self._saved_table)
 
     def _update_saved_table(self, state: State) -> None:
-        if self._saved is not None:
+        if self._saved_table:
             html = plan_table(state.plan, state.settings)
-            update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
+            update_display({"text/html": html}, raw=True, display_id=self._saved_table)
+
+
+def _name(s: Settings) -> str:
+    """The model and the cluster."""
+    return f"{s.model} on {s.nodes}x{s.devices_per_node}:{s.device}"
 
 
 def _tab_titles(panels: list[FigurePanel]) -> list[list[str]]:

@@ -20,6 +20,9 @@ class Field(anywidget.AnyWidget):
     """Tooltip: what the value means."""
     edits = traitlets.Int(0).tag(sync=True)
     """How often the value was edited on the page; sent together with each value (see `message_order`)."""
+    problem = traitlets.Unicode().tag(sync=True)
+    """Why the planner cannot take the value, shown in the field instead of its note; '' if it can. What the field itself
+    refuses (out of range, not a number) never arrives here."""
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take a message of the page, the value before its count. The count is taken even if the value is refused, so
@@ -168,12 +171,17 @@ class Toolbar(anywidget.AnyWidget):
 
 
 class PageBridge(anywidget.AnyWidget):
-    """Invisible: reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet,
-    synchronises the selection, and counts the views of the explorer."""
+    """Reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet, synchronises
+    the selection, and counts the views of the explorer. Visible only when the kernel is gone: it says so, and the rest of
+    the explorer is inert."""
 
-    _esm = STATIC / "page_bridge.js"
+    _esm = module_with_helpers("kernel_watch.js", "page_bridge.js")
     _css = STATIC / "explorer.css"
 
+    address = traitlets.Unicode().tag(sync=True)
+    """The id of this widget, by which the page finds it in its kernel."""
+    kernel = traitlets.Unicode("live").tag(sync=True)
+    """'live', 'lost', 'restarted', 'died' or 'ended'; only the page knows it."""
     theme = traitlets.Unicode("light").tag(sync=True)
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)
@@ -187,6 +195,7 @@ class PageBridge(anywidget.AnyWidget):
 
     def __init__(self, **traits: Any) -> None:
         super().__init__(**traits)
+        self.address = self.model_id or ""
         self._views_of_tab: dict[str, tuple[str, int]] = {}
         """Browser tab -> (the page that it shows, the number of views on that page)."""
         self.on_msg(self._receive)

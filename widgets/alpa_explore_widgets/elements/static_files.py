@@ -7,9 +7,9 @@ from pathlib import Path
 STATIC = Path(__file__).parents[1] / "static"
 
 
-def module_with_helpers(name: str) -> str:
-    """A JavaScript module of `static/` with the text of helpers.js before it.
+def module_with_helpers(*names: str) -> str:
+    """JavaScript files of `static/` as one module, with the text of helpers.js before them.
 
     anywidget loads each module from a string of its own, so that a module cannot import another file.
     """
-    return "\n".join((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", name))
+    return "\n".join((STATIC / file).read_text(encoding="utf-8") for file in ("helpers.js", *names))

@@ -6,9 +6,11 @@ from typing import Any
 
 import ipywidgets as W
 
+from alpa_explore.errors import ClusterError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore_widgets.elements.fields import NumberField
 from alpa_explore_widgets.panels.setting_controls import Control, choice, device_figure, fold, integer, pair, row
+from alpa_explore_widgets.session.fault import Fault
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.sources import HALF, Sources
@@ -39,6 +41,8 @@ class ControlsPanel:
         self._session = session
         self._updating = False
         """True while `show` assigns the widgets: these changes are not the user's."""
+        self._refused: tuple[Fault | None, Settings] = (None, session.store.state.settings)
+        """The newest fault, and the settings when it was found."""
         settings, sources = session.store.state.settings, session.sources
         self._controls = {
             **_model_and_cluster_controls(sources, settings),
@@ -105,8 +109,25 @@ class ControlsPanel:
             self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per step"
             for name, value in sources.preset_figures(settings).items():
                 self[name].default = self._controls[name].to_widget(value)
+            problems = self._problems(state)
+            for name, control in self._controls.items():
+                control.widget.problem = problems.get(name, "")
         finally:
             self._updating = False
+
+    def _problems(self, state: State) -> dict[str, str]:
+        """Setting -> why the planner cannot take its value; without the settings that it can take."""
+        if state.fault is not self._refused[0]:
+            self._refused = state.fault, state.settings
+        fault, refused = self._refused
+        problems = {}
+        if fault is not None and fault.setting and refused == state.settings:
+            problems[fault.setting] = f"{fault.found}. {fault.remedy}"
+        try:
+            self._session.sources.cluster(state.settings)
+        except ClusterError as error:
+            problems["nodes"] = f"{error.found}. {error.remedy}"
+        return problems
 
     def _changed(self, change: dict[str, Any]) -> None:
         # Under the lock: while a planner thread is in `show`, its assignments must not be taken for the user's.
@@ -128,7 +149,7 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
             sources.model_choices(),
             settings.model,
         ),
-        "nodes": integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 64),
+        "nodes": integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 1024),
         "devices_per_node": choice(
             "devices",
             "Devices in each node, a power of two.",

@@ -17,6 +17,8 @@ class Fault:
     remedy: str
     detail: str = ""
     """The traceback of an unexpected exception, or the end of the log of a failed run."""
+    setting: str = ""
+    """The setting that is at fault; '' if it is not one."""
 
 
 def fault_of(error: Exception, unexpected: str = "The planner failed") -> Fault:
@@ -24,7 +26,7 @@ def fault_of(error: Exception, unexpected: str = "The planner failed") -> Fault:
     failed, and the traceback is the detail."""
     if isinstance(error, AlpaExploreError):
         remedy, _, log = error.remedy.partition("\n")
-        return Fault(what=error.what, found=error.found, remedy=remedy, detail=log)
+        return Fault(what=error.what, found=error.found, remedy=remedy, detail=log, setting=error.option)
     return Fault(
         what=unexpected,
         found=f"{type(error).__name__}: {error}",

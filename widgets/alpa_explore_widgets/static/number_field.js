@@ -1,5 +1,7 @@
 // A labelled number: a slider with a few stops, and a box in which any value in the range can be typed.
 
+const inWords = (number) => number.toLocaleString("en", { maximumSignificantDigits: 12 });
+
 function render({ model, el }) {
   const field = makeField(model, el, {
     head: (id) => `<span class="alpa-typed"><input id="${id}" type="number"><span class="alpa-unit"></span></span>`,
@@ -21,6 +23,7 @@ function render({ model, el }) {
     slider.setAttribute("aria-valuetext", value === null ? unset : withUnit(value));
   };
 
+  const restore = () => (typed.value = model.get("value") ?? "");
   const show = () => {
     const value = model.get("value");
     field.show();
@@ -36,20 +39,49 @@ function render({ model, el }) {
     typed.min = model.get("minimum");
     typed.max = model.get("maximum") ?? "";
     typed.step = model.get("whole") ? 1 : "any";
-    typed.placeholder = defaultValue === null ? "auto" : String(defaultValue);
-    if (document.activeElement !== typed || Number(typed.value) !== value) typed.value = value ?? "";
+    typed.placeholder = !model.get("optional") ? "" : defaultValue === null ? "auto" : String(defaultValue);
+    if (!typing.edited() && !field.refuses()) restore(); // the page's own changes must not disturb typing
     for (const input of [typed, slider]) input.disabled = model.get("disabled");
   };
   const send = (value) => {
+    typing.forget();
+    field.refuse("");
     announce(value);
-    field.send(value);
+    if (value !== model.get("value")) field.send(value);
+    show();
   };
 
-  slider.addEventListener("input", () => {
-    const value = stops()[slider.valueAsNumber];
-    typed.value = value;
-    send(value);
+  const inRange = (value) => value >= model.get("minimum") && value <= (model.get("maximum") ?? Infinity);
+  // What is wrong with the text in the box, and the value that therefore stays; "" if nothing is wrong.
+  const fault = () => {
+    const [text, least, most] = [typed.value, model.get("minimum"), model.get("maximum")];
+    const notNumber = typed.validity.badInput;
+    const fraction = model.get("whole") && !Number.isInteger(Number(text));
+    if (!notNumber && (text === "" ? model.get("optional") : inRange(Number(text)) && !fraction)) return "";
+    const range = withUnit(most === null ? `${inWords(least)} or more` : `${inWords(least)} to ${inWords(most)}`);
+    const value = model.get("value") ?? model.get("default");
+    const found = notNumber ? "That is not a number" : text === "" ? "Nothing was typed" : `${inWords(Number(text))} was typed`;
+    const kept = value === null ? "auto" : withUnit(inWords(value));
+    return `${model.get("label").split(",")[0]}: ${fraction ? "a whole number, " : ""}${range}. ${found}; still ${kept}.`;
+  };
+  const take = () => {
+    const why = fault();
+    if (why) field.refuse(why);
+    else send(typed.value === "" ? null : Number(typed.value));
+  };
+  const typing = listenToTyping(typed, field, { take, restore });
+
+  typed.addEventListener("keydown", (event) => {
+    // An arrow key moves a whole number by one, any other one to the next stop.
+    const up = event.key === "ArrowUp";
+    if (!(up || event.key === "ArrowDown") || event.shiftKey || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    const start = fault() === "" && typed.value !== "" ? Number(typed.value) : (model.get("value") ?? model.get("default"));
+    const beyond = stops().filter((stop) => (up ? stop > (start ?? 0) : stop < (start ?? 0)));
+    const next = model.get("whole") ? (start ?? 0) + (up ? 1 : -1) : up ? Math.min(...beyond) : Math.max(...beyond);
+    if (inRange(next) && Number.isFinite(next)) send(next);
   });
+  slider.addEventListener("input", () => send(stops()[slider.valueAsNumber]));
   slider.addEventListener("keydown", (event) => {
     // From a typed value between two stops, an arrow key moves to the next stop in its direction.
     const up = ["ArrowRight", "ArrowUp"].includes(event.key);
@@ -59,20 +91,10 @@ function render({ model, el }) {
     const beyond = stops().filter((stop) => (up ? stop > value : stop < value));
     event.preventDefault();
     if (beyond.length) send(up ? Math.min(...beyond) : Math.max(...beyond));
-    show();
-  });
-  typed.addEventListener("change", () => {
-    if (typed.value === "") return model.get("optional") ? send(null) : show();
-    let value = Number(typed.value);
-    if (model.get("whole")) value = Math.round(value);
-    value = Math.max(value, model.get("minimum"));
-    if (model.get("maximum") !== null) value = Math.min(value, model.get("maximum"));
-    send(value);
-    show();
   });
 
   show();
-  return listen(model, { change: show });
+  return listen(model, { "change:value": () => field.refuse(""), change: show });
 }
 
 export default { render };

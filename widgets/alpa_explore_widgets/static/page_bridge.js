@@ -1,4 +1,5 @@
-// The explorer and the page around it: the theme, keyboard shortcuts, the selection, and whether the explorer is shown.
+// The explorer and the page around it: the theme, keyboard shortcuts, the selection, the kernel, and whether the explorer is
+// shown.
 
 const TAB = "alpa_explore.tab"; // storage key of the identity of this browser tab, which outlives its pages
 const PAGE = String(performance.timeOrigin);
@@ -15,19 +16,28 @@ function guardKeys(event) {
   if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
 }
 
+function initialize({ model }) {
+  // All views of the explorer on the page show the state of the kernel, also those that are made after its end.
+  return watchKernel(model.widget_manager, model.get("address"), (state) => {
+    const before = model.get("kernel");
+    if (!hasEnded(before) || KERNEL_STATES.indexOf(state) > KERNEL_STATES.indexOf(before)) model.set("kernel", state);
+  });
+}
+
 function render({ model, el }) {
   el.classList.add("alpa-bridge");
+  const save = () => !hasEnded(model.get("kernel")) && model.save_changes();
   const reportTheme = () => {
     const theme = isDark() ? "dark" : "light";
     root?.classList.toggle("alpa-dark", theme === "dark");
     if (model.get("theme") === theme) return;
     model.set("theme", theme);
-    model.save_changes();
+    save();
   };
   const choose = (key) => {
     if (model.get("selection") === key) return;
     model.set("selection", key);
-    model.save_changes();
+    save();
   };
   const parts = (key) => key.split("/").map((part) => part.split(":"));
   const includes = (key) => {
@@ -64,6 +74,19 @@ function render({ model, el }) {
       next?.focus();
     }
   };
+  const showName = () => root?.setAttribute("aria-label", model.get("label"));
+  const showKernel = () => {
+    const banner = kernelBanner(model.get("kernel"), Boolean(root?.querySelector(".alpa-stages, .alpa-tiles")));
+    if (el.textContent !== banner) el.textContent = banner;
+    el.setAttribute("role", "alert");
+    root?.classList.toggle("alpa-disconnected", Boolean(banner));
+    root?.classList.toggle("alpa-ended", hasEnded(model.get("kernel")));
+    for (const part of root?.children ?? []) {
+      if (part === el) continue;
+      part.inert = Boolean(banner);
+      part.setAttribute("aria-disabled", String(Boolean(banner)));
+    }
+  };
   // Python replaces the summary and the tables as a whole: mark the selection in them again.
   const replaced = new MutationObserver(show);
   // This view is attached to its parent only after render returns.
@@ -71,17 +94,18 @@ function render({ model, el }) {
   const frame = requestAnimationFrame(() => {
     root = el.closest(".alpa-explorer");
     root?.setAttribute("role", "region");
-    root?.setAttribute("aria-label", model.get("label"));
+    showName();
     root?.addEventListener("focusin", guardKeys);
     root?.addEventListener("click", onClick);
     root?.addEventListener("keydown", onKey);
     for (const main of root?.querySelectorAll(".alpa-main") ?? []) replaced.observe(main, { childList: true, subtree: true });
     show();
+    showKernel();
     reportTheme();
   });
   let shown = false;
   const reportView = (kind) => {
-    if (shown === (kind === "shown")) return;
+    if (shown === (kind === "shown") || hasEnded(model.get("kernel"))) return;
     shown = !shown;
     const tab = sessionStorage.getItem(TAB) ?? Math.random().toString(36).slice(2);
     sessionStorage.setItem(TAB, tab);
@@ -95,7 +119,7 @@ function render({ model, el }) {
   };
   addEventListener("beforeunload", onUnload);
   reportView("shown");
-  model.on("change:selection", show);
+  const stop = listen(model, { "change:selection": show, "change:kernel": showKernel, "change:label": showName });
   const watcher = new MutationObserver(reportTheme);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
@@ -104,11 +128,11 @@ function render({ model, el }) {
     cancelAnimationFrame(frame);
     watcher.disconnect();
     replaced.disconnect();
-    model.off("change:selection", show);
+    stop();
     root?.removeEventListener("focusin", guardKeys);
     root?.removeEventListener("click", onClick);
     root?.removeEventListener("keydown", onKey);
   };
 }
 
-export default { render };
+export default { initialize, render };

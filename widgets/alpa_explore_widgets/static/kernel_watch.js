@@ -1,0 +1,58 @@
+// Whether the kernel of this page's widgets is there. With their kernel the widgets end; a lost connection may come back.
+
+const LOST_MS = 1_000; // a connection that is back this soon was not missed
+
+// The states in their order: none is followed by an earlier one, but "lost" by "live".
+const KERNEL_STATES = ["live", "lost", "restarted", "died", "ended"];
+const hasEnded = (state) => KERNEL_STATES.indexOf(state) >= KERNEL_STATES.indexOf("restarted");
+
+// Calls report(state) at each change; returns the function that stops it. `address` is the id of a widget, by which a kernel
+// that the page lost for a while is recognised.
+function watchKernel(manager, address, report) {
+  const kernel = manager?.kernel; // a property of the widget managers of JupyterLab, Notebook and voila
+  if (!kernel?.statusChanged || !kernel.connectionStatusChanged) return () => {};
+  let timer = 0;
+  const onStatus = (_kernel, status) => {
+    if (status === "restarting") report("restarted");
+    if (status === "autorestarting" || status === "dead") report("died");
+  };
+  const findWidget = async () => {
+    // While the connection was lost, another page may have restarted the kernel.
+    const reply = await kernel.requestCommInfo({ target_name: "jupyter.widget" });
+    if (reply.content.status === "ok" && !(address in reply.content.comms)) report("restarted");
+  };
+  const onConnection = (_kernel, status) => {
+    clearTimeout(timer);
+    if (status !== "connected") timer = setTimeout(() => report("lost"), LOST_MS);
+    else {
+      report("live");
+      findWidget().catch(() => report("lost")); // lost again: the next connection asks again
+    }
+  };
+  const onDisposed = () => {
+    clearTimeout(timer);
+    report("ended");
+  };
+  kernel.statusChanged.connect(onStatus);
+  kernel.connectionStatusChanged.connect(onConnection);
+  kernel.disposed?.connect(onDisposed);
+  return () => {
+    clearTimeout(timer);
+    kernel.statusChanged.disconnect(onStatus);
+    kernel.connectionStatusChanged.disconnect(onConnection);
+    kernel.disposed?.disconnect(onDisposed);
+  };
+}
+
+// What the page says above an explorer without its kernel.
+function kernelBanner(state, hasPlan) {
+  const what = {
+    lost: "Connection to the kernel lost: the explorer goes on when it is back",
+    restarted: "Kernel restarted",
+    died: "Kernel died",
+    ended: "Kernel shut down",
+  }[state];
+  if (!what) return "";
+  const again = document.querySelector(".jp-Notebook") ? "run the cell again to explore" : "load the page again to explore";
+  return `${what}${state === "lost" ? "" : `: ${again}`}${hasPlan ? "; below is the last plan." : "."}`;
+}
