@@ -59,5 +59,10 @@ def open_resources(
     """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
     with ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
-        store = stack.enter_context(SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))) if cache else None
+        store = stack.enter_context(solve_cache()) if cache else None
         yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)
+
+
+def solve_cache() -> SolveCache:
+    """The cache in the user's cache folder of what this code, with these libraries, has captured and solved."""
+    return SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))
