@@ -24,13 +24,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-HERE = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(HERE), str(HERE / "widgets")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.browser.harness.alone import page_alone
 from tests.browser.harness.explorer import first_explorer
 from tests.browser.harness.page import LabPage
 
+HERE = Path(__file__).resolve().parents[1]
 Seconds = dict[str, list[float]]
 PLANS = {
     "gpt-350m": 'explore("gpt-350m", cluster="2x2:v100", num_microbatches=64, num_layers=4)',
@@ -55,7 +55,9 @@ def main() -> int:
     for _ in range(options.rounds):
         for tree in trees:
             measure(tree, PLANS[options.model], found[str(tree)])
-    medians = {tree: {name: statistics.median(runs) for name, runs in seconds.items()} for tree, seconds in found.items()}
+    medians = {
+        tree: {name: statistics.median(runs) for name, runs in seconds.items()} for tree, seconds in found.items()
+    }
     for name in medians[str(trees[0])]:
         print(f"{name:28}", "   ".join(f"{medians[str(tree)][name]:6.1f} s" for tree in trees))
     if options.json is not None:

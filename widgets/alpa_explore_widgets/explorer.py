@@ -171,7 +171,8 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.selected.show(state)
         self.bridge.selection = state.selection
         model = self.session.sources.user_model
-        code = plan_code(state.settings, user_model=model is not None and model.name == state.settings.model)
+        planned = state.plan_settings or state.settings
+        code = plan_code(planned, user_model=model is not None and model.name == planned.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
         for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
@@ -278,7 +279,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         state = self.session.store.state
-        data = {**data, "text/html": plan_table(state.plan, state.settings)}
+        data = {**data, "text/html": plan_table(state.plan, state.plan_settings or state.settings)}
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
@@ -289,11 +290,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         """
         state = self.session.store.state
         display(super()._repr_mimebundle_(), raw=True)
-        self._saved = display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=True)
+        self._saved = display(
+            {"text/html": plan_table(state.plan, state.plan_settings or state.settings)}, raw=True, display_id=True
+        )
 
     def _update_saved_table(self, state: State) -> None:
         if self._saved is not None:
-            html = plan_table(state.plan, state.settings)
+            html = plan_table(state.plan, state.plan_settings or state.settings)
             update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
 
 
