@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from alpa_explore.execution import tuning
 from alpa_explore.execution.executors import Executor
 from alpa_explore.execution.progress import ProgressCallback
 from alpa_explore.pricing.mesh_tasks import warm_up
@@ -59,5 +60,26 @@ def open_resources(
     """Resources that are closed at the end of the block; the arguments are those of `ax.plan`."""
     with ExitStack() as stack:
         executor = stack.enter_context(Executor(scheduler, warm_up=warm_up))
-        store = stack.enter_context(SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))) if cache else None
+        store = stack.enter_context(solve_cache()) if cache else None
         yield Resources(executor=executor, store=store, progress=progress, cancel=cancel)
+
+
+def solve_cache() -> SolveCache:
+    """The cache in the user's cache folder of what this code, with these libraries, has captured and solved."""
+    return SolveCache(code_version=code_version(SOLVED_BY, SOLVED_WITH))
+
+
+@contextmanager
+def kernels_meanwhile(cancel: threading.Event) -> Iterator[None]:
+    """Load or compile the kernels of the solvers beside a block that takes long: a model that is captured has problems
+    to be solved. Compiling is half machine code and half Python, so two cores are used. On leaving the block they are
+    ready, unless `cancel` is set."""
+    thread = threading.Timer(tuning.KERNELS_SECONDS, warm_up)
+    thread.daemon = True
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.cancel()
+    while thread.is_alive() and not cancel.is_set():
+        thread.join(tuning.LOOK_SECONDS)

@@ -14,6 +14,7 @@ from alpa_explore.intra_op.composition.contraction import kernels
 from alpa_explore.intra_op.composition.contraction.contract import PricedProblem, contract
 from alpa_explore.intra_op.composition.cut_blocks import Range
 from alpa_explore.intra_op.composition.lagrangian_memory import fastest_within_memory
+from alpa_explore.intra_op.elimination import order_kernels
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.pricing import tuning
 from alpa_explore.pricing.frontier import Frontier, StageChoice
@@ -92,7 +93,7 @@ def compose_within_memory(layered: LayeredGraph, task: MemoryTask) -> dict[Range
 
 
 def warm_up() -> None:
-    """Load this module and the compiled kernels of composition: a worker does so while the model is captured."""
+    """Load this module and the compiled kernels of composition, while the model is captured."""
     size = 24
     cost, matrix = np.zeros((1, size)), np.zeros((1, size, size))
     edges = ((0, 1), (1, 2), (0, 3), (2, 3))
@@ -100,8 +101,12 @@ def warm_up() -> None:
     assert contraction is not None, "a small problem can be contracted"
     contraction.complete(np.zeros(1, dtype=np.int64), np.zeros((1, 2), dtype=np.int64))
     table, costs = contraction.table, np.zeros((1, size))
-    kernels.extend_right(costs, table, np.empty((1, size)), np.empty((1, size), dtype=np.int64))
+    backpointers = np.empty((1, size), dtype=np.int64)
+    kernels.extend_right(costs, table, np.empty((1, size)), backpointers)
+    kernels.extend_left(costs, table, np.empty((1, size)), backpointers)
     kernels.min_plus_product(costs[:, None], table, np.empty((1, 1, size)))
+    ones = np.ones(size)
+    order_kernels.search(np.ones((size, size), dtype=np.bool_), ones, ones == 0.0, 1, 1.0, 0.0)
 
 
 @lru_cache(maxsize=1)

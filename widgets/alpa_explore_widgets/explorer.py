@@ -178,9 +178,10 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.summary.show(state, self.bridge.theme)
         self.selected.show(state)
         self.bridge.selection = state.selection
-        self.bridge.label = f"Plan explorer: {_name(state.settings)}"
+        self.bridge.label = f"Plan explorer: {_name(state.plan_settings or state.settings)}"
         model = self.session.sources.user_model
-        code = plan_code(state.settings, user_model=model is not None and model.name == state.settings.model)
+        planned = state.plan_settings or state.settings
+        code = plan_code(planned, user_model=model is not None and model.name == planned.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
         for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
@@ -286,7 +287,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         bundle = super()._repr_mimebundle_(**kwargs)
         data, *rest = bundle if isinstance(bundle, tuple) else (bundle,)
         state = self.session.store.state
-        data = {**data, "text/html": plan_table(state.plan, state.settings)}
+        data = {**data, "text/html": plan_table(state.plan, state.plan_settings or state.settings)}
         return (data, *rest) if rest else data
 
     def _ipython_display_(self, **_options: Any) -> None:
@@ -298,12 +299,16 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         state = self.session.store.state
         display(super()._repr_mimebundle_(), raw=True)
         self._saved_table = self._saved_table or uuid4().hex
-        display({"text/html": plan_table(state.plan, state.settings)}, raw=True, display_id=self._saved_table)
+        display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
 
     def _update_saved_table(self, state: State) -> None:
         if self._saved_table:
-            html = plan_table(state.plan, state.settings)
-            update_display({"text/html": html}, raw=True, display_id=self._saved_table)
+            update_display({"text/html": self._table(state)}, raw=True, display_id=self._saved_table)
+
+    @staticmethod
+    def _table(state: State) -> str:
+        """The plan on screen, with the settings that it was made with."""
+        return plan_table(state.plan, state.plan_settings or state.settings)
 
 
 def _name(s: Settings) -> str:

@@ -259,8 +259,7 @@ def _run(plan: Plan, _stage: PlanStage) -> Lesson:
         shows="A training run of the plan: losses and step times as they arrive, then measured and predicted times per "
         "stage.",
         formula="error = measured / predicted − 1",
-        numbers=f"a step is predicted to take {step} on "
-        f"{plan.cluster.devices} × {plan.cluster.device.name}.",
+        numbers=f"a step is predicted to take {step} on {plan.cluster.devices} × {plan.cluster.device.name}.",
         why="A plan is only as good as its cost model. On devices other than those it was planned for, only the loss "
         "can be compared: it must equal that of a single process.",
         experiment="Plan a small model for the device cpu, then press Start.",

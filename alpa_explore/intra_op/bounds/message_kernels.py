@@ -55,8 +55,8 @@ def sweep(flat: Flat, forward: bool, into_a: Floats, into_b: Floats, share: Floa
     for step in range(count):
         v = step if forward else count - 1 - step
         start, size = nodes[v], nodes[v + 1] - nodes[v]
-        collected[:size] = costs[start : start + size]
-        given[:size] = costs[start : start + size]
+        for i in range(size):
+            collected[i] = given[i] = costs[start + i]
         for q in range(incident[v], incident[v + 1]):
             e, u = edge_at[q], other[q]
             matrix = matrices[tables[e] : tables[e + 1]]
@@ -64,10 +64,12 @@ def sweep(flat: Flat, forward: bool, into_a: Floats, into_b: Floats, share: Floa
             far = nodes[u + 1] - nodes[u]
             if is_a[q]:
                 _row_minima(matrix, size, far, to_b, message)
-                to_a[:] = message[:size]
+                for i in range(size):
+                    to_a[i] = message[i]
             else:
                 _column_minima(matrix, far, size, to_a, message)
-                to_b[:] = message[:size]
+                for i in range(size):
+                    to_b[i] = message[i]
             for i in range(size):
                 collected[i] += message[i]
             if (u < v) != forward:
@@ -103,7 +105,8 @@ def slacks(flat: Flat, into_a: Floats, into_b: Floats, slack: Floats) -> float:
     bound = 0.0
     for v in range(len(nodes) - 1):
         node_slack = slack[nodes[v] : nodes[v + 1]]
-        node_slack[:] = costs[nodes[v] : nodes[v + 1]]
+        for i in range(len(node_slack)):
+            node_slack[i] = costs[nodes[v] + i]
         for q in range(incident[v], incident[v + 1]):
             e = edge_at[q]
             message = into_a[rows[e] : rows[e + 1]] if is_a[q] else into_b[columns[e] : columns[e + 1]]
@@ -142,7 +145,8 @@ def given_others(flat: Flat, choices: Ints, v: int, total: Floats) -> None:
     """`total` gets the cost of each strategy of node v given the choices of its neighbours."""
     nodes, costs, tables, matrices, _rows, _columns, incident, edge_at, is_a, other = flat
     size = nodes[v + 1] - nodes[v]
-    total[:size] = costs[nodes[v] : nodes[v + 1]]
+    for i in range(size):
+        total[i] = costs[nodes[v] + i]
     for q in range(incident[v], incident[v + 1]):
         e, u = edge_at[q], other[q]
         if is_a[q]:
@@ -182,5 +186,6 @@ def descend(flat: Flat, choices: Ints, rounds: int) -> None:
                     next_pending[other[q]] = True
         if not changed:
             break
-        pending[:] = next_pending
+        for v in range(count):
+            pending[v] = next_pending[v]
         next_pending[:] = False

@@ -114,7 +114,8 @@ def _times(prefix: Floats, costs: Floats) -> Floats:
     if costs.shape[1] == 1:
         kernels.min_plus_product(np.ascontiguousarray(prefix), np.ascontiguousarray(costs[:, 0]), product)
         return product
-    vectors = np.ascontiguousarray(np.broadcast_to(prefix, (prices, shared, states))).reshape(-1, 1, states)
+    # A copy in any case: a kernel is compiled a second time for a read-only array, which a broadcast is.
+    vectors = np.array(np.broadcast_to(prefix, (prices, shared, states)), order="C").reshape(-1, 1, states)
     flat = product.reshape(-1, 1, others)
     kernels.min_plus_product(vectors, np.ascontiguousarray(costs).reshape(-1, states, others), flat)
     return product

@@ -41,8 +41,10 @@ def search(initial: Flags, sizes: Floats, keep: Flags, tries: int, most: float, 
     random = 1
     for attempt in range(tries):
         fill = attempt % 2 == 0
-        adjacent[:] = initial
-        eliminated[:] = keep
+        for v in range(count):
+            eliminated[v] = keep[v]
+            for u in range(count):
+                adjacent[v, u] = initial[v, u]
         touched[:] = True
         joined, steps = 0.0, 0
         while joined < best:

@@ -48,7 +48,8 @@ def _out_of_reach(
 @compiled(inline="always")
 def _resized(array: Any, points: int, capacity: int) -> Any:
     larger = np.empty(capacity, array.dtype)
-    larger[:points] = array[:points]
+    for p in range(points):
+        larger[p] = array[p]
     return larger
 
 

@@ -12,7 +12,7 @@ from alpa_explore_widgets.elements.fields import NumberField
 from alpa_explore_widgets.panels.setting_controls import Control, choice, device_figure, fold, integer, pair, row
 from alpa_explore_widgets.session.fault import Fault
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, Settings
 from alpa_explore_widgets.session.sources import HALF, Sources
 from alpa_explore_widgets.session.state import State
 
@@ -28,7 +28,6 @@ INSIDE_STOPS = [4, 8, 16, 32, 64, 100, 150, 200, 300, 450, 600, 900]
 """GB/s; the next one too."""
 BETWEEN_STOPS = [0.1, 0.3, 1, 1.5, 3, 6, 12, 25, 50, 100, 200, 400]
 GIB, TERA, GIGA = float(2**30), 1e12, 1e9
-DEVICE_SETTINGS = ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")
 _DEFAULT, _ON, _OFF, _AUTO = "default", "on", "off", "auto"
 _SWITCH = {_DEFAULT: None, _ON: True, _OFF: False, _AUTO: _AUTO}
 """Choice -> the value of the setting."""

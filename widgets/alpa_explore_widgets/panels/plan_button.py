@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
+from types import MappingProxyType
 
 import ipywidgets as W
 
@@ -12,6 +14,7 @@ from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings
 from alpa_explore_widgets.session.state import State
 
+_COMPILING = "<br>Compiling kernels (only the first time on this machine)…"
 _INCOMPLETE = "Only the stages that the search needed are priced: Plan prices all; another B may need them."
 _NAMES = {
     "model": "model",
@@ -46,6 +49,7 @@ class PlanButtonPanel:
     """Starts and stops planning; shows counts, elapsed time and time left."""
 
     def __init__(self, session: Session) -> None:
+        self._sources = session.sources
         self.plan = Button(session.plan, description="Plan", hint="Run the planner for the settings above")
         self.cancel = Button(
             session.cancel, description="Cancel", hint="Stop planning and keep the last plan", disabled=True
@@ -62,35 +66,46 @@ class PlanButtonPanel:
         self.cancel.disabled = not _busy(state) or state.cancelling
         highlighted = not state.planning and (state.out_of_date or state.plan is None)
         (self.plan.add_class if highlighted else self.plan.remove_class)("alpa-call")
-        self.progress.value = progress_html(state)
+        self.progress.value = progress_html(state, self._sources.model_defaults(state.settings.model))
 
 
-def progress_html(state: State) -> str:
-    """The progress bar while planning; otherwise the settings that changed since, or the outcome of the last work."""
+def progress_html(state: State, model_defaults: Mapping[str, object] = MappingProxyType({})) -> str:
+    """The progress bar while planning; otherwise the settings that changed since, or the outcome of the last work.
+
+    `model_defaults` are the settings that the chosen model brings with it.
+    """
     activity = escape(state.activity)
     if not _busy(state):
         if state.plan is not None and not state.plan.costs.complete:
             activity = f"{activity} {_INCOMPLETE}".strip()
         if state.out_of_date and state.plan_settings is not None:
-            changes = "<br>".join(changed_settings(state.plan_settings, state.settings))
+            before, after = state.plan_settings, state.settings
+            changes = "<br>".join(changed_settings(before, after, model_defaults))
+            if after.model != before.model:
+                changes += f"<br>The figures show {escape(before.model)}; B and all other settings wait for Plan."
             activity = f'<div class="alpa-old"><b>Out of date, press Plan</b><br>{changes}</div>'
         return f'<div class="alpa-progress" role="status">{activity}</div>'
-    progress = state.progress
+    progress, compiling = state.progress, _COMPILING if state.compiling else ""
     if progress is None or progress.total == 0:
-        return f'<div class="alpa-progress" role="status"><progress aria-label="Planning"></progress>{activity}</div>'
+        bar = '<progress aria-label="Planning"></progress>'
+        return f'<div class="alpa-progress" role="status">{bar}{activity}{compiling}</div>'
     left = progress.eta_seconds
     times = f"{_clock(progress.elapsed_seconds)} elapsed" + ("" if left is None else f", {_clock(left)} left")
     return (
         f'<div class="alpa-progress"><progress aria-label="Planning" max="{progress.total}" value="{progress.done}">'
-        f"</progress>{activity}: {progress.done:,} of {progress.total:,}<br>{times}</div>"
+        f"</progress>{activity}: {progress.done:,} of {progress.total:,}<br>{times}{compiling}</div>"
     )
 
 
-def changed_settings(before: Settings, after: Settings) -> list[str]:
-    """'δ 0.5 → 0.3' for each setting that differs, as HTML."""
+def changed_settings(
+    before: Settings, after: Settings, model_defaults: Mapping[str, object] = MappingProxyType({})
+) -> list[str]:
+    """'δ 0.5 → 0.3' for each setting that differs, as HTML; of another model, which values are its defaults."""
+    defaults = model_defaults if after.model != before.model else {}
     values = ((name, getattr(before, name), getattr(after, name)) for name in _NAMES)
     changes = [
         f"{_NAMES[name]} {escape(_text(name, old))} → {escape(_text(name, new))}"
+        + (" (the model's default)" if name in defaults and new == defaults[name] is not None else "")
         for name, old, new in values
         if old != new
     ]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import State
 
 BUTTONS = [
-    ["undo", "↶ Undo", "Show the previous plan"],
+    ["undo", "↶ Undo", "Take back changed settings, or show the previous plan"],
     ["redo", "↷ Redo", "Show the next plan again"],
     ["pin", "Pin", "Compare with this plan from now on; press again to stop"],
     ["table", "Tables", "Show figures as tables"],
@@ -45,10 +45,11 @@ class ToolbarPanel:
     def show(self, state: State, code: str, *, as_table: bool, teaching: bool = False) -> None:
         """Update the buttons; `code` is what "copy" copies."""
         history = state.history
+        can_undo = history.can_undo or (state.out_of_date and state.plan is not None)
         with self.widget.hold_sync():
             self.widget.disabled = [
                 *(_NEED_A_PLAN if state.plan is None else ()),
-                *(() if history.can_undo else ("undo",)),
+                *(() if can_undo else ("undo",)),
                 *(() if history.can_redo else ("redo",)),
             ]
             switches = (("pin", state.pinned is not None), ("table", as_table), ("teach", teaching))

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 def _capture(name: str, microbatch: int, precision: str | None = None) -> TrainingGraph:
     from alpa_explore.models.catalog import entry
     from alpa_explore.planner.microbatch_graph import microbatch_graph
+    from alpa_explore.planner.resources import solve_cache
 
-    return microbatch_graph(name, entry(name).global_batch // microbatch, precision=precision)
+    count = entry(name).global_batch // microbatch
+    return microbatch_graph(name, count, precision=precision, store=solve_cache())
 
 
 def _plan(*arguments: Any, pipeline: dict[str, Any] | None = None, **options: Any) -> Plan:

@@ -16,6 +16,8 @@ from alpa_explore import units
 from alpa_explore.baselines.kinds import KINDS
 from alpa_explore.errors import AlpaExploreError, CancelledError
 from alpa_explore.figures.keys import valid_key
+from alpa_explore.numerics.compiled import compilation_reported
+from alpa_explore.planner.resources import kernels_meanwhile
 from alpa_explore.plans.report.no_plan import NoPlan, reason_of
 from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
@@ -32,6 +34,17 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
     from alpa_explore_widgets.session.state import StateStore
+
+
+_PASSES = {
+    "composition": "Solving the sharding problems of each logical mesh",
+    "sharding": "Solving sharding problems",
+    "memory": "Looking for choices that need less memory",
+    "proof": "Proving that stages are optimal",
+    "memory of composed stages": "Looking for the fastest choices that fit in memory",
+    "proof within memory": "Proving that choices are the fastest that fit in memory",
+}
+"""Pass of the planner -> what it does, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +72,8 @@ class Planning:
         self.plans: NewestWins[PlanningJob] = NewestWins(self._run_plans, "alpa-explore plan")
         self.replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
         self._last_report = 0.0
+        self._label = ""
+        """Which of several settings is planned: the beginning of the activity."""
         self._last_move = float("-inf")
 
     def forget_replans(self) -> None:
@@ -90,11 +105,12 @@ class Planning:
         # Cleared once: the fault of one of several settings stays on screen while the others are planned.
         change(fault=None)
         for number, settings in enumerate(job.settings):
-            label = "" if job.show else f"{number + 1} of {len(job.settings)}: "
-            change(planning=True, cancelling=False, progress=None, activity=f"{label}capturing {settings.model}…")
+            self._label = "" if job.show else f"{number + 1} of {len(job.settings)}: "
+            change(planning=True, cancelling=False, progress=None)
             outcome: dict[str, Any]
             try:
-                plan = self._make_plan(settings, cancel, label, job.baselines[number] if job.baselines else None)
+                with compilation_reported(self._report_compilation):
+                    plan = self._make_plan(settings, cancel, job.baselines[number] if job.baselines else None)
             except CancelledError:
                 elapsed = units.seconds(time.monotonic() - start)
                 outcome = {"activity": f"Cancelled after {elapsed}. Solutions are kept: Plan continues from them."}
@@ -124,14 +140,15 @@ class Planning:
         name = job.name(number, state.plan_settings)
         return NoPlan(name=name, reason=reason_of(error, memory), model=settings.model)
 
-    def _make_plan(self, settings: Settings, cancel: threading.Event, label: str, baseline: str | None) -> Plan:
+    def _make_plan(self, settings: Settings, cancel: threading.Event, baseline: str | None) -> Plan:
         """Capture the model and run the planner, or make the baseline of that name."""
         cluster = self._sources.cluster(settings)
-        with cancelled_by(cancel):
+        self._say(f"Reading the model: {settings.model}…")
+        with cancelled_by(cancel), kernels_meanwhile(cancel):
             graph = self._sources.graph(settings)
         _raise_if_cancelled(cancel)
         if baseline is not None:
-            self._store.change(activity=f"{label}{baseline}…")
+            self._say(f"Planning the baseline {baseline}…")
             return self._backend.baseline(
                 graph,
                 cluster,
@@ -142,7 +159,7 @@ class Planning:
                 cancel=cancel,
                 rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
             )
-        self._store.change(activity=f"{label}clustering operators into layers…")
+        self._say("Clustering the operators into layers…")
         optional: dict[str, Any] = {
             "solver": settings.solver if settings.solver != "auto" else None,
             "rematerialization": settings.rematerialization,
@@ -238,10 +255,18 @@ class Planning:
 
     def _report(self, progress: Progress) -> None:
         now = time.monotonic()
-        if now - self._last_report >= tuning.REPORT_SECONDS or progress.done == progress.total:
+        if now - self._last_report >= tuning.REPORT_SECONDS or progress.done in (0, progress.total):
             self._last_report = now
             if not self._store.state.cancelling:
-                self._store.change(progress=progress, activity=progress.pass_name)
+                what = _PASSES.get(progress.pass_name, progress.pass_name)
+                self._store.change(progress=progress, activity=self._label + what)
+
+    def _say(self, activity: str) -> None:
+        if not self._store.state.cancelling:
+            self._store.change(activity=self._label + activity)
+
+    def _report_compilation(self, compiling: bool) -> None:
+        self._store.change(compiling=compiling)
 
 
 def _raise_if_cancelled(cancel: threading.Event) -> None:

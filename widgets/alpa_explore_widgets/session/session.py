@@ -15,7 +15,7 @@ from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.runs import TrainingRuns
-from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings, settings_of
+from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
@@ -39,14 +39,23 @@ class Session:
         self.runs = TrainingRuns(self.store, sources, backend)
 
     def set(self, **changes: Any) -> None:
-        """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`."""
+        """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`; while
+        another model than that of the plan on screen is chosen, all of them wait, as they belong to that model."""
         with self.store.lock:
-            old = self.store.state.settings
+            state = self.store.state
+            old, planned = state.settings, state.plan_settings
             if "model" in changes and changes["model"] != old.model:
                 changes = self._settings_of_model(changes["model"]) | changes
+            if "device" in changes and changes["device"] != old.device:
+                changes = dict.fromkeys(DEVICE_SETTINGS) | changes
             settings = replace(old, **changes)
-            changed = any(getattr(settings, name) != getattr(old, name) for name in REPLAN_SETTINGS)
-            replanning = changed and self.store.state.plan is not None
+            if planned is not None and settings.model != planned.model:
+                self._planning.forget_replans()
+                self.store.change(settings=settings)
+                return
+            # Back at the model of the plan, settings that were changed meanwhile count as changed now.
+            before = planned if planned is not None and old.model != settings.model else old
+            replanning = state.plan is not None and not settings.equal_for_replan(before)
             self.store.change(settings=settings, **({"replanning": True} if replanning else {}))
             if replanning:
                 self._planning.replans.submit(settings)
@@ -158,8 +167,9 @@ class Session:
             )
 
     def undo(self) -> None:
-        """Show the previous plan of the history."""
-        self.show_entry(self.store.state.history.position - 1)
+        """Take back the settings that wait for `plan`; where there are none, show the previous plan of the history."""
+        state = self.store.state
+        self.show_entry(state.history.position - (0 if state.out_of_date else 1))
 
     def redo(self) -> None:
         """Show the next plan of the history."""
@@ -194,16 +204,12 @@ class Session:
         return (self._planning.plans, self._planning.replans, self._queries, self._files)
 
     def _settings_of_model(self, model: str) -> dict[str, Any]:
-        """The settings that do not carry over to another model, at their defaults for `model`."""
-        microbatch, num_microbatches = self.sources.initial_batch(model, None)
-        return {
-            "microbatch": microbatch,
-            "num_microbatches": num_microbatches,
-            "num_layers": None,
-            "rematerialization": None,
-            "precision": None,
-            "spec_constraints": (),
-        }
+        """The settings that do not carry over to another model: those of the plan on screen if `model` is its model,
+        else the defaults of `model`."""
+        planned = self.store.state.plan_settings
+        if planned is not None and planned.model == model:
+            return {name: getattr(planned, name) for name in MODEL_SETTINGS}
+        return self.sources.model_defaults(model)
 
     def _run(self, query: _Query, _cancel: threading.Event) -> None:
         outcome: dict[str, Any]

@@ -13,6 +13,17 @@ if TYPE_CHECKING:
 
 REPLAN_SETTINGS = ("num_microbatches", "delta", "schedule", "communication")
 """Settings whose change is answered by `replan`, at once; a change of any other setting needs the whole planner."""
+MODEL_SETTINGS = (
+    "microbatch",
+    "num_microbatches",
+    "num_layers",
+    "rematerialization",
+    "precision",
+    "spec_constraints",
+)
+"""Settings that do not carry over to another model."""
+DEVICE_SETTINGS = ("memory_bytes", "peak_flops", "inside_bandwidth", "between_bandwidth")
+"""Figures of a device in place of those of its preset; they do not carry over to another device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +65,10 @@ class Settings:
     def needs_only_replan(self, other: Settings) -> bool:
         """True when `other` differs from these at most in settings that `replan` answers."""
         return replace(self, **{name: getattr(other, name) for name in REPLAN_SETTINGS}) == other
+
+    def equal_for_replan(self, other: Settings) -> bool:
+        """True when `other` has the same value of every setting that `replan` answers."""
+        return all(getattr(self, name) == getattr(other, name) for name in REPLAN_SETTINGS)
 
     @property
     def pipeline(self) -> dict[str, Any]:

@@ -158,6 +158,18 @@ class Sources:
         count = num_microbatches or entry.num_microbatches
         return catalog.microbatch_size(entry, count), count
 
+    def model_defaults(self, model: str) -> dict[str, Any]:
+        """The settings that do not carry over to another model (`MODEL_SETTINGS`), at their defaults for `model`."""
+        microbatch, num_microbatches = self.initial_batch(model, None)
+        return {
+            "microbatch": microbatch,
+            "num_microbatches": num_microbatches,
+            "num_layers": None,
+            "rematerialization": None,
+            "precision": None,
+            "spec_constraints": (),
+        }
+
     def _is_user_model(self, name: str) -> bool:
         return self.user_model is not None and name == self.user_model.name
 

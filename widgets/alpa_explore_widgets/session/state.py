@@ -49,6 +49,8 @@ class State:
     """What is under way, or the outcome of the last piece of work, in words."""
     progress: Progress | None = None
     """Progress of the planner; None before its first report and after its end."""
+    compiling: bool = False
+    """Kernels of the solvers are being compiled for the planner."""
     fault: Fault | None = None
     """Why the last piece of work failed; None after one that worked."""
     history: History = field(default_factory=History)

@@ -86,7 +86,10 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
             for k in range(count):
                 bases[k] += memory[at[q] + k * steps[q]]
         if row_operands == 0:
-            row[:] = bases.min()
+            least = np.inf
+            for k in range(count):
+                least = min(least, bases[k])
+            row[:] = least
         else:
             row[:] = np.inf
             if row_operands == 1:
@@ -97,7 +100,8 @@ def _make_table(code: Ints, begin: int, memory: Floats, offsets: Ints) -> None:
                 for k in range(count):
                     row_sum = summed[k * width : (k + 1) * width]
                     start = at[0] + k * steps[0]
-                    row_sum[:] = memory[start : start + width]
+                    for j in range(width):
+                        row_sum[j] = memory[start + j]
                     for q in range(1, row_operands):
                         start = at[q] + k * steps[q]
                         for j in range(width):
@@ -129,7 +133,9 @@ def run_program(
     first `common_steps` steps run at the first price only."""
     for p in range(len(priced_costs)):
         at_price = offsets + p * price_step
-        memory[at_price[priced_space] : at_price[priced_space] + priced_costs.shape[1]] = priced_costs[p]
+        first = at_price[priced_space]
+        for entry in range(priced_costs.shape[1]):
+            memory[first + entry] = priced_costs[p, entry]
         for i in range(0 if p == 0 else common_steps, len(code_begins)):
             _make_table(code, code_begins[i], memory, at_price)
 
