@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.printable import printable
-from alpa_explore.plans.report.text import fullest, iteration_sum, run_of_layers
+from alpa_explore.plans.report.text import fullest, iteration_sum, stage_phrase
 from alpa_explore.plans.value import PlanValue
 
 
@@ -90,10 +90,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             value=float(len(plan.stages)),
             text=str(len(plan.stages)),
             beside=f"on {plan.cluster.devices:,} devices",
-            why="; ".join(
-                f"stage {s.index}: layers {run_of_layers(s.layers)} on {'×'.join(map(str, s.submesh))}"
-                for s in plan.stages
-            ),
+            why="; ".join(map(stage_phrase, plan.stages)),
         ),
     ]
     return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)

@@ -62,13 +62,13 @@ def cell(key: str, value: Any) -> str:
         for suffix, formatted in _UNITS.items():
             if key.endswith(suffix):
                 return formatted(value)
-        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        return f"{value:,}" if isinstance(value, int) else units.number(value, 4)
     if key == "layers":
         return run_of_layers(value)
     if key == "devices":
         return ranges(value)
     if key in ("submesh", "logical_mesh", "output_shape"):
-        return "×".join(map(str, value)) or "scalar"
+        return units.shape(value)
     return printable(", ".join(map(str, value)))
 
 
@@ -96,6 +96,21 @@ def run_of_layers(layers: Sequence[int]) -> str:
 def layers_phrase(layers: Sequence[int]) -> str:
     """(0, 2) -> 'layers 0–2'; (3, 3) -> 'layer 3'."""
     return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
+
+
+def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
+    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
+    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
+
+
+def stage_phrase(stage: PlanStage) -> str:
+    """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
+    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
+
+
+def logical_mesh_phrase(shape: Sequence[int]) -> str:
+    """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
+    return f"logical mesh {units.shape(shape)}"
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -11,7 +11,7 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.printable import printable
-from alpa_explore.plans.report.text import layers_phrase
+from alpa_explore.plans.report.text import logical_mesh_phrase, stage_phrase
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
 
@@ -100,7 +100,7 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
         )
     if stage is not None:
         phrases.append(
-            f"stage {stage.index} ({layers_phrase(stage.layers)} on {'×'.join(map(str, stage.submesh))}, "
+            f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
             f"{units.seconds(stage.latency_seconds)} per microbatch, {units.bytes_(stage.peak_bytes)} per device)"
         )
     return phrases
