@@ -110,7 +110,8 @@ def _sharding_section(plan: Plan, stage: PlanStage) -> Section:
     return Section(
         name=f"sharding-{stage.index}",
         title=f"Sharding in stage {stage.index}",
-        question=f"How is each operator of {stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}) divided over "
+        question=f"How is each operator of {stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}) divided "
+        f"over "
         "the devices, and what do its collectives cost?",
         themes=_themes(partial(sharding_figure, plan, stage.index)),
         rows=sharding_table(plan, stage.index),

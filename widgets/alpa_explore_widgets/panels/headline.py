@@ -51,10 +51,10 @@ def stages_html(plan: Plan, theme: str) -> str:
     """The legend of all figures: the colour of each stage; each item is a button that selects its stage."""
     items = [
         f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" '
-        f'title="{text.stage_phrase(s)} ({_devices(s)}, {text.logical_mesh_phrase(s.logical_mesh)}): '
+        f'title="stage {s.index}: {_devices(s)} as logical mesh {_mesh(s.logical_mesh)}, '
         f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device; "
-        f'press to select it"><i style="background:{stage_color(s.index, theme)}"></i>stage {s.index}: '
-        f"<span>{text.on_submesh(s.layers, s.submesh)}</span></button></li>"
+        f'press to select it"><i style="background:{stage_color(s.index, theme)}"></i>stage {s.index} '
+        f"<span>{text.layers_phrase(s.layers)} · {_mesh(s.submesh)}</span></button></li>"
         for s in plan.stages
     ]
     return f'<ul class="alpa-stages" aria-label="Stages and their colours">{"".join(items)}</ul>'
@@ -79,6 +79,10 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
     )
 
 
+def _mesh(shape: tuple[int, ...]) -> str:
+    return "×".join(map(str, shape))
+
+
 def _devices(stage: PlanStage) -> str:
     count = len(stage.devices)
-    return "1 device" if count == 1 else f"{count:,} devices"
+    return f"{'1 device' if count == 1 else f'{count:,} devices'} ({_mesh(stage.submesh)})"
