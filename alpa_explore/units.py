@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 DTYPE_BYTES: dict[str, int] = {
     "float64": 8,
     "float32": 4,
@@ -26,27 +28,38 @@ _BINARY = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B",
 _DECIMAL = (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))
 
 
+def number(value: float, digits: int = 3) -> str:
+    """`digits` significant digits, but every digit before the point, in groups: 0.1234 -> '0.123', 12858 -> '12,858'.
+
+    Never with an exponent, where `value` is not tiny. `digits` is 3 or more.
+    """
+    return f"{value:.{digits}g}" if abs(value) < 1000.0 - 500.0 / 10**digits else f"{value:,.0f}"
+
+
+def shape(sizes: Sequence[int]) -> str:
+    """(2, 4) -> '2×4': a submesh, a logical mesh or a tensor; 'scalar' for a tensor without dims."""
+    return "×".join(f"{size:,}" for size in sizes) or "scalar"
+
+
 def seconds(value: float) -> str:
     """1.2e-3 -> '1.2 ms'."""
-    for unit, scale in _SECONDS:
-        if abs(value) >= scale or unit == "µs":
-            return f"{value / scale:.3g} {unit}"
-    raise AssertionError("unreachable")
+    return _scaled(value, _SECONDS)
 
 
 def bytes_(value: float) -> str:
     """2**30 -> '1 GiB' (binary units, as device memory is specified)."""
-    for unit, scale in _BINARY:
-        if abs(value) >= scale or unit == "B":
-            return f"{value / scale:.4g} {unit}"
-    raise AssertionError("unreachable")
+    return _scaled(value, _BINARY, digits=4)
 
 
 def _decimal(value: float, unit: str) -> str:
-    for prefix, scale in _DECIMAL:
-        if abs(value) >= scale or not prefix:
-            return f"{value / scale:.3g} {prefix}{unit}"
-    raise AssertionError("unreachable")
+    return _scaled(value, _DECIMAL, unit)
+
+
+def _scaled(value: float, scales: Sequence[tuple[str, float]], unit: str = "", digits: int = 3) -> str:
+    """In the largest unit of which there is one; a value that is rounded up to one counts (999.9 ms is 1 s)."""
+    large = abs(value) * (1.0 + 0.5 / 10**digits)
+    name, scale = next((s for s in scales if large >= s[1]), scales[-1])
+    return f"{number(value / scale, digits)} {name}{unit}"
 
 
 def flops(value: float) -> str:
@@ -71,7 +84,7 @@ def count(value: float) -> str:
 
 def percent(fraction: float) -> str:
     """0.304 -> '30.4 %'."""
-    return f"{100 * fraction:.3g} %"
+    return f"{number(100 * fraction)} %"
 
 
 def seconds_axis(largest: float) -> tuple[float, str]:

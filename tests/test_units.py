@@ -19,6 +19,17 @@ from alpa_explore import units
         (units.bytes_per_second(3e9), "3 GB/s"),
         (units.count(1.3e9), "1.3 G"),
         (units.percent(0.304), "30.4 %"),
+        (units.seconds(4321.0), "4,321 s"),
+        (units.seconds(0.9999), "1 s"),
+        (units.seconds(0.0009987), "999 µs"),
+        (units.bytes_(1023.5 * 2**20), "1,024 MiB"),
+        (units.percent(12.5), "1,250 %"),
+        (units.number(0.03196), "0.032"),
+        (units.number(12858.3), "12,858"),
+        (units.number(-1500.0), "-1,500"),
+        (units.shape((2, 4)), "2×4"),
+        (units.shape((8, 1024)), "8×1,024"),
+        (units.shape(()), "scalar"),
     ],
 )
 def test_a_value_is_shown_with_its_unit(formatted: str, expected: str) -> None:

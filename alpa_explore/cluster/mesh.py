@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from alpa_explore import units
 from alpa_explore.cluster.topology import Cluster
 
 
@@ -21,14 +22,14 @@ class Submesh:
         return self.nodes * self.devices_per_node
 
     def __str__(self) -> str:
-        return f"({self.nodes}, {self.devices_per_node})"
+        return units.shape((self.nodes, self.devices_per_node))
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalMesh:
     """A submesh seen as a row-major array of devices; each axis has the latency and bandwidth of a ring along it.
 
-    Axes of size 1 are kept in `shape`, for display as (1, 4), but nothing is sharded along them: `axes` lists the
+    Axes of size 1 are kept in `shape`, for display as 1×4, but nothing is sharded along them: `axes` lists the
     others.
     """
 
@@ -57,7 +58,7 @@ class LogicalMesh:
         )
 
     def __str__(self) -> str:
-        return "(" + ", ".join(map(str, self.shape)) + ")"
+        return units.shape(self.shape)
 
 
 def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> LogicalMesh:

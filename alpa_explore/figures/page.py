@@ -80,12 +80,12 @@ def page_html(plan: Plan) -> str:
 
 def _head_html(plan: Plan) -> str:
     options, model = plan.options, plan.model
-    rematerialization = "rematerialisation at layer boundaries" if model.rematerialization else "no rematerialisation"
+    recompute = f"recompute {'on' if model.rematerialization else 'off'}"
     if plan.options.rematerialization:
-        rematerialization = "rematerialisation where memory is short"
+        recompute = "recompute where needed"
     settings = (
-        f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {rematerialization}; B = "
-        f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, delta {options.delta:g}, "
+        f"{units.count(model.parameters)} parameters, {model.precision}, {model.optimizer}, {recompute}; B = "
+        f"{options.num_microbatches:,} microbatches of {model.samples:,} samples, δ {options.delta:g}, "
         f"{options.num_layers} layers, solver {options.solver}"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; spec constraint: {constraint}" for constraint in options.spec_constraints)

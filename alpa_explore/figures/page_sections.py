@@ -20,7 +20,7 @@ from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_ta
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import layers_phrase
+from alpa_explore.plans.report.text import layers_phrase, logical_mesh_phrase, stage_phrase
 
 _SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
 """Shown side by side: the default, one with more slack for sends, one with less idle time."""
@@ -110,8 +110,9 @@ def _sharding_section(plan: Plan, stage: PlanStage) -> Section:
     return Section(
         name=f"sharding-{stage.index}",
         title=f"Sharding in stage {stage.index}",
-        question=f"How is each operator of {layers_phrase(stage.layers)} sharded over the logical mesh "
-        f"{' × '.join(map(str, stage.logical_mesh))}, and what does it cost to reshard its inputs?",
+        question=f"How is each operator of {stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}) divided "
+        f"over "
+        "the devices, and what do its collectives cost?",
         themes=_themes(partial(sharding_figure, plan, stage.index)),
         rows=sharding_table(plan, stage.index),
     )

@@ -29,6 +29,9 @@ SHARDING_TIME_SHARE = 0.95
 """Of a stage with more operators, the rows that together take this share of its time are shown."""
 SHARDING_INPUTS = 4
 """Inputs of an operator with a column of their own; the hover text lists all."""
+SHARDING_SECONDS_ROOM = 3.0
+"""The axis of seconds is this many times as long as the longest bar: the values stand to the right of the bars, also
+in a narrow window."""
 SPEC_CONSTRAINTS_SHOWN = 3
 """Spec constraints that the title of the sharding figure names."""
 COLLECTIVES_SHOWN = 6

@@ -121,12 +121,12 @@ def phrases(options: PipelineOptions) -> dict[str, str]:
     words = {
         "cuts": f"stages begin at layer {cuts}" if cuts else "",
         "num_stages": f"{options.num_stages} stages" if options.num_stages else "",
-        "stage_submeshes": "; ".join(f"stage {s} on {n}x{m}" for s, n, m in options.stage_submeshes),
+        "stage_submeshes": "; ".join(f"stage {s} on {n}×{m}" for s, n, m in options.stage_submeshes),
         "imbalance_tolerance": "" if tolerance is None else f"FLOP imbalance of at most {tolerance:g}",
         "schedule": "" if options.schedule == "1f1b" else f"schedule {options.schedule}",
-        "stages_per_submesh": f"{options.stages_per_submesh} stages a submesh" if interleaved else "",
-        "communication": "communication between stages counted" if options.communication else "",
-        "tied_weights": "sums of tied weights counted" if options.tied_weights else "",
+        "stages_per_submesh": f"{options.stages_per_submesh} stages per submesh" if interleaved else "",
+        "communication": "sends between stages counted" if options.communication else "",
+        "tied_weights": "gradient sums of tied weights counted" if options.tied_weights else "",
         "submesh_space": "" if options.submesh_space == "all" else f"submeshes {options.submesh_space}",
     }
     return {field: phrase for field, phrase in words.items() if phrase}

@@ -48,8 +48,8 @@ class GPTConfig:
     def description(self) -> str:
         """One line for display."""
         return (
-            f"GPT: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, "
-            f"sequence {self.sequence}, vocabulary {self.vocabulary}"
+            f"GPT: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads, "
+            f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
         )
 
 
@@ -90,8 +90,8 @@ class MoEConfig:
     def description(self) -> str:
         """One line for display."""
         return (
-            f"GShard-MoE: {self.layers} layers, hidden {self.hidden}, {self.heads} heads, {self.experts} experts in "
-            f"every second layer, sequence {self.sequence}, vocabulary {self.vocabulary}"
+            f"GShard-MoE: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads, {self.experts} experts in "
+            f"every second layer, sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
         )
 
 

@@ -75,6 +75,8 @@ def _described_operator(
         gradient_bytes=held[NodeKind.ACCUMULATOR, node.subject] if update else 0.0,
         optimizer_bytes=held[NodeKind.UPDATE, node.subject] if update else 0.0,
         axis_seconds=tuple(axis_seconds),
+        input_names=tuple(graph.tensors[t].name for t in operator.inputs),
+        input_shapes=tuple(graph.tensors[t].shape for t in operator.inputs),
     )
 
 

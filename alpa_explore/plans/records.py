@@ -97,6 +97,9 @@ class PlanOperator:
     """Seconds of collectives in each microbatch, by mesh axis with more than one device: resharding its inputs (twice
     where it is rematerialised) and completing outputs that leave the stage; for an update, summing its gradient. Empty
     in a file of an earlier version."""
+    input_names: tuple[str, ...] = ()
+    """Names of the tensors it reads, as `inputs`; empty in a file of an earlier version, like `input_shapes`."""
+    input_shapes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

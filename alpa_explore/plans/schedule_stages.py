@@ -17,6 +17,7 @@ from alpa_explore.inter_op.schedule_terms import SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import once_seconds
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.text import on_submesh
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.task import Schedule
@@ -134,7 +135,7 @@ def _stages_of_ranges(
         if not candidates:
             raise ScheduleError(
                 "A layer range of this schedule has no known cost",
-                found=f"layers {layers[0]} to {layers[1]} on submesh {stage.submesh}",
+                found=on_submesh(layers, stage.submesh),
                 remedy="Plan for that schedule, or choose one with a stage on each submesh.",
             )
         fitting = [c for c in candidates if c.peak_bytes(held, turns) <= costs.device_memory_bytes]

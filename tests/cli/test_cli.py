@@ -256,7 +256,7 @@ class TestShow:
     def test_prints_the_summary(self, file: str, capsys: Capture) -> None:
         assert cli.main(["show", file]) == 0
         captured = capsys.readouterr()
-        assert "4 stages on 1, 1, 4 and 2 devices" in captured.out
+        assert "4 stages (2 on 1 device, 1 on 4 devices, 1 on 2 devices)" in captured.out
         assert captured.err == ""
 
     def test_json(self, file: str, capsys: Capture) -> None:

@@ -19,7 +19,7 @@ def test_the_table_names_every_formulation_and_explains_the_bias(capsys: Capture
     assert cli.main(TINY) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
-    assert lines[0].startswith("mlp-tiny, layer 1 of 3, on mesh (4, 2) of 1x8:v100, B = 8: ")
+    assert lines[0].startswith("mlp-tiny, layer 1 of 3, on logical mesh 4×2 of 1x8:v100, B = 8: ")
     assert [line.split()[0] for line in lines[4:8]] == ["enumerated", "auto", "factor", "independent"]
     assert "all-data-parallel bias" in lines[-1]
     assert "solving: factor" in captured.err

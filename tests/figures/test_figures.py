@@ -22,8 +22,8 @@ from alpa_explore.figures.decisions.layers import layers_figure
 from alpa_explore.figures.decisions.sharding import sharding_figure
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure
-from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
+from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan
@@ -252,7 +252,7 @@ def test_sharding_colours_a_spec_by_its_number_of_shards(plan: Plan) -> None:
     first = plan.stages[2].operators[0]
     assert specs.text[0][-1] == first.output == "S0RR"
     assert specs.z[0][-1] == math.log2(4)
-    assert "0–5 of 171" in title_of(figure)
+    assert "0–5 of the 171" in title_of(figure)
 
 
 def test_sharding_of_a_long_stage_joins_equal_operators_and_keeps_their_time(plan: Plan) -> None:
@@ -262,7 +262,7 @@ def test_sharding_of_a_long_stage_joins_equal_operators_and_keeps_their_time(pla
     labels = list(figure.layout.yaxis.ticktext)
     assert any("× " in label for label in labels)
     assert labels[0].startswith("<b>forward</b>")
-    shown = sum(sum(t.x) for name in ("compute", "communication") for t in traces(figure, name)) * 1e-3
+    shown = sum(sum(t.x) for name in ("compute", "collectives") for t in traces(figure, name)) * 1e-3
     time = sum(o.compute_seconds + o.communication_seconds for o in plan.stages[2].operators)
     assert 0.95 * time <= shown <= time * (1 + 1e-9)
 

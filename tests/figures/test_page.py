@@ -58,7 +58,7 @@ def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(pa
     assert len(elements.named("h2")) == len(elements.named("figure")) == len(elements.named("table")) == figures
     assert all(figure["aria-label"] for figure in elements.named("figure"))
     assert "gpt-example on 2x4:v100 · alpa_explore" in elements.texts
-    assert any("4 stages on 1, 1, 4 and 2 devices" in text for text in elements.texts)
+    assert any("4 stages (2 on 1 device, 1 on 4 devices, 1 on 2 devices)" in text for text in elements.texts)
 
 
 def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:

@@ -134,7 +134,7 @@ def test_what_hides_is_the_clusters_and_makes_a_plan_no_slower(plan, tmp_path):
     assert hiding.predicted.iteration_seconds <= plan.predicted.iteration_seconds * (1 + 5e-3)
     one = [tiny(c, num_stages=1).predicted.iteration_seconds for c in (plan.cluster, hiding.cluster)]
     assert one[1] < one[0]
-    assert "80 % of what can hide of collectives hides" in plan_report(hiding)
+    assert "collectives overlap with computation for 80 % of the time they could" in plan_report(hiding)
     hiding.save(tmp_path / "p")
     assert ax.load_plan(tmp_path / "p").cluster == hiding.cluster
 

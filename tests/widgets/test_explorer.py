@@ -74,7 +74,7 @@ def test_controls_show_the_settings_and_pass_on_changes(explorer: Explorer) -> N
     explorer.session.plan()
     assert explorer.wait(5)
     assert explorer.controls["num_layers"].value == 4
-    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per step"
+    assert explorer.controls["num_microbatches"].note == "8 × 8 = 64 samples per iteration"
     explorer.controls["devices_per_node"].value = "8"
     explorer.controls["device"].value = "h100"
     explorer.controls["nodes"].value = 2

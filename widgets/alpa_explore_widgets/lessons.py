@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.report.iteration import iteration_phrase
-from alpa_explore.plans.report.text import fullest, iteration_sum, layers_phrase
+from alpa_explore.plans.report.specs import spec_legend
+from alpa_explore.plans.report.text import fullest, iteration_sum, stage_phrase
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:
@@ -74,16 +75,17 @@ def _layers(plan: Plan, _stage: PlanStage) -> Lesson:
 
 def _cluster(plan: Plan, _stage: PlanStage) -> Lesson:
     c = plan.cluster
-    sizes = " + ".join(f"{s.submesh[0]}·{s.submesh[1]}" for s in plan.stages)
+    sizes = " + ".join(units.shape(s.submesh) for s in plan.stages)
     return Lesson(
-        shows="Every device in the colour of its stage, filled in proportion to the memory used.",
-        formula="Σ n_i · m_i = N · M: the submeshes of the stages use every device once. A submesh is 2^k devices of "
-        "one node, or whole nodes (with Submeshes at powers of two, 2^k of them).",
-        numbers=f"{sizes} = {sum(len(s.devices) for s in plan.stages)} = {c.nodes} · {c.devices_per_node}; there are "
-        f"{len(plan.costs.submeshes)} shapes to choose from.",
-        why="Links are fast inside a node and slow between nodes. These shapes can always cover the whole cluster, and "
-        "they keep the collectives of a small stage inside one node.",
-        experiment="Set Network (Device figures) to a tenth of its bandwidth and press Plan: stages avoid the network.",
+        shows="Every device in the colour of its stage, filled in proportion to its peak memory.",
+        formula="Σ n_i × m_i = N × M: the submeshes n×m of the stages use every device once. A submesh is 1, 2, 4, … "
+        "devices of one node, or whole nodes.",
+        numbers=f"{sizes} = {sum(len(s.devices) for s in plan.stages)} = {units.shape((c.nodes, c.devices_per_node))}; "
+        f"a stage can have one of {len(plan.costs.submeshes)} submeshes.",
+        why="Links are fast inside a node and slow between nodes. These submeshes can always cover the whole cluster, "
+        "and they keep the collectives of a small stage inside one node.",
+        experiment="Set Network (under Device figures) to a tenth of its bandwidth and press Plan: stages avoid the "
+        "network.",
         question="Which stage spans several nodes, and along which axis of its logical mesh?",
     )
 
@@ -96,13 +98,13 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
     else:
         moved = sum(seconds for _, seconds in axes)
         numbers = (
-            f"stage {stage.index}: {duration(stage.microbatch_seconds - moved)} of computation + {duration(moved)} of "
+            f"stage {stage.index}: {duration(stage.microbatch_seconds - moved)} of compute + {duration(moved)} of "
             f"collectives = {duration(stage.microbatch_seconds)} per microbatch; "
-            f"{duration(stage.iteration_seconds)} per iteration for gradient synchronisation and update."
+            f"{duration(stage.iteration_seconds)} per iteration for gradient sums and the update."
         )
     return Lesson(
-        shows="One row per operator: the specs of its inputs and output. S0 is sharded along mesh axis 0, R is "
-        "replicated.",
+        shows="One row per operator: the specs of its inputs and output, and its time. "
+        + (spec_legend(stage.logical_mesh) or "On one device nothing is divided."),
         formula="Eq. 1: min Σ_v s_v · (c_v + d_v) + Σ_(v,u) s_v · R_vu · s_u, one strategy s_v for each operator v",
         numbers=numbers,
         why="The cheapest strategy of one operator may give an output that the next one cannot use; the matrix R holds "
@@ -117,19 +119,19 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
 def _costs(plan: Plan, stage: PlanStage) -> Lesson:
     b = plan.options.num_microbatches
     received = f" + {duration(stage.receive_seconds)} to receive its inputs" if stage.receive_seconds else ""
-    shape = "×".join(map(str, stage.submesh))
     return Lesson(
-        shows="The latency of each range of layers on each submesh, or that it does not fit. The plan is the framed "
-        "path."
-        + ("" if plan.costs.complete else " Only the stages that the search needed are priced: press Plan to see all."),
-        formula="t(i … j, submesh) = least (microbatch time + iteration time / B) over all logical meshes, if memory "
-        "suffices",
-        numbers=f"{layers_phrase(stage.layers)} on {shape}: {duration(stage.microbatch_seconds)} + "
+        shows="The latency of each range of layers on each submesh, where it fits in memory. The stages of the plan "
+        "are framed."
+        + ("" if plan.costs.complete else " Only what the search needed is priced: press Plan to price all."),
+        formula="t(i … j, submesh) = least of microbatch time + iteration time / B over all logical meshes on which "
+        "memory suffices",
+        numbers=f"{stage_phrase(stage)}: {duration(stage.microbatch_seconds)} + "
         f"{duration(stage.iteration_seconds)} / {b:,}{received} = {duration(stage.latency_seconds)}. "
-        f"{len(plan.costs.candidates):,} pairs, {plan.statistics.distinct_solves:,} distinct sharding problems.",
-        why="The pipeline is computed from this table alone: the sharding problem of step 3 is solved once for every "
+        f"{len(plan.costs.candidates):,} pairs of layers and submesh, {plan.statistics.distinct_solves:,} distinct "
+        "sharding problems.",
+        why="The pipeline is computed from this table alone. The sharding problem of step 3 is solved once for every "
         "cell, and not again when B changes.",
-        experiment="Change B: iteration time / B changes in every cell at once, and the path may change.",
+        experiment="Change B: iteration time / B changes in every cell, and other stages may be chosen.",
         question="Is a range of layers twice as fast on twice the devices? Where is it not?",
     )
 
@@ -152,15 +154,16 @@ def _t_max(plan: Plan, _stage: PlanStage) -> Lesson:
 def _memory(plan: Plan, stage: PlanStage) -> Lesson:
     capacity = plan.cluster.device.memory_bytes
     return Lesson(
-        shows="The known solutions of a stage: faster with more memory, or slower with less. The line is the memory of "
-        "a device.",
-        formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, with s microbatches held",
+        shows="The known solutions of a stage: faster with more memory, or slower with less. The line is the device "
+        "memory.",
+        formula="Eq. 5: weights and state + s · activations + workspace ≤ memory, for s microbatches held",
         numbers=f"stage {stage.index}: {size(stage.weight_bytes)} + {stage.microbatches_held:,} · "
         f"{size(stage.activation_bytes)} + {size(stage.workspace_bytes)} = {size(stage.peak_bytes)}, of "
         f"{size(capacity)}.",
         why="With 1F1B early stages hold more microbatches than late ones, so the same layers may fit at the end of "
         "the pipeline but not at its start.",
-        experiment="Halve the memory of the devices and press Plan: stages use less memory, or there are more of them.",
+        experiment="Halve Memory (under Device figures) and press Plan: stages use less memory, or there are more of "
+        "them.",
         question=f"Stage {fullest(plan).index} uses the most memory: is it for weights or for activations?",
     )
 
@@ -170,11 +173,11 @@ def _microbatches(plan: Plan, _stage: PlanStage) -> Lesson:
     busy = b * p.sum_latency_seconds
     return Lesson(
         shows="T, throughput and memory as functions of B.",
-        formula="bubble = 1 − B · Σ t_i / (S · T), the fraction of the iteration in which the average stage is idle",
+        formula="bubble = 1 − B · Σ t_i / (S · T), the share of T that the average stage waits",
         numbers=f"1 − {b:,} · {duration(p.sum_latency_seconds)} / ({count} · {duration(p.iteration_seconds)}) = 1 − "
         f"{duration(busy)} / {duration(count * p.iteration_seconds)} = {units.percent(p.bubble_fraction)}.",
         why="A pipeline fills and drains once per iteration; with more microbatches this is a smaller part. For a "
-        "given global batch, however, microbatches are then smaller, and small kernels are inefficient.",
+        "given number of samples per iteration, however, microbatches are then smaller, and small kernels are slow.",
         experiment="Halve B: with equal stages the bubble about doubles.",
         question="How large is the bubble at a very large B, and why is it not 0?",
     )
@@ -184,7 +187,8 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
     position = len(plan.stages) - stage.index
     held = plan.terms.held(position, len(plan.stages))
     return Lesson(
-        shows="One simulated iteration: every microbatch forward and backward on each submesh; gaps are the bubble.",
+        shows="One simulated iteration: the forward and backward pass of every microbatch on each submesh. The gaps "
+        "are the bubble.",
         formula="1F1B: the stage at position s from the end holds min(s, B) microbatches; with GPipe every stage "
         "holds B, with ZB-H1 min(S, B) for S stages",
         numbers=f"stage {stage.index} is at position {position} of {len(plan.stages)} and holds {held:,} of "
@@ -200,12 +204,12 @@ def _why(plan: Plan, stage: PlanStage) -> Lesson:
     parts = time_parts(plan)[stage.index].parts
     return Lesson(
         shows="Where the time of an iteration goes, T without each of the limits, and the effect of single changes.",
-        formula="T = B · compute + B · collectives + B · sends + gradient sync and update + idle time, for each stage",
+        formula="T = B · compute + B · collectives + B · sends + gradient sums and update + waiting, for each stage",
         numbers=f"stage {stage.index}: {' + '.join(f'{duration(s)} ({name})' for name, s in parts)} = "
         f"{duration(plan.predicted.iteration_seconds)}.",
-        why="T decreases only if the slowest stage, or every stage, becomes faster: a limit that does not bind costs "
+        why="T decreases only if the slowest stage becomes faster, or all stages do. Removing any other limit gains "
         "nothing.",
-        experiment="Press Try neighbours: the planner runs for each change, none is estimated.",
+        experiment="Press Try neighbours: the planner runs for each change; no effect is estimated.",
         question="What limits this plan: computation, a link, memory, or unequal stages?",
     )
 
@@ -216,8 +220,8 @@ def _search(plan: Plan, _stage: PlanStage) -> Lesson:
     return Lesson(
         shows="The plans so far: throughput against memory. No plan is better in both than one on the Pareto frontier.",
         formula="MFU = B · FLOPs of a microbatch / (T · devices · peak)",
-        numbers=f"{b:,} · {units.flops(model.model_flops)} / ({duration(p.iteration_seconds)} · {devices} · {peak}) = "
-        f"{units.percent(plan.flops_utilization)}.",
+        numbers=f"{b:,} · {units.flops(model.model_flops)} / ({duration(p.iteration_seconds)} · {devices:,} · {peak}) "
+        f"= {units.percent(plan.flops_utilization)}.",
         why="One figure alone can mislead: a plan that is 1 % faster may need all of the memory.",
         experiment="Press Try baselines: the usual hand-made plans for the same model and cluster.",
         question="Which of them comes closest to the plan, and with how much memory?",
@@ -229,8 +233,8 @@ def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
     return Lesson(
         shows="Two plans side by side: their stages along the model, and where the time of each goes.",
         formula="samples/s = B · samples per microbatch / T: if global batches differ, compare this and not T",
-        numbers=f"{b:,} · {samples:,} / {duration(plan.predicted.iteration_seconds)} = {plan.samples_per_second:.4g} "
-        "per second.",
+        numbers=f"{b:,} · {samples:,} / {duration(plan.predicted.iteration_seconds)} = "
+        f"{units.number(plan.samples_per_second, 4)} per second.",
         why="A setting seldom changes only one thing. The other differences explain why the change helped.",
         experiment="Press Pin, then change δ or B: every figure above shows its change.",
         question="Which operators are sharded differently, and did their collectives become cheaper?",
@@ -241,7 +245,8 @@ def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
     statistics = plan.statistics
     return Lesson(
         shows="The sharding of one layer by several formulations: solve times, and distances from the optimum.",
-        formula="variables of Eq. 1 = Σ_v |S_v| + Σ_(v,u) |S_v| · |S_u|: one for each pair of strategies on an edge",
+        formula="variables of Eq. 1 = Σ_v |S_v| + Σ_(v,u) |S_v| · |S_u|: one for each strategy of an operator, and "
+        "for each pair of strategies on an edge",
         numbers=f"{statistics.variables:,} variables and {statistics.constraints:,} constraints in "
         f"{statistics.distinct_solves:,} distinct problems, of {statistics.solves:,} in all.",
         why="Equal layers are equal problems, which are solved once. After simplification the problems are small "

@@ -52,10 +52,10 @@ def add(commands: Any) -> None:
         "--num-microbatches",
         type=_count,
         metavar="N",
-        help="number of microbatches of an iteration, a divisor of the global batch (default: the paper's); auto: try "
+        help="microbatches per iteration, a divisor of the global batch (default: the paper's); auto: try "
         "all and print a table",
     )
-    argument("--global-batch", type=int, metavar="N", help="number of samples of an iteration (default: the paper's)")
+    argument("--global-batch", type=int, metavar="N", help="samples per iteration (default: the paper's)")
     argument(
         "--delta",
         type=float,
@@ -90,7 +90,7 @@ def add(commands: Any) -> None:
 
 
 def _add_beyond_the_paper(group: Any) -> None:
-    """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of rematerialisation."""
+    """Add the options of `PipelineOptions`, of overlaps, of spec constraints and of recomputation."""
     beyond = group.add_argument
     beyond(
         "--cut",
@@ -106,7 +106,7 @@ def _add_beyond_the_paper(group: Any) -> None:
         action="append",
         default=[],
         metavar="STAGE=NxM",
-        help="fix the submesh of a stage; −1 is the last stage",
+        help="fix the submesh of a stage, as in 0=1x4; −1 is the last stage",
     )
     beyond(
         "--schedule",
@@ -121,8 +121,12 @@ def _add_beyond_the_paper(group: Any) -> None:
         metavar="V",
         help="for interleaved-1f1b: number of stages on each submesh (default: 2)",
     )
-    beyond("--tied-weights", action="store_true", help="count the gradient sums of weights that several stages share")
-    beyond("--communication", action="store_true", help="count the communication between stages")
+    beyond(
+        "--tied-weights",
+        action="store_true",
+        help="count the gradient sums of weights that several stages share, once per iteration",
+    )
+    beyond("--communication", action="store_true", help="count the sends between stages in the latency of a stage")
     beyond(
         "--submeshes",
         default="all",
@@ -139,13 +143,13 @@ def _add_beyond_the_paper(group: Any) -> None:
         "--collective-overlap",
         type=float,
         metavar="X",
-        help="fraction of the overlappable collective time that computation hides: 0 (default) to 1",
+        help="fraction of the time that collectives could overlap with computation in which they do: 0 (default) to 1",
     )
     beyond(
         "--gradient-overlap",
         type=float,
         metavar="X",
-        help="the same for gradient sums, which the backward pass hides",
+        help="the same for gradient sums and the backward pass",
     )
     beyond(
         "--pin",
@@ -240,7 +244,7 @@ def _count(text: str) -> int | str:
 def _pipeline_options(options: argparse.Namespace) -> PipelineOptions:
     pinned = []
     for text in options.stage_submesh:
-        match = re.fullmatch(r"(-?\d+)=(\d+)x(\d+)", text)
+        match = re.fullmatch(r"(-?\d+)=(\d+)[x×](\d+)", text)
         if match is None:
             raise OptionError(
                 "A stage's submesh is written STAGE=NxM",

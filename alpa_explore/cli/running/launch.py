@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
         print_json(describe_run(request_of(plan, options.target, **requested)))
         return 0
     handle = launch(plan, options.target, folder=options.folder, **requested)
-    complain(f"{len(handle.ranks)} ranks, the run is in {handle.folder}")
+    complain(f"{len(handle.ranks):,} ranks, the run is in {handle.folder}")
     try:
         follow(handle)
         result = handle.result()

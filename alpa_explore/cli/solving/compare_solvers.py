@@ -140,7 +140,7 @@ def parse_mesh(text: str, device: str) -> tuple[Cluster, LogicalMesh]:
     shape = tuple(int(size) for size in re.findall(r"\d+", text)) if match else ()
     if not shape or 0 in shape or any(size > MOST_DEVICES for size in shape):
         raise ClusterError(
-            "A mesh is written as the sizes of its axes",
+            "A logical mesh is written as the sizes of its axes",
             found=repr(text),
             remedy=f"For example 16x8 or 8x4x4, with {MOST_DEVICES:,} devices at most.",
         )
@@ -148,14 +148,16 @@ def parse_mesh(text: str, device: str) -> tuple[Cluster, LogicalMesh]:
     description = f"{text.strip()} has {devices:,} devices on {axes} axes of more than one"
     if devices < 2 or devices > MOST_DEVICES or axes > MOST_AXES or len(shape) > MOST_AXES:
         raise ClusterError(
-            "The mesh is too small" if devices < 2 else "The mesh is too large",
+            "The logical mesh is too small" if devices < 2 else "The logical mesh is too large",
             found=description,
             remedy=f"Give 2 to {MOST_DEVICES:,} devices on at most {MOST_AXES} axes.",
         )
     inside = min(devices, 8)
     if devices % inside or inside & (inside - 1):
         raise ClusterError(
-            "The mesh does not fill its nodes", found=description, remedy="Give 2, 4, or a multiple of 8 devices."
+            "The logical mesh does not fill its nodes",
+            found=description,
+            remedy="Give 2, 4, or a multiple of 8 devices.",
         )
     cluster = Cluster.parse(f"{devices // inside}x{inside}:{device}")
     return cluster, logical_mesh(cluster, Submesh(cluster.nodes, inside), shape)
@@ -192,7 +194,7 @@ def _stage(graph: TrainingGraph, num_layers: int | None, layers: tuple[int, int]
     if last >= count:
         raise OptionError(
             "There is no such layer",
-            found=f"layers {first}-{last} of {count}",
+            found=f"layers {first}–{last} of {count}",
             remedy=f"Give layers from 0 to {count - 1}.",
         )
     return slice_stages(assign_layers(graph, layering.layer_of_forward))(first, last), count
@@ -231,7 +233,8 @@ def _report(name: str, b: int, cluster: Cluster, mesh: LogicalMesh, count: int, 
     ]
     best = "optimum" if comparison.proven else "proven lower bound"
     parts = [
-        f"{name}, {layers_phrase((comparison.first, comparison.last))} of {count}, on mesh {mesh} of {cluster}, "
+        f"{name}, {layers_phrase((comparison.first, comparison.last))} of {count}, on logical mesh {mesh} of "
+        f"{cluster}, "
         f"B = {b:,}: {comparison.nodes:,} nodes, {comparison.strategies:,} strategies (at most "
         f"{comparison.most_strategies} a node), {comparison.edges:,} edges, {comparison.pairs:,} variables in Eq. 1",
         f"{best} {units.seconds(comparison.optimum_seconds)}; gaps are relative to it, all under the exact costs",

@@ -111,13 +111,14 @@ def solvers_sentence(comparison: Comparison) -> str:
     """What the figure shows for this comparison."""
     rows = comparison.rows
     if not rows:
-        return f"No formulation was run on mesh {comparison.mesh}."
+        return f"No formulation was run on logical mesh {comparison.mesh}."
     fastest = min(rows, key=lambda r: r.total_seconds)
     worst = max(rows, key=comparison.gap)
     outcome = f"{worst.solver} ends {units.percent(comparison.gap(worst))} above the optimum"
     if comparison.gap(worst) < 5e-5:
         outcome = "all reach the optimum"
-    return f"On mesh {comparison.mesh} {fastest.solver} is fastest ({units.seconds(fastest.total_seconds)}); {outcome}."
+    time = units.seconds(fastest.total_seconds)
+    return f"On logical mesh {comparison.mesh} {fastest.solver} is fastest ({time}); {outcome}."
 
 
 def _seconds_text(row: SolverRow) -> str:

@@ -1,5 +1,5 @@
 """The operators of a stage that a figure shows: one page of them or, for a long stage, the slowest, equal ones
-merged."""
+merged; and what is said about a row, and about one tensor of it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
+from alpa_explore.figures.style import lines, safe, short
 from alpa_explore.plans.records import PlanOperator, PlanStage
+from alpa_explore.plans.report.specs import spec_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +41,10 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPage:
-    """Rows in execution order, and a phrase for them (the subject of a title)."""
+    """Rows in execution order, and a sentence that says which operators they are."""
 
     rows: Sequence[OperatorRow]
-    phrase: str
+    sentence: str
 
 
 def operator_page(
@@ -56,24 +58,75 @@ def operator_page(
         o for o in stage.operators if (layer is None or o.layer == layer) and (phase is None or o.phase == phase)
     ]
     kinds = f"{phase} operators" if phase else "operators"
-    where = f"of layer {layer} " if layer is not None else ""
+    where = f" in layer {layer}" if layer is not None else ""
+    named = f"{kinds} of stage {stage.index}{where}"
     if start is not None:
         first = min(max(start, 0), max(len(selected) - 1, 0))
         page = selected[first : first + count]
         last = first + len(page) - 1
-        phrase = f"{kinds.capitalize()} {first}–{last} of {len(selected):,} {where}in stage {stage.index}"
-        return OperatorPage(rows=[_row([o]) for o in page], phrase=phrase)
+        return OperatorPage(
+            rows=[_row([o]) for o in page], sentence=f"{first}–{last} of the {len(selected):,} {named}."
+        )
     if len(selected) <= count:
-        phrase = f"All {len(selected)} {kinds} {where}in stage {stage.index}"
-        return OperatorPage(rows=[_row([o]) for o in selected], phrase=phrase)
+        return OperatorPage(rows=[_row([o]) for o in selected], sentence=f"All {len(selected)} {named}.")
     rows = _grouped(selected)
     kept, covered = _heaviest(rows, count)
     number = sum(row.count for row in kept)
-    phrase = (
-        f"{number:,} of the {len(selected):,} {kinds} {where}in stage {stage.index} take "
-        f"{units.percent(round(covered, 3))} of their time (equal ones share a row)"
+    sentence = (
+        f"{number:,} of the {len(selected):,} {named}: they take {units.percent(round(covered, 3))} of the time. "
+        "Equal operators share a row (× 6: six of them)."
     )
-    return OperatorPage(rows=kept, phrase=phrase)
+    return OperatorPage(rows=kept, sentence=sentence)
+
+
+def row_text(row: OperatorRow) -> str:
+    """The operator of a row, its strategy, its time, and the collectives on its inputs; the hover text of its bar."""
+    o = row.operator
+    total = f", {units.seconds(row.seconds)} for all {row.count}" if row.count > 1 else ""
+    compute, collectives = units.seconds(o.compute_seconds), units.seconds(o.communication_seconds)
+    more = len(o.communication) - tuning.COLLECTIVES_SHOWN
+    return lines(
+        _named(row),
+        f"module {short(o.module, 90)}" if o.module else "",
+        f"strategy {safe(o.strategy)}: reads {safe(', '.join(o.inputs)) or 'nothing'}, writes "
+        f"{safe(', '.join(o.outputs)) or 'nothing'}",
+        f"output {units.shape(o.output_shape)}, {units.flops(o.flops)}",
+        f"compute {compute} + collectives {collectives} {per(o)}{total}",
+        *(safe(line) for line in o.communication[: tuning.COLLECTIVES_SHOWN]),
+        f"… and {more} more" if more > 0 else "",
+    )
+
+
+def tensor_text(row: OperatorRow, place: int | None, sizes: Sequence[int]) -> str:
+    """One tensor of the operator of a row: its name, its spec in words, and what one device holds of it. `place` is the
+    number of an input; None for the output. `sizes` are those of the mesh axes."""
+    o = row.operator
+    if place is None:
+        heading, spec, shape = f"<b>output</b> of {safe(o.name)}", o.output, o.output_shape
+        name = ""
+    else:
+        heading, spec = f"<b>input {place}</b> of {safe(o.name)}", o.inputs[place]
+        name = o.input_names[place] if place < len(o.input_names) else ""
+        shape = o.input_shapes[place] if place < len(o.input_shapes) else None
+    first, *others = spec_lines(spec, shape, sizes)
+    return lines(
+        heading,
+        f"tensor {short(name, 60)}" if name else "",
+        f"<b>{safe(spec)}</b>: {first}",
+        *others,
+        _named(row),
+    )
+
+
+def per(operator: PlanOperator) -> str:
+    """How often the operator runs."""
+    return "per iteration" if operator.phase == "update" else "per microbatch"
+
+
+def _named(row: OperatorRow) -> str:
+    o = row.operator
+    first = f"the first of {row.count} equal operators: " if row.count > 1 else ""
+    return f"{first}<b>{safe(o.name)}</b> ({safe(o.op)}), {safe(o.phase)}, layer {o.layer}"
 
 
 def kind(operator: PlanOperator) -> str:

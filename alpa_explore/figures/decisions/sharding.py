@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.operator_rows import OperatorPage, OperatorRow, operator_page
+from alpa_explore.figures.decisions.operator_rows import OperatorPage, OperatorRow, operator_page, row_text, tensor_text
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import (
     COMMUNICATION_PATTERN,
@@ -19,13 +20,14 @@ from alpa_explore.figures.style import (
     OKABE_ITO,
     dress,
     ground,
-    lines,
+    ink_on,
     safe,
     short,
     stage_color,
 )
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_legend
 from alpa_explore.plans.report.tables import sharding_table, stage_named
 
 __all__ = ["sharding_figure", "sharding_sentence", "sharding_table"]
@@ -41,7 +43,7 @@ def sharding_figure(
     start: int | None = None,
     count: int = tuning.SHARDING_ROWS,
 ) -> go.Figure:
-    """Sharding specs as a heatmap (colour: number of shards of the tensor), beside the seconds of each operator.
+    """Sharding specs as a heatmap (lighter: more shards of the tensor), beside the seconds of each operator.
 
     Without `start`, a long stage shows the operators that take most of its time in execution order, equal ones as one
     row; with it, `count` operators from there on. Only operators of `layer` and `phase` ('forward', 'backward',
@@ -49,52 +51,29 @@ def sharding_figure(
     """
     shown = stage_named(plan, stage)
     page = operator_page(shown, layer=layer, phase=phase, start=start, count=max(1, count))
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        shared_yaxes=True,
-        column_widths=[0.66, 0.34],
-        horizontal_spacing=0.015,
-    )
-    sizes = _sizes(shown)
+    figure = make_subplots(rows=1, cols=2, shared_yaxes=True, column_widths=_widths(page.rows), horizontal_spacing=0.02)
+    sizes = axis_sizes(shown.logical_mesh)
     keys = [key(stage=stage, layer=row.operator.layer, operator=row.operator.name) for row in page.rows]
     _specs(figure, page.rows, sizes, keys)
     _seconds(figure, page.rows, shown, theme, keys)
-    names = [short(row.label, 34) for row in page.rows]
+    names = [short(row.label, 28) for row in page.rows]
     figure.update_yaxes(
         tickvals=list(range(len(names))),
         ticktext=_with_phases(page.rows, names),
-        autorange="reversed",
+        range=[len(names) - 0.5, -0.5],
         showgrid=False,
         zeroline=False,
     )
-    height = 170 + 19 * max(6, len(names))
-    most = math.prod(sizes)
-    ticks = [1 << k for k in range(max(1, most).bit_length())]
-    figure = dress(
-        figure, _sentence(page, shown) + _constraints_sentence(plan, shown), theme=theme, height=height, barmode="stack"
-    )
+    height = 186 + 19 * max(6, len(names))
+    title = _sentence(page, shown) + _constraints_sentence(plan, shown)
+    figure = dress(figure, title, theme=theme, height=height, barmode="stack")
     figure.update_yaxes(tickfont_size=11)
+    figure.update_xaxes(title_font_size=12, tickfont_size=11, tickangle=0)
     return figure.update_layout(
         bargap=0.3,
-        margin={"l": 250, "b": 44, "t": figure.layout.margin.t + 14},
-        legend={"x": 1, "xanchor": "right", "y": 0, "yanchor": "top"},
-        coloraxis={
-            "colorscale": HEAT,
-            "cmin": 0,
-            "cmax": max(1.0, math.log2(max(1, most))),
-            "colorbar": {
-                "title": {"text": "tensor cut into"},
-                "lenmode": "pixels",
-                "len": min(260, height - 150),
-                "y": 1,
-                "yanchor": "top",
-                "tickvals": [math.log2(t) for t in ticks],
-                "thickness": 14,
-                "ticktext": ["1 (whole)" if t == 1 else f"{t} shards" for t in ticks],
-                "outlinewidth": 0,
-            },
-        },
+        margin={"l": 190, "r": 8, "b": 20, "t": figure.layout.margin.t + 46},
+        showlegend=False,
+        coloraxis={"colorscale": HEAT, "cmin": 0, "cmax": _top(sizes), "showscale": False},
     )
 
 
@@ -116,10 +95,8 @@ def sharding_sentence(
 def _sentence(page: OperatorPage, stage: PlanStage) -> str:
     if not stage.operators:
         return f"The strategies of stage {stage.index} are not in the plan: plan again to see them."
-    if not _sizes(stage):
-        return f"{page.phrase}; on one device nothing is sharded."
-    cuts = ", ".join(f"S{axis} means cut over {size} devices" for axis, size in enumerate(_sizes(stage)))
-    return f"{page.phrase}; {cuts}."
+    legend = spec_legend(stage.logical_mesh)
+    return f"{page.sentence} {f'{legend} Lighter: more shards.' if legend else 'On one device nothing is divided.'}"
 
 
 def _constraints_sentence(plan: Plan, stage: PlanStage) -> str:
@@ -136,23 +113,36 @@ def _constraints_sentence(plan: Plan, stage: PlanStage) -> str:
     return f" Spec constraints: {'; '.join(constraints[: tuning.SPEC_CONSTRAINTS_SHOWN])}{more}." if constraints else ""
 
 
-def _sizes(stage: PlanStage) -> tuple[int, ...]:
-    """Sizes of the mesh axes that specs number: those with more than one device."""
-    return tuple(size for size in stage.logical_mesh if size > 1)
+def _inputs(rows: Sequence[OperatorRow]) -> int:
+    """How many inputs have a column."""
+    return min(max((len(row.operator.inputs) for row in rows), default=1), tuning.SHARDING_INPUTS)
 
 
-def _shard_count(spec: str, sizes: tuple[int, ...]) -> int:
-    """Into how many shards a spec cuts its tensor; a pending sum cuts nothing."""
-    return math.prod(sizes[int(axis)] for axis in spec.split("+")[0] if axis.isdecimal() and int(axis) < len(sizes))
+def _widths(rows: Sequence[OperatorRow]) -> list[float]:
+    """Shares of the width: of the specs, which need more with more columns, and of the seconds."""
+    specs = 0.48 + 0.03 * _inputs(rows)
+    return [specs, 1.0 - specs]
 
 
-def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...], keys: Sequence[str]) -> None:
-    inputs = min(max((len(row.operator.inputs) for row in rows), default=1), tuning.SHARDING_INPUTS)
+def _shard_count(spec: str, sizes: Sequence[int]) -> int:
+    """Into how many shards a spec divides its tensor; a pending sum divides nothing."""
+    return math.prod(sizes[axis] for axes in read_spec(spec).dims for axis in axes if axis < len(sizes))
+
+
+def _top(sizes: Sequence[int]) -> float:
+    """The upper end of the colour scale: the logarithm of the number of devices."""
+    return max(1.0, math.log2(math.prod(sizes)))
+
+
+def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: Sequence[int], keys: Sequence[str]) -> None:
+    inputs = _inputs(rows)
     columns = [*(f"input {i}" for i in range(inputs)), "output"]
+    places = [*range(inputs), None]
     grid = [
         [*(o.inputs[i] if i < len(o.inputs) else "" for i in range(inputs)), o.output]
         for o in (row.operator for row in rows)
     ]
+    levels = [[math.log2(_shard_count(spec, sizes)) if spec else None for spec in line] for line in grid]
     figure.add_trace(
         go.Heatmap(
             x=columns,
@@ -161,11 +151,12 @@ def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...
             xgap=2,
             ygap=2,
             hoverongaps=False,
-            z=[[math.log2(_shard_count(spec, sizes)) if spec else None for spec in line] for line in grid],
+            z=levels,
             text=[[safe(spec) for spec in line] for line in grid],
-            texttemplate="%{text}",
-            textfont={"size": 11},
-            hovertext=[[_text(row, column) for column in columns] for row in rows],
+            hovertext=[
+                [tensor_text(row, place, sizes) if spec else "" for place, spec in zip(places, line, strict=True)]
+                for row, line in zip(rows, grid, strict=True)
+            ],
             hovertemplate=HOVER_TEXT,
             name="specs",
             customdata=[[name] * len(columns) for name in keys],
@@ -173,35 +164,112 @@ def _specs(figure: go.Figure, rows: Sequence[OperatorRow], sizes: tuple[int, ...
         row=1,
         col=1,
     )
-    figure.update_xaxes(side="top", showgrid=False, row=1, col=1)
+    _spec_names(figure, columns, grid, levels, _top(sizes))
+    figure.update_xaxes(
+        side="top",
+        showgrid=False,
+        fixedrange=True,
+        tickvals=columns,
+        ticktext=[column.replace(" ", "<br>") for column in columns],
+        row=1,
+        col=1,
+    )
+
+
+def _spec_names(
+    figure: go.Figure,
+    columns: Sequence[str],
+    grid: Sequence[Sequence[str]],
+    levels: Sequence[Sequence[float | None]],
+    top: float,
+) -> None:
+    """The specs as text on the heatmap, black or white; plotly's own cell texts are grey on grey in mid-scale."""
+    inks = {level: _ink(level / top) for line in levels for level in line if level is not None}
+    cells = [
+        (column, y, spec, inks[level])
+        for y, (line, line_levels) in enumerate(zip(grid, levels, strict=True))
+        for column, spec, level in zip(columns, line, line_levels, strict=True)
+        if level is not None
+    ]
+    figure.add_trace(
+        go.Scatter(
+            mode="text",
+            x=[column for column, *_ in cells],
+            y=[y for _, y, *_ in cells],
+            text=[safe(spec) for *_, spec, _ in cells],
+            textfont={"size": 10, "color": [color for *_, color in cells]},
+            hoverinfo="skip",
+            showlegend=False,
+            name="names of specs",
+        ),
+        row=1,
+        col=1,
+    )
+
+
+def _ink(share: float) -> str:
+    """The colour of text on the heat colour at this share of the scale."""
+    ((red, green, blue),) = sample_colorscale(HEAT, [share], colortype="tuple")
+    return ink_on("#" + "".join(f"{round(255 * channel):02x}" for channel in (red, green, blue)))
 
 
 def _seconds(figure: go.Figure, rows: Sequence[OperatorRow], stage: PlanStage, theme: str, keys: Sequence[str]) -> None:
-    divisor, unit = units.seconds_axis(max((row.seconds for row in rows), default=0.0))
-    color = stage_color(stage.index, theme)
+    most = max((row.seconds for row in rows), default=0.0)
+    divisor, unit = units.seconds_axis(most)
     hatched = {
-        "color": OKABE_ITO[5] if color != OKABE_ITO[5] else OKABE_ITO[0],
+        "color": OKABE_ITO[5] if stage_color(stage.index, theme) != OKABE_ITO[5] else OKABE_ITO[0],
         "pattern": {"shape": COMMUNICATION_PATTERN, "fgcolor": ground(theme), "size": 5, "solidity": 0.3},
     }
+    places, texts = list(range(len(rows))), [row_text(row) for row in rows]
     for name, values, marker in (
-        ("compute", [row.compute_seconds for row in rows], {"color": color}),
-        ("communication", [row.communication_seconds for row in rows], hatched),
+        ("compute", [row.compute_seconds for row in rows], {"color": stage_color(stage.index, theme)}),
+        ("collectives", [row.communication_seconds for row in rows], hatched),
     ):
         figure.add_trace(
             go.Bar(
                 orientation="h",
-                y=list(range(len(rows))),
+                y=places,
                 x=[v / divisor for v in values],
                 name=name,
                 marker=marker,
                 customdata=list(keys),
-                hovertext=[_text(row, "") for row in rows],
+                hovertext=texts,
                 hovertemplate=HOVER_TEXT,
             ),
             row=1,
             col=2,
         )
-    figure.update_xaxes(title=f"{unit} a microbatch (update: an iteration)", side="top", row=1, col=2)
+    # Beside what dominates, a short bar cannot be read: each has its value.
+    figure.add_trace(
+        go.Scatter(
+            mode="text",
+            x=[row.seconds / divisor for row in rows],
+            y=places,
+            text=[_value(row) for row in rows],
+            textposition="middle right",
+            textfont={"size": 11},
+            cliponaxis=False,
+            hoverinfo="skip",
+            showlegend=False,
+            name="values",
+        ),
+        row=1,
+        col=2,
+    )
+    figure.update_xaxes(
+        title=f"{unit} per microbatch<br>(update: per iteration):<br>compute + collectives ▨",
+        side="top",
+        range=[0.0, tuning.SHARDING_SECONDS_ROOM * most / divisor or 1.0],
+        row=1,
+        col=2,
+    )
+
+
+def _value(row: OperatorRow) -> str:
+    """'4.81 ms', or with collectives '4.81 ms + 52 µs', or '+ 52 µs' for collectives alone."""
+    compute = units.seconds(row.compute_seconds) if row.compute_seconds else ""
+    collectives = f" + {units.seconds(row.communication_seconds)}" if row.communication_seconds else ""
+    return f" {compute}{collectives}" if compute or collectives else " 0"
 
 
 def _with_phases(rows: Sequence[OperatorRow], names: list[str]) -> list[str]:
@@ -211,25 +279,3 @@ def _with_phases(rows: Sequence[OperatorRow], names: list[str]) -> list[str]:
         name if i and phases[i - 1] == phases[i] else f"<b>{safe(phases[i])}</b>  {name}"
         for i, name in enumerate(names)
     ]
-
-
-def _text(row: OperatorRow, column: str) -> str:
-    o = row.operator
-    when = "an iteration" if o.phase == "update" else "a microbatch"
-    group = f"{row.count} equal operators, the first of them:" if row.count > 1 else ""
-    total = f" ({units.seconds(row.seconds)} of all {row.count})" if row.count > 1 else ""
-    compute, moving = units.seconds(o.compute_seconds), units.seconds(o.communication_seconds)
-    return lines(
-        f"<i>{column}</i>" if column else "",
-        group,
-        f"<b>{safe(o.name)}</b> ({safe(o.op)}), {safe(o.phase)}, layer {o.layer}",
-        f"module {short(o.module, 90)}" if o.module else "",
-        f"strategy {safe(o.strategy)}",
-        f"reads {safe(', '.join(o.inputs))}; writes {safe(', '.join(o.outputs))}",
-        f"output {'×'.join(map(str, o.output_shape)) or 'scalar'}; {units.flops(o.flops)}",
-        f"compute {compute}, communication {moving} {when}{total}",
-        *(safe(line) for line in o.communication[: tuning.COLLECTIVES_SHOWN]),
-        f"… and {len(o.communication) - tuning.COLLECTIVES_SHOWN} more"
-        if len(o.communication) > tuning.COLLECTIVES_SHOWN
-        else "",
-    )

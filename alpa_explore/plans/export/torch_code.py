@@ -1,8 +1,9 @@
 """A plan as PyTorch code: a device mesh for each stage, and the DTensor placements of weights and operators.
 
-A spec lists for every tensor dim the mesh axes that divide it; DTensor has a placement for every mesh axis. So axis a
-is `Shard(dim)` where dim is divided by a, `Partial()` where a sum over a is pending, else `Replicate()`. Several axes
-that divide one dim are ordered row-major in both.
+A spec such as S0R lists for every tensor dim the mesh axes that divide it; DTensor has a placement for every mesh axis.
+So the placement of axis a is `Shard(dim)` where dim is divided over a, `Partial()` where a sum over a is pending, else
+`Replicate()`. Several axes that divide one dim are ordered row-major in both. The code says both: the placements, and
+the spec with its meaning beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.text import layers_phrase, sentence
+from alpa_explore.plans.report.specs import axis_sizes, read_spec, spec_phrase
+from alpa_explore.plans.report.text import logical_mesh_phrase, sentence, stage_phrase
 from alpa_explore.plans.value import PlanValue
 
 _HEAD = '''"""{title}
@@ -30,15 +32,23 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 
-R, P = Replicate(), Partial()
-S0, S1, S2, S3, S4, S5 = (Shard(dim) for dim in range(6))
+# S0R, in the notation of the Alpa paper: tensor dim 0 is divided over mesh axis 0, dim 1 is whole. DTensor names the
+# tensor dim that each mesh axis divides, so S0R is (Shard(0), Replicate()) on the axes ("axis0", "axis1"): the 0 of S0
+# is a mesh axis, the 0 of Shard(0) a tensor dim. +P1, a pending sum over axis 1, is Partial() in the place of "axis1".
 
 '''
 _TAIL = '''
 
 def stage_meshes(device_type="cuda"):
-    """The device mesh of each stage. Every rank makes all of them, in this order."""
-    return [DeviceMesh(device_type, torch.tensor(ranks).reshape(shape)) for ranks, shape in MESHES]
+    """The device mesh of each stage, with axes "axis0", "axis1", …. Every rank makes all of them, in this order."""
+    return [
+        DeviceMesh(
+            device_type,
+            torch.tensor(ranks).reshape(shape),
+            mesh_dim_names=tuple(f"axis{axis}" for axis in range(len(shape))),
+        )
+        for ranks, shape in MESHES
+    ]
 
 
 def stages_of(rank):
@@ -83,13 +93,13 @@ def torch_code(plan: PlanValue) -> str:
     ).replace("\\", "/")
     parts = [
         head,
-        "# For each stage: the ranks of its devices, and the shape of its mesh.\n",
-        f"MESHES = {_written([(list(s.devices), _shape(s)) for s in stages])}\n\n",
+        "# For each stage: the ranks of its devices, and the shape of its logical mesh without axes of one device.\n",
+        f"MESHES = {_written([(list(s.devices), axis_sizes(s.logical_mesh) or (1,)) for s in stages])}\n\n",
         "# For each stage: weight -> (placements in which it is stored, placements of its optimizer state).\n",
         "WEIGHTS = [\n",
         *(_weights(stage) for stage in stages),
         "]\n\n",
-        "# For each stage, in order: forward operator, its kind, placements of its inputs and of its outputs.\n",
+        "# For each stage, in order: forward operator, its kind, placements of its inputs, and of its outputs.\n",
         "FORWARD = [\n",
         *(_forward(stage) for stage in stages),
         "]\n",
@@ -99,27 +109,24 @@ def torch_code(plan: PlanValue) -> str:
 
 
 def placements(spec: str, axes: int) -> str:
-    """'S01R+P2' on three axes -> '(S0, S0, P)': the placement of each mesh axis, as the generated code writes it."""
-    whole, _, pending = spec.partition("+P")
-    placement = ["R"] * max(axes, 1)
-    dim = -1
-    for letter in whole:
-        if letter in "SR":
-            dim += 1
-        elif letter.isdecimal():
-            placement[int(letter)] = f"S{dim}"
-    for letter in pending:
-        if letter.isdecimal():
-            placement[int(letter)] = "P"
+    """'S01R+P2' on three axes -> '(Shard(0), Shard(0), Partial())': the placement of each mesh axis."""
+    read = read_spec(spec)
+    placement = ["Replicate()"] * max(axes, 1)
+    for dim, dividing in enumerate(read.dims):
+        for axis in dividing:
+            placement[axis] = f"Shard({dim})"
+    for axis in read.pending:
+        placement[axis] = "Partial()"
     return f"({', '.join(placement)}{',' if len(placement) == 1 else ''})"
 
 
-def _shape(stage: PlanStage) -> tuple[int, ...]:
-    return tuple(size for size in stage.logical_mesh if size > 1) or (1,)
-
-
 def _axes(stage: PlanStage) -> int:
-    return sum(size > 1 for size in stage.logical_mesh)
+    return len(axis_sizes(stage.logical_mesh))
+
+
+def _placed(spec: str, axes: int, what: str) -> str:
+    """The placements of one tensor, and in a comment what it is, its spec, and what the spec means."""
+    return f"{placements(spec, axes)},  # {what} {spec}: {spec_phrase(spec)}\n"
 
 
 def _stored(stage: PlanStage) -> dict[str, str]:
@@ -128,24 +135,29 @@ def _stored(stage: PlanStage) -> dict[str, str]:
 
 
 def _weights(stage: PlanStage) -> str:
-    lines = [
-        f"    {{  # stage {stage.index}: {layers_phrase(stage.layers)}, {units.bytes_(stage.peak_bytes)} a device\n"
-    ]
+    memory = f"{units.bytes_(stage.peak_bytes)} a device"
+    lines = [f"    {{  # {stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}), {memory}\n"]
     for o in stage.operators:
         if o.phase == "update":
             name = o.name.removeprefix("update_")
-            stored, state = placements(_stored(stage)[name], _axes(stage)), placements(o.output, _axes(stage))
-            lines.append(f"        {name!r}: ({stored}, {state}),\n")
+            lines += [
+                f"        {name!r}: (\n",
+                f"            {_placed(_stored(stage)[name], _axes(stage), 'stored')}",
+                f"            {_placed(o.output, _axes(stage), 'optimizer state')}",
+                "        ),\n",
+            ]
     return "".join([*lines, "    },\n"])
 
 
 def _forward(stage: PlanStage) -> str:
-    axes, lines = _axes(stage), [f"    [  # stage {stage.index}\n"]
+    axes, lines = _axes(stage), [f"    [  # {stage_phrase(stage)}\n"]
     for o in stage.operators:
         if o.phase == "forward":
-            reads = "".join(f"{placements(spec, axes)}, " for spec in o.inputs).rstrip()
-            makes = "".join(f"{placements(spec, axes)}, " for spec in o.outputs).rstrip()
-            lines.append(f"        ({o.name!r}, {o.op!r}, ({reads}), ({makes})),\n")
+            lines += [f"        ({o.name!r}, {o.op!r},\n", "            (\n"]
+            lines += [f"                {_placed(spec, axes, f'input {i}')}" for i, spec in enumerate(o.inputs)]
+            lines += ["            ),\n", "            (\n"]
+            lines += [f"                {_placed(spec, axes, 'output')}" for spec in o.outputs]
+            lines += ["            ),\n", "        ),\n"]
     return "".join([*lines, "    ],\n"])
 
 

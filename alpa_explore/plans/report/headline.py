@@ -8,7 +8,7 @@ from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
-from alpa_explore.plans.report.text import fullest, iteration_sum, run_of_layers
+from alpa_explore.plans.report.text import fullest, iteration_sum, stage_phrase
 from alpa_explore.plans.value import PlanValue
 
 
@@ -86,10 +86,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             value=float(len(plan.stages)),
             text=str(len(plan.stages)),
             beside=f"on {plan.cluster.devices:,} devices",
-            why="; ".join(
-                f"stage {s.index}: layers {run_of_layers(s.layers)} on {'×'.join(map(str, s.submesh))}"
-                for s in plan.stages
-            ),
+            why="; ".join(map(stage_phrase, plan.stages)),
         ),
     ]
     return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)
@@ -118,9 +115,7 @@ def _iteration(plan: PlanValue) -> HeadlineFigure:
         where = "among them" if time.counted_seconds else "not in T"
         why += f"; {where}: {sends_phrase(time)} = {sends_sum(time)}"
     seconds = plan.predicted.iteration_seconds
-    return HeadlineFigure(
-        name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why
-    )
+    return HeadlineFigure(name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why)
 
 
 def _short(value: float) -> str:

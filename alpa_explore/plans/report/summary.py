@@ -22,7 +22,7 @@ def plan_report(plan: PlanValue) -> str:
     parts = [
         f"{printable(model.name)} ({units.count(model.parameters)} parameters, {printable(model.precision)}) on "
         f"{printable(str(plan.cluster))}, B = {options.num_microbatches:,} microbatches of {model.samples:,} samples, "
-        f"delta {options.delta:g}, {options.num_layers} layers"
+        f"δ {options.delta:g}, {options.num_layers:,} layers"
         + "".join(f"; {words}" for words in phrases(options.pipeline).values())
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
@@ -32,9 +32,10 @@ def plan_report(plan: PlanValue) -> str:
         *tied_sentences(plan),
         render_table(stages_table(plan)),
         "\n".join(render_table(rows).splitlines()[1:]),
-        f"Solved {statistics.distinct_solves:,} distinct problems ({statistics.cached_solves:,} from the cache; "
+        f"Solved {statistics.distinct_solves:,} distinct sharding problems ({statistics.cached_solves:,} from the "
+        f"cache; "
         f"{statistics.variables:,} variables, {statistics.constraints:,} constraints).\n"
-        f"Seconds by pass: {spent or 'not recorded'}.",
+        f"Time by pass: {spent or 'not recorded'}.",
     ]
     if plan.warnings:
         parts.append("\n".join(f"Warning: {printable(w)}" for w in plan.warnings))

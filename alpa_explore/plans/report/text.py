@@ -62,13 +62,13 @@ def cell(key: str, value: Any) -> str:
         for suffix, formatted in _UNITS.items():
             if key.endswith(suffix):
                 return formatted(value)
-        return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+        return f"{value:,}" if isinstance(value, int) else units.number(value, 4)
     if key == "layers":
         return run_of_layers(value)
     if key == "devices":
         return ranges(value)
     if key in ("submesh", "logical_mesh", "output_shape"):
-        return "×".join(map(str, value)) or "scalar"
+        return units.shape(value)
     return printable(", ".join(map(str, value)))
 
 
@@ -98,6 +98,21 @@ def layers_phrase(layers: Sequence[int]) -> str:
     return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
 
 
+def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
+    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
+    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
+
+
+def stage_phrase(stage: PlanStage) -> str:
+    """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
+    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
+
+
+def logical_mesh_phrase(shape: Sequence[int]) -> str:
+    """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
+    return f"logical mesh {units.shape(shape)}"
+
+
 def ranges(numbers: Sequence[int]) -> str:
     """(0, 1, 2, 5) -> '0–2, 5'."""
     runs: list[tuple[int, int]] = []
@@ -123,30 +138,43 @@ def sentence(plan: PlanValue) -> str:
     """The plan in two sentences: stages, time, throughput, memory."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
     rate = (
-        f"{units.seconds(p.iteration_seconds)} an iteration of {plan.global_batch:,} samples, "
-        f"{units.flops_per_second(plan.flops_per_second_per_device)} a device "
+        f"{units.seconds(p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
+        f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
         f"({units.percent(plan.flops_utilization)} of peak)"
     )
     memory = f"memory is {units.percent(full.peak_bytes / plan.cluster.device.memory_bytes)} full"
     if len(plan.stages) == 1:
         count = plan.cluster.devices
-        return f"One stage on {count} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
-    sizes = [str(len(s.devices)) for s in plan.stages]
+        return f"One stage on {count:,} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
     whose = "its" if full is slow else f"stage {full.index}'s"
     return (
-        f"{len(sizes)} stages on {', '.join(sizes[:-1])} and {sizes[-1]} devices: {rate}. "
-        f"Stage {slow.index} sets the pace with {units.seconds(slow.latency_seconds)} a microbatch; {whose} {memory}."
+        f"{_stages_on_devices(plan)}: {rate}. "
+        f"Stage {slow.index} is the slowest, with {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
+        f"{memory}."
     )
+
+
+def _stages_on_devices(plan: PlanValue) -> str:
+    """'2 stages on 4 devices each'; '9 stages (7 on 8 devices, 2 on 4 devices)'."""
+    stages_of: dict[int, int] = {}
+    for stage in plan.stages:
+        stages_of[len(stage.devices)] = stages_of.get(len(stage.devices), 0) + 1
+    counted = [(stages, f"{size:,} device{'' if size == 1 else 's'}") for size, stages in stages_of.items()]
+    if len(counted) == 1:
+        return f"{len(plan.stages)} stages on {counted[0][1]} each"
+    return f"{len(plan.stages)} stages ({', '.join(f'{stages} on {devices}' for stages, devices in counted)})"
 
 
 def rematerialized_sentence(plan: PlanValue) -> str:
-    """Which layers are rematerialised."""
+    """Which layers are recomputed in the backward pass."""
     layers = [layer for s in plan.stages for layer in s.rematerialized]
     if not layers:
-        return "No layer computes its forward pass again: memory suffices."
-    return (
-        f"To hold less, the forward pass of layer{'' if len(layers) == 1 else 's'} {ranges(layers)} is computed again."
-    )
+        return "No layer is recomputed: memory suffices."
+    return f"To save memory, layer{'' if len(layers) == 1 else 's'} {ranges(layers)} {_is_are(layers)} recomputed."
+
+
+def _is_are(items: Sequence[object]) -> str:
+    return "is" if len(items) == 1 else "are"
 
 
 def tied_sentences(plan: PlanValue) -> Sequence[str]:
@@ -157,7 +185,7 @@ def tied_sentences(plan: PlanValue) -> Sequence[str]:
         if len(stages) > 1:
             among = ", ".join(map(str, stages))
             sentences.append(
-                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once an iteration."
+                f"Stages {among} share a weight: they sum {units.bytes_(size)} of gradients once per iteration."
             )
     return sentences
 
@@ -177,4 +205,8 @@ def iteration_sum(plan: PlanValue) -> str:
 def overlaps(device: Device) -> Sequence[str]:
     """The shares of communication that overlap with computation, in words; none in the paper."""
     shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
-    return [f"{units.percent(share)} of what can hide of {what} hides" for what, share in shares if share]
+    return [
+        f"{what} overlap with computation for {units.percent(share)} of the time they could"
+        for what, share in shares
+        if share
+    ]

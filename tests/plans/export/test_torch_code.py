@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -42,8 +43,34 @@ def module_of(plan: Plan) -> dict[str, Any]:
     ],
 )
 def test_a_spec_becomes_a_placement_for_each_mesh_axis(spec: str, axes: int, expected: tuple[object, ...]) -> None:
-    names = {"R": Replicate(), "P": Partial(), **{f"S{dim}": Shard(dim) for dim in range(6)}}
+    names = {"Replicate": Replicate, "Partial": Partial, "Shard": Shard}
     assert eval(placements(spec, axes), names) == expected
+
+
+def test_placements_stand_beside_the_spec_and_what_it_means(plan: Plan) -> None:
+    text = torch_code(plan)
+    assert "the 0 of S0 is a mesh axis, the 0 of Shard(0) a tensor dim" in text
+    placed = re.findall(r"^ +(\(.*\)),  # (?:stored|optimizer state|input \d+|output) (\S+): (.*)$", text, re.MULTILINE)
+    assert len(placed) > 20
+    for written, spec, words in placed:
+        assert written == placements(spec, written.count("()") + written.count("Shard("))
+        for dim, axis in re.findall(r"dim (\d) over axis (\d)", words):
+            assert written.strip("()").split(", ")[int(axis)].startswith(f"Shard({dim}"), (written, spec, words)
+    assert ("(Replicate(),)", "R", "whole on every device") in placed or any(w[1] == "RR" for w in placed)
+
+
+def test_mesh_axes_have_the_names_of_the_figures(plan: Plan) -> None:
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=plan.cluster.devices)
+    try:
+        meshes = module_of(plan)["stage_meshes"]("cpu")
+    finally:
+        dist.destroy_process_group()
+    for mesh, stage in zip(meshes, plan.stages, strict=True):
+        sizes = [size for size in stage.logical_mesh if size > 1] or [1]
+        assert mesh.mesh_dim_names == tuple(f"axis{axis}" for axis in range(len(sizes)))
+        assert list(mesh.mesh.shape) == sizes
 
 
 @pytest.mark.parametrize("rank", [0, 3])

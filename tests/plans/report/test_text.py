@@ -20,7 +20,7 @@ def plan() -> Plan:
 def test_the_report_names_stages_figures_passes_and_warnings(plan: Plan) -> None:
     text = plan_report(plan)
     assert "gpt-example" in text
-    assert "4 stages on 1, 1, 4 and 2 devices" in text
+    assert "4 stages (2 on 1 device, 1 on 4 devices, 1 on 2 devices)" in text
     assert "T = Σt + (B−1)·t_max = " in text
     assert "31 × " in text
     assert "capture 2.5 s, layering 40 ms, sharding 31.2 s, pipeline 2 ms" in text

@@ -116,7 +116,7 @@ def test_the_file_the_timeline_and_the_operators_know_which_layers_compute_again
     assert [s.rematerialized for s in loaded.stages] == [s.rematerialized for s in auto.stages]
     assert loaded.costs.versions == ((), (0, 2), (0, 1, 2, 3))
     assert ax.replan(loaded).predicted == auto.predicted
-    assert "is computed again" in plan_report(loaded)
+    assert "recomputed" in plan_report(loaded)
     for stage, times in zip(auto.stages, auto.timeline().times, strict=True):
         spent = dict.fromkeys(("forward", "backward"), 0.0)
         for o in stage.operators:

@@ -23,7 +23,7 @@ SETTINGS = Settings(
 
 def test_the_sentence_begins_with_how_the_model_is_divided(plan: Plan) -> None:
     html = headline.sentence_html(plan)
-    assert html.startswith("<b>2 stages</b> on 2 and 2 devices")
+    assert html.startswith("<b>2 stages</b> on 2 devices each")
     assert "122 ms" in html, "24 ms + 7 × 14 ms"
     assert headline.sentence_html(replace(plan, stages=plan.stages[:1])).startswith("<b>One stage</b>")
 

@@ -50,7 +50,7 @@ def test_a_spec_is_pinned_planned_undone_and_removed(shown: Explorer, planned: P
     assert shown.session.wait(20)
     listed = {spec: text for spec, text, _ in panel.spec.choices}
     assert set(listed) == {r.output for r in ax.regrets(planned, 0, operator.name)}
-    assert listed[operator.output].endswith("as planned")
+    assert listed[operator.output].endswith("in the plan")
     assert panel.spec.value == operator.output
     assert panel.more.layout.display == "none"
     other = next(spec for spec, text in listed.items() if "+" in text.removeprefix(spec))

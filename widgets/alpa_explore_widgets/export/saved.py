@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
+from alpa_explore.plans.report.text import run_of_layers
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 
@@ -36,7 +37,7 @@ def plan_table(plan: Plan | None, settings: Settings) -> str:
     head = "".join(f"<th>{name}</th>" for name in _COLUMNS)
     return (
         f'<div class="alpa-saved"><p><b>{escape(plan.model.name)}</b> on {escape(str(plan.cluster))}, '
-        f"B = {plan.options.num_microbatches}, δ = {plan.options.delta:g}, {plan.options.num_layers} layers. "
+        f"B = {plan.options.num_microbatches:,}, δ = {plan.options.delta:g}, {plan.options.num_layers} layers. "
         f"{headline.sentence_html(plan)}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         f"<p>Run the cell to explore this plan again:</p>{code}</div>"
     )
@@ -47,12 +48,12 @@ def _rows(plan: Plan) -> list[tuple[str, ...]]:
     return [
         (
             str(s.index),
-            f"{s.layers[0]}–{s.layers[1]}",
-            "×".join(map(str, s.submesh)),
-            "×".join(map(str, s.logical_mesh)),
+            run_of_layers(s.layers),
+            units.shape(s.submesh),
+            units.shape(s.logical_mesh),
             units.seconds(s.latency_seconds),
             size(s.weight_bytes),
-            f"{s.microbatches_held} × {size(s.activation_bytes)}",
+            f"{s.microbatches_held:,} × {size(s.activation_bytes)}",
             size(s.workspace_bytes),
             size(s.peak_bytes),
         )

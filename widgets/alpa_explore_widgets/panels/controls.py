@@ -59,7 +59,7 @@ class ControlsPanel:
                 *fold("Cluster", "Nodes and devices.", row(self["nodes"], self["devices_per_node"], self["device"])),
                 *fold(
                     "Device figures",
-                    "Empty: the values of the device. Press Plan after a change.",
+                    "Memory, speed and links. Empty fields: the figures of the chosen device.",
                     *device_fields,
                     expanded=False,
                 ),
@@ -72,7 +72,7 @@ class ControlsPanel:
                 *fold("Planner", "How layers are made.", self["num_layers"]),
                 *fold(
                     "More options",
-                    "Solver, submeshes, communication.",
+                    "Solver, submeshes, sends between stages.",
                     self["solver"],
                     self["submesh_space"],
                     self["communication"],
@@ -105,7 +105,7 @@ class ControlsPanel:
                 control.widget.value = control.to_widget(getattr(settings, name))
             self["model"].note = sources.describe(settings.model)
             count, samples = settings.num_microbatches, settings.microbatch
-            self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per step"
+            self["num_microbatches"].note = f"{count:,} × {samples:,} = {count * samples:,} samples per iteration"
             for name, value in sources.preset_figures(settings).items():
                 self[name].default = self._controls[name].to_widget(value)
             problems = self._problems(state)
@@ -144,14 +144,14 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
     return {
         "model": choice(
             "Model",
-            "The model to plan: one of the Alpa paper's tables, a small one, or yours.",
+            "One of the Alpa paper's models, a small one for trying, or your own. Press Plan after a change.",
             sources.model_choices(),
             settings.model,
         ),
         "nodes": integer("nodes", "Number of nodes (machines) in the cluster.", [], 1, 1024),
         "devices_per_node": choice(
             "devices",
-            "Devices in each node, a power of two.",
+            "Number of devices in each node. Press Plan after a change.",
             [[str(n), f"× {n}", ""] for n in per_node],
             str(settings.devices_per_node),
             str,
@@ -159,7 +159,7 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
         ),
         "device": choice(
             "device",
-            "The accelerator: it sets peak FLOP/s, memory and links.",
+            "Kind of accelerator: its peak FLOP/s, memory and links. Press Plan after a change.",
             sources.device_choices(),
             settings.device,
         ),
@@ -168,11 +168,11 @@ def _model_and_cluster_controls(sources: Sources, settings: Settings) -> dict[st
 
 def _device_controls() -> dict[str, Control]:
     return {
-        "memory_bytes": device_figure("Memory", "GiB", "Of one device.", MEMORY_STOPS, GIB, 0.001, 4096),
+        "memory_bytes": device_figure("Memory", "GiB", "Memory of one device.", MEMORY_STOPS, GIB, 0.001, 4096),
         "peak_flops": device_figure(
             "Peak",
             "TFLOP/s",
-            f"Of one device in {HALF}; the rates of other dtypes are scaled in proportion.",
+            f"Peak rate of one device in {HALF}; the peaks of other dtypes change in proportion.",
             PEAK_STOPS,
             TERA,
             0.001,
@@ -181,7 +181,7 @@ def _device_controls() -> dict[str, Control]:
         "inside_bandwidth": device_figure(
             "Link",
             "GB/s",
-            "Bandwidth between the devices of a node, in one direction.",
+            "Bandwidth between two devices of a node, in one direction.",
             INSIDE_STOPS,
             GIGA,
             0.001,
@@ -190,7 +190,7 @@ def _device_controls() -> dict[str, Control]:
         "between_bandwidth": device_figure(
             "Network",
             "GB/s",
-            "Bandwidth of one node's network, shared by its devices.",
+            "Network bandwidth of one node, shared by its devices.",
             BETWEEN_STOPS,
             GIGA,
             0.001,
@@ -203,14 +203,14 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
     return {
         "num_microbatches": integer(
             "B, microbatches",
-            "Microbatches per iteration, of unchanged size. The plan is updated at once.",
+            "Number of microbatches in one iteration; their size stays. The plan follows at once.",
             B_STOPS,
             1,
             65536,
         ),
         "microbatch": choice(
             "Microbatch",
-            "Samples (sequences or images) in one microbatch.",
+            "Samples (sequences or images) in one microbatch. Press Plan after a change.",
             [[str(settings.microbatch), str(settings.microbatch), ""]],
             str(settings.microbatch),
             str,
@@ -218,7 +218,7 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         ),
         "precision": choice(
             "Precision",
-            "The dtype of the weights. The model is captured again: press Plan.",
+            "The dtype of weights and activations. Press Plan after a change.",
             sources.precisions(settings.model),
             "",
             lambda value: value or "",
@@ -226,13 +226,15 @@ def _training_controls(sources: Sources, settings: Settings) -> dict[str, Contro
         ),
         "schedule": choice(
             "Schedule",
-            "The order of the tasks: it sets the memory held and the idle time. The plan is updated at once.",
+            "The order of forward and backward passes: it sets the bubble and the activations held in memory. The plan "
+            "follows at once.",
             [[name, name, ""] for name in SCHEDULES],
             settings.schedule,
         ),
         "rematerialization": choice(
             "Recompute",
-            "Rematerialisation at layer boundaries: less memory, one more forward pass.",
+            "Recompute activations in the backward pass (in the API: rematerialization): less memory for one more "
+            "forward pass. Press Plan after a change.",
             [[_DEFAULT, "default", ""], [_ON, "on", ""], [_OFF, "off", ""], [_AUTO, "where needed", ""]],
             _DEFAULT,
             lambda value: next(option for option, setting in _SWITCH.items() if setting == value),
@@ -246,7 +248,7 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control
         "delta": Control(
             NumberField(
                 label="δ, FLOP tolerance",
-                hint="A layer may hold up to (1 + δ) times the mean FLOPs of a layer. The plan is updated at once.",
+                hint="A layer may have up to (1 + δ) times the mean FLOPs of a layer. The plan follows at once.",
                 minimum=0.0,
                 maximum=100.0,
                 stops=DELTA_STOPS,
@@ -254,7 +256,8 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control
         ),
         "num_layers": integer(
             "Layers",
-            "Number of layers that operators are clustered into; empty lets the planner choose.",
+            "Number of layers into which the operators are clustered; stages consist of whole layers. Empty: the "
+            "planner chooses. Press Plan after a change.",
             LAYER_STOPS,
             1,
             1024,
@@ -262,19 +265,19 @@ def _planner_controls(sources: Sources, settings: Settings) -> dict[str, Control
         ),
         "solver": choice(
             "Solver",
-            "Solver of the sharding problems; all of them are exact.",
+            "Solver of the sharding problems; all are exact, they differ in speed. Press Plan after a change.",
             [[name, name, ""] for name in sources.solvers()],
             settings.solver,
         ),
         "submesh_space": choice(
             "Submeshes",
-            "The submeshes that a stage may have.",
-            [["all", "all (the paper)", ""], ["power-of-two", "powers of two of nodes", ""]],
+            "Submeshes (nodes × devices) that a stage may have. Press Plan after a change.",
+            [["all", "all (the paper)", ""], ["power-of-two", "1, 2, 4, … nodes", ""]],
             settings.submesh_space,
         ),
         "communication": choice(
             "Sends between stages",
-            "Whether a stage's latency includes the time to receive its inputs. The plan is updated at once.",
+            "Whether the latency of a stage includes the time to receive its inputs. The plan follows at once.",
             [[_OFF, "not counted (the paper)", ""], [_ON, "counted", ""]],
             _OFF,
             lambda value: _ON if value else _OFF,

@@ -11,7 +11,7 @@ import ipywidgets as W
 from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.printable import printable
-from alpa_explore.plans.report.text import layers_phrase
+from alpa_explore.plans.report.text import logical_mesh_phrase, stage_phrase
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
 
@@ -36,7 +36,7 @@ class SelectedPanel:
         self.regrets_button = Button(
             self._pressed,
             description=_COMPUTE,
-            hint="Compute how long the stage would take with each other strategy of this operator",
+            hint="Compute how much slower the stage would be with each other strategy of this operator",
         )
         self.regrets_button.add_class("alpa-plain")
         self.table.add_class("alpa-strategies")
@@ -93,10 +93,10 @@ def regrets_html(rows: Sequence[Regret], plan: Plan) -> str:
     table: list[Row] = [
         {
             "strategy": regret.strategy,
-            "inputs": regret.inputs,
-            "output": regret.output,
-            "chosen": regret.chosen,
-            "extra_seconds": None if regret.extra_seconds == float("inf") else regret.extra_seconds,
+            "reads": regret.inputs,
+            "writes": regret.output,
+            "in_the_plan": regret.chosen,
+            "stage_slower_by_seconds": "not possible" if regret.extra_seconds == float("inf") else regret.extra_seconds,
         }
         for regret in rows
     ]
@@ -118,12 +118,12 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
     if "layer" in parts:
         layer = plan.layers[int(parts["layer"])]
         phrases.append(
-            f"layer {layer.index} ({len(layer.operators)} operators, {units.flops(layer.flops)}, "
+            f"layer {layer.index} ({len(layer.operators):,} forward operators, {units.flops(layer.flops)}, "
             f"{units.bytes_(layer.cut_bytes)} cross the cut after it)"
         )
     if stage is not None:
         phrases.append(
-            f"stage {stage.index} ({layers_phrase(stage.layers)} on {'×'.join(map(str, stage.submesh))}, "
+            f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
             f"{units.seconds(stage.latency_seconds)} per microbatch, {units.bytes_(stage.peak_bytes)} per device)"
         )
     return phrases
@@ -131,10 +131,10 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
 
 def _operator(operator: PlanOperator) -> str:
     moved_seconds = operator.communication_seconds
-    communication = f" and {units.seconds(moved_seconds)} of communication" if moved_seconds else ""
+    collectives = f" + {units.seconds(moved_seconds)} collectives" if moved_seconds else ""
     return (
         f"operator {printable(operator.name)} ({printable(operator.op)}, {operator.phase}): strategy "
         f"{printable(operator.strategy)}, reads {printable(', '.join(operator.inputs)) or 'nothing'}, writes "
-        f"{printable(', '.join(operator.outputs)) or 'nothing'}, {units.seconds(operator.compute_seconds)} of "
-        f"computation{communication}"
+        f"{printable(', '.join(operator.outputs)) or 'nothing'}; {units.seconds(operator.compute_seconds)} compute"
+        f"{collectives} per {'iteration' if operator.phase == 'update' else 'microbatch'}"
     )

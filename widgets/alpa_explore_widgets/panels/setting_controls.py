@@ -55,7 +55,7 @@ def device_figure(
     field = NumberField(
         label=label,
         unit=unit,
-        hint=f"{hint} Empty: the value of the device.",
+        hint=f"{hint} In {unit}; empty: the figure of the chosen device. Press Plan after a change.",
         minimum=minimum,
         maximum=maximum,
         optional=True,

@@ -31,8 +31,8 @@ class ConstraintControls:
         self._operator: PlanOperator | None = None
         self.spec = ChoiceField(
             label="Its output",
-            hint="A sharding spec of the selected operator's output, and how much longer its stage would take; "
-            "Other specs computes the costs.",
+            hint="Sharding spec of the selected operator's output. Press Other specs to list all, each with the time "
+            "that the stage would take longer.",
             choices=[["", "", ""]],
             value="",
         )
@@ -51,7 +51,11 @@ class ConstraintControls:
             f"Remove all spec constraints of this operator. {_THEN_PLAN}",
             lambda: session.remove_constraints(*self._operator_constraints()),
         )
-        self.more = _button("Other specs", "List the other specs and their costs", session.compute_regrets)
+        self.more = _button(
+            "Other specs",
+            "List the other specs, and how much slower the stage would be with each",
+            session.compute_regrets,
+        )
         self.spec.observe(lambda _: self._enable(), "value")
         self.widget = W.HBox([self.spec, self.pin, self.forbid, self.clear, self.more])
         self.widget.add_class("alpa-constraint-controls")
@@ -70,7 +74,7 @@ class ConstraintControls:
         regrets = state.regrets
         if regrets is not None and (regrets.plan is not plan or regrets.selection != state.selection):
             regrets = None  # of another plan or operator
-        planned = [[operator.output, f"{operator.output}, as planned", ""]]
+        planned = [[operator.output, f"{operator.output}: in the plan", ""]]
         choices = planned if regrets is None else _spec_choices(regrets)
         with self.spec.hold_sync():
             self.spec.label = f"Output of {printable(operator.name)}"
@@ -143,6 +147,6 @@ def _spec_choices(regrets: Regrets) -> list[list[str]]:
 
 def _spec_text(spec: str, extra_seconds: float, chosen: bool) -> str:
     if extra_seconds == math.inf:
-        return f"{spec}, infeasible"
-    extra = f"+{units.seconds(extra_seconds)}" if extra_seconds > 0 else "the best"
-    return f"{spec}, {extra}{', as planned' if chosen else ''}"
+        return f"{spec}: not possible"
+    extra = f"+{units.seconds(extra_seconds)}" if extra_seconds > 0 else "fastest"
+    return f"{spec}: {extra}{', in the plan' if chosen else ''}"

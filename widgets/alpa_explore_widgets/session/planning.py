@@ -198,8 +198,8 @@ class Planning:
                 planning=False,
                 cancelling=False,
                 progress=None,
-                activity=f"Planned in {units.seconds(seconds)}: {statistics.solves} sharding problems, "
-                f"{statistics.distinct_solves} distinct, {statistics.cached_solves} read from the cache.",
+                activity=f"Planned in {units.seconds(seconds)}: {statistics.solves:,} sharding problems, "
+                f"{statistics.distinct_solves:,} distinct, {statistics.cached_solves:,} read from the cache.",
             )
             if requested != plan_settings and plan_settings.needs_only_replan(requested):  # B was moved meanwhile
                 self.replans.submit(requested)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
-from alpa_explore.plans.report.text import layers_phrase
+from alpa_explore.plans.report.text import logical_mesh_phrase, stage_phrase
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 
@@ -32,7 +32,7 @@ class StagePanel(PlanPanel):
         """The choice of the stage."""
         self.stage = ChoiceField(
             label="Stage",
-            hint="The stage that is shown; it is selected in all figures.",
+            hint="The stage that this figure shows. It becomes the selected stage in all tabs.",
             choices=[["0", "stage 0", ""]],
             value="0",
         )
@@ -46,8 +46,7 @@ class StagePanel(PlanPanel):
         selected = read_key(state.selection).get("stage", self.stage.value)
         with self.stage.hold_sync():
             self.stage.choices = [
-                [str(s.index), f"{s.index}: {layers_phrase(s.layers)} on {'×'.join(map(str, s.logical_mesh))}", ""]
-                for s in stages
+                [str(s.index), f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)})", ""] for s in stages
             ]
             self.stage.unobserve(self._stage_chosen, "value")  # the panel is being drawn already
             self.stage.value = selected if int(selected) < len(stages) else str(len(stages) - 1)

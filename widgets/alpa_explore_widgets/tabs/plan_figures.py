@@ -9,7 +9,9 @@ class LayersPanel(PlanPanel):
     """Which operators make up each layer, and what crosses each cut?"""
 
     title, name = "Layers", "layers"
-    question = "Which operators make up each layer, how much does each compute, and what crosses the cut after it?"
+    question = (
+        "Which operators make up each layer, how much does each compute, and how many bytes cross the cut after it?"
+    )
 
 
 class ClusterPanel(PlanPanel):
@@ -30,7 +32,7 @@ class TMaxPanel(PlanPanel):
     """How slow may the slowest stage be?"""
 
     title, name = "t_max", "t_max"
-    question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the least T is the plan."
+    question = "How slow may the slowest stage be? Each t_max gives T = Σt + (B − 1) · t_max; the plan has the least T."
 
 
 class MicrobatchesPanel(PlanPanel):

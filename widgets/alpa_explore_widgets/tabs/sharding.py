@@ -27,7 +27,7 @@ class ShardingPanel(StagePanel):
     """How is every operator of a stage sharded over the axes of its logical mesh?"""
 
     title, name = "Sharding", "sharding"
-    question = "How is each operator of a stage sharded over the mesh, and what does the resharding of its inputs cost?"
+    question = "How is each operator of a stage divided over the devices, and what do its collectives cost?"
 
     def __init__(self, session: Session) -> None:
         self.spec_constraints = ConstraintControls(session)
