@@ -112,14 +112,17 @@ def lines(*parts: str) -> str:
 
 @cache
 def _template(theme: str) -> go.layout.Template:
-    """Plotly's template for the trace types that are used here, with our font sizes for axes; part of every figure."""
+    """Plotly's template for the trace types that are used here, with our font sizes and colour bars; part of every
+    figure."""
     import plotly.graph_objects as go
     import plotly.io as pio
 
     base = pio.templates["plotly_dark" if theme == "dark" else "plotly_white"]
     template = go.layout.Template(layout=base.layout, data={kind: base.data[kind] for kind in _TRACES})
+    bar = {"outlinewidth": 0, "thickness": 12, "title": {"font": {"size": 12}}, "tickfont": {"size": 11}}
+    template.data.heatmap[0].colorbar = bar
     axis = {"title": {"font": {"size": 13}}, "tickfont": {"size": 12}}
-    return template.update(layout={"xaxis": axis, "yaxis": axis})
+    return template.update(layout={"xaxis": axis, "yaxis": axis, "coloraxis": {"colorbar": bar}})
 
 
 def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:

@@ -317,8 +317,9 @@ def test_pin_undo_and_a_file_saved_and_opened_again(lab: LabPage, tmp_path: Path
     tab(explorer, "Compare").press("Enter")
     explorer.locator(".alpa-finding:visible", has_text="B 8 → 12").wait_for()
     assert {"this plan", "the pinned plan"} <= {y for trace in seen_figure(lab, explorer)["data"] for y in trace["y"]}
+    explorer.get_by_role("button", name="Export").press("Enter")
     with lab.page.expect_download() as waiting:
-        explorer.get_by_role("button", name="Save plan").press("Enter")
+        explorer.get_by_role("menuitem", name="Save plan").press("Enter")
     waiting.value.save_as(tmp_path / "mine.plan.json")
     assert waiting.value.suggested_filename == "mlp-tiny_1x4_B12.plan.json"
 

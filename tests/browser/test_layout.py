@@ -126,16 +126,17 @@ def test_exports_are_in_a_menu_that_works_by_keyboard(wide: LabPage) -> None:
     assert menu.count() == 0
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("size", [WIDE, NARROW, WIDE], ids=["wide", "narrow", "wide again"])
 def test_nothing_covers_a_legend_in_any_tab(many_stages: LabPage, size: tuple[int, int]) -> None:
     _resize(many_stages, size)
     explorer = _explorer(many_stages)
     for name in _tabs(explorer):
         _show_tab(many_stages, name)
         figure = explorer.locator(VISIBLE)
-        legends, bars = boxes(figure, ".legend"), boxes(figure, ".modebar")
+        legends, bars, plots = (boxes(figure, what) for what in (".legend", ".modebar", ".nsewdrag"))
         others = boxes(figure, ".gtitle", ".infolayer .colorbar", *TITLES)
-        covered = [(a, b) for a in legends + bars for b in others + (bars if a in legends else []) if a.covers(b)]
+        pairs = [(a, b) for a in legends for b in others + bars + plots] + [(a, b) for a in bars for b in others]
+        covered = [(a, b) for a, b in pairs if a.covers(b)]
         assert not covered, f"{name}: {covered}"
     many_stages.guard.check()
 

@@ -25,8 +25,8 @@ _TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device"}
 """Figure -> its name on a tile, where the full one is too long; the tooltip has the full one."""
 _SHORT = {"a billion tokens": "per 10⁹ tokens", "a million samples": "per 10⁶ samples"}
 """The same for what stands beside a figure."""
-_USUAL_DIGITS, _LARGE = 6, 1.6
-"""Characters of the longest usual number, and their width in those of the small text."""
+_USUAL, _DIGIT, _SIGN = "00,000", 1.75, 0.9
+"""The longest usual number; widths of a digit and of a sign of a figure, in characters of the small text."""
 
 
 def sentence_html(plan: Plan) -> str:
@@ -67,7 +67,7 @@ def stages_html(plan: Plan, theme: str) -> str:
             f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device"
         )
         hatched = ' class="alpa-hatched"' if stage_pattern(s.index) else ""
-        swatch = f'<i{hatched} style="background-color:{stage_color(s.index, theme)}"></i>'
+        swatch = f'<i{hatched} style="background:{stage_color(s.index, theme)}"></i>'
         items.append(
             f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
             f'aria-label="{what}"><b>{swatch}{s.index}</b>'
@@ -91,12 +91,17 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
         below = f'<em class="{css_class}">{difference or "±0"}{f" {verdict}" if verdict else ""}</em>'
         tooltip += f"; pinned: {pinned.text}"
     # Widths that depend on no usual number: a tile keeps its place while a slider moves.
-    large = max(len(number), _USUAL_DIGITS) * _LARGE + len(unit)
+    large = max(_width(number), _width(_USUAL)) + (len(unit) + 1 if unit else 0)
     share = max(len(shown_name), len(shown_beside), large)
     return (
         f'<div class="alpa-tile" style="--alpa-share:{share:.3g}" title="{escape(tooltip)}">'
         f"<span>{escape(shown_name)}</span><b>{escape(number)}{unit_html}</b><p>{below}</p>{meter}</div>"
     )
+
+
+def _width(number: str) -> float:
+    """The width of a large number, in characters of the small text."""
+    return sum(_DIGIT if character.isdigit() else _SIGN for character in number)
 
 
 def _mesh(shape: tuple[int, ...]) -> str:

@@ -56,7 +56,7 @@ const keyIn = (datum) => {
 };
 const FADED = { marker: { opacity: 0.22 } };
 
-function highlight(data, layout, selection) {
+function highlight(data, layout, selection, width) {
   // Fade the marks that are not selected; a heatmap has no faded cells, so frame its selected ones.
   const selected = agrees(parts(selection));
   const shapes = [];
@@ -83,7 +83,7 @@ function highlight(data, layout, selection) {
       });
     });
   }
-  return { ...layout, autosize: true, shapes };
+  return { ...layout, width, shapes };
 }
 
 async function render({ model, el }) {
@@ -95,6 +95,7 @@ async function render({ model, el }) {
   let Plotly = null;
   let outdated = true; // the newest figure or selection is not on screen yet
   let frame = 0;
+  let width = 0; // for which the figure on screen was drawn
   let figure = null; // data and layout of the newest figure that was unpacked
   let newest = 0; // number of figures received
   let listening = false;
@@ -117,15 +118,22 @@ async function render({ model, el }) {
     model.set("brushed", shares);
     model.save_changes();
   };
-
+  const legendRoom = () => {
+    const size = graph._fullLayout?._size;
+    return size ? `${size.t} ${size.b} ${width}` : "";
+  };
   const draw = () => {
     frame = 0;
     if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
-    if (!outdated) return Plotly.Plots.resize(graph);
+    if (!outdated && width === graph.offsetWidth) return;
     outdated = false;
+    const before = legendRoom();
+    width = graph.offsetWidth;
     // A note instead of a figure needs no tool bar.
     const config = { ...model.get("config"), ...(figure.data.length ? {} : { displayModeBar: false }) };
-    Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection")), config);
+    const drawn = Plotly.react(graph, figure.data, highlight(figure.data, figure.layout, model.get("selection"), width), config);
+    // plotly places a legend for the margins that it had before: where they changed, it would cover the plot.
+    if (before) drawn.then(() => before === legendRoom() || Plotly.redraw(graph));
     if (!listening) graph.on("plotly_click", clicked).on("plotly_relayout", brushed);
     listening = true;
   };
