@@ -40,7 +40,8 @@ def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(
 def test_the_palette_and_the_launcher_make_a_notebook_with_the_explorer(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("any.ipynb", "1"))
     lab.page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette')")
-    lab.page.locator(".lm-CommandPalette-input").fill("Plan Explorer")
+    lab.page.locator(".lm-CommandPalette-input").focus()
+    lab.page.keyboard.type("Plan Explorer")
     lab.page.locator(".lm-CommandPalette-item", has_text="Plan Explorer").click()
     lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens", 30)
     lab.page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
