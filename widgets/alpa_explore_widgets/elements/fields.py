@@ -168,8 +168,8 @@ class Toolbar(anywidget.AnyWidget):
 
 class PageBridge(anywidget.AnyWidget):
     """Reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet, synchronises
-    the selection, and counts the views of the explorer. Visible only when the kernel is gone: it says so, and the rest of
-    the explorer is inert."""
+    the selection, and counts the views of the explorer. It is visible only when the kernel is gone: then it says so, and
+    the rest of the explorer is inert."""
 
     _esm = module_with_helpers("kernel_watch.js", "page_bridge.js")
     _css = STATIC / "explorer.css"
