@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.explorer import (
+    PLAN_SECONDS,
+    SMALL,
+    first_explorer,
+    seen_figure,
+    slider,
+    tab,
+    type_number,
+)
 from tests.browser.harness.page import LabPage
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -93,7 +101,7 @@ def test_every_tab_has_a_figure_that_follows_the_plan_and_the_page_gets_the_libr
     assert tab(explorer, "Layers").get_attribute("aria-selected") == "true", "after the last tab comes the first"
     assert sum(received) < 4e6, f"{sum(received) / 1e6:.1f} MB came over the websocket"
 
-    explorer.get_by_role("spinbutton", name="Layers").fill("3")
+    type_number(explorer, "Layers", "3")
     slider(explorer, "B, microbatches").press("ArrowRight")
     explorer.get_by_text("12 × 8").wait_for()
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
@@ -107,9 +115,7 @@ def test_what_is_not_b_waits_for_plan_and_plan_is_pressed_by_keyboard(lab: LabPa
     lab.open(lab.server.write_notebook("plan.ipynb", SMALL))
     lab.run_all()
     explorer = first_explorer(lab)
-    box = explorer.get_by_role("spinbutton", name="Layers")
-    box.fill("3")
-    box.press("Tab")
+    type_number(explorer, "Layers", "3", "Tab")
     explorer.get_by_text("Out of date").wait_for()
     assert "layers 2 → 3" in explorer.locator(".alpa-plan-button").inner_text()
     assert explorer.locator(".alpa-stale").count() == 1
@@ -148,11 +154,9 @@ def test_bad_input_is_answered_in_place_with_the_remedy_and_the_plan_stays(lab: 
     lab.run_all()
     explorer = first_explorer(lab)
     drawn = seen_figure(lab, explorer)["data"]
-    box = explorer.get_by_role("spinbutton", name="Layers")
-    box.fill("1000")
-    box.press("Tab")
+    type_number(explorer, "Layers", "1000")
     explorer.get_by_role("button", name="Plan", exact=True).press("Enter")
-    alert = explorer.get_by_role("alert")
+    alert = explorer.locator(".alpa-message")
     alert.wait_for(timeout=1000 * PLAN_SECONDS)
     assert "last plan that worked" in alert.inner_text()
     assert seen_figure(lab, explorer)["data"] == drawn
@@ -343,9 +347,7 @@ def test_a_run_shows_its_loss_as_it_goes_stops_when_asked_and_ends_beside_its_pr
     explorer.get_by_label("On", exact=True).select_option("cpu")
 
     def start_run(steps: int) -> None:
-        box = explorer.get_by_role("spinbutton", name="Steps")
-        box.fill(str(steps))
-        box.press("Tab")
+        type_number(explorer, "Steps", str(steps))
         explorer.get_by_role("button", name=f"Start {steps:,} steps").press("Enter")
 
     def last_step() -> int:

@@ -30,6 +30,8 @@ def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(
     view = lab.page.locator(".jp-RenderedHTMLCommon:visible", has=lab.page.get_by_role("heading"))
     view.wait_for()
     assert "on 2x4:v100" in view.inner_text()
+    assert f"per iteration of {plan.options.num_microbatches} microbatches" in view.inner_text()
+    assert "time per microbatch" in view.inner_text()
     assert view.locator("tbody tr").count() == len(plan.stages)
     assert view.locator("img").count() == 0, "a name is text"
     view.get_by_role("button", name="Open in the explorer").press("Enter")
@@ -40,9 +42,13 @@ def test_a_plan_file_opens_by_double_click_in_a_view_that_leads_to_the_explorer(
 def test_the_palette_and_the_launcher_make_a_notebook_with_the_explorer(lab: LabPage) -> None:
     lab.open(lab.server.write_notebook("any.ipynb", "1"))
     lab.page.evaluate("window.jupyterapp.commands.execute('apputils:activate-command-palette')")
-    lab.page.locator(".lm-CommandPalette-input").fill("Plan Explorer")
+    lab.page.locator(".lm-CommandPalette-input").focus()
+    lab.page.keyboard.type("Plan Explorer")
     lab.page.locator(".lm-CommandPalette-item", has_text="Plan Explorer").click()
     lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "a notebook opens", 30)
     lab.page.evaluate("window.jupyterapp.commands.execute('launcher:create')")
-    lab.page.locator(".jp-LauncherCard", has_text="Plan Explorer").click()
+    card = lab.page.locator(".jp-LauncherCard:visible", has_text="Plan Explorer")
+    drawn = "(image) => image.complete && image.naturalWidth > 0"
+    lab.wait_until(lambda: card.locator("img").evaluate(drawn), "the card has a picture rather than a letter")
+    card.press("Enter")
     lab.wait_until(lambda: "explore(" in lab.page.evaluate(_SOURCE), "another notebook opens", 30)

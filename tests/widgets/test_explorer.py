@@ -8,7 +8,14 @@ import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
 
-from alpa_explore.errors import AlpaExploreError, ClusterError, OptionError, UnknownNameError
+from alpa_explore.errors import (
+    AlpaExploreError,
+    BalanceError,
+    ClusterError,
+    LayerCountError,
+    OptionError,
+    UnknownNameError,
+)
 from alpa_explore.plans.plan import Plan
 
 
@@ -131,6 +138,38 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     assert explorer.plan is not None
 
 
+@pytest.mark.parametrize(
+    ("error", "setting"),
+    [
+        (LayerCountError("Too many layers", found="500 layers of 13", remedy="Choose at most 13."), "num_layers"),
+        (BalanceError("No clustering", found="delta = 0", remedy="The smallest delta that works is 0.2."), "delta"),
+    ],
+)
+def test_a_value_that_the_planner_refuses_is_marked_in_its_field_until_it_changes(
+    explorer: Explorer, planner: Any, error: AlpaExploreError, setting: str
+) -> None:
+    explorer.session.plan()
+    assert explorer.wait(5)
+    planner.error = error
+    explorer.plan_button.plan.click()
+    assert explorer.session.wait(5)
+    field = explorer.controls[setting]
+    assert field.problem == f"{error.found}. {error.remedy}"
+    assert not explorer.controls["num_microbatches"].problem
+    field.value = 2.0
+    assert not field.problem
+
+
+def test_an_impossible_cluster_is_marked_before_it_is_planned(planner: Any) -> None:
+    explorer = explore("gpt-tiny", cluster="1x32:v100", backend=planner.functions())
+    nodes = explorer.controls["nodes"]
+    nodes.value = 1024.0
+    assert nodes.problem == "32,768 devices. Give 16,384 devices at most."
+    nodes.value = 512.0
+    assert not nodes.problem
+    explorer.close()
+
+
 def test_a_figure_is_faded_while_the_next_one_is_computed(explorer: Explorer, planner: Any) -> None:
     explorer.session.plan()
     assert explorer.wait(5)
@@ -176,16 +215,14 @@ def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     import alpa_explore_widgets.explorer as module
 
     shown: list[dict[str, str]] = []
+    tables: set[str] = set()
 
-    class Handle:
-        display_id = "an id"
-
-    def display(data: dict[str, str], *, raw: bool, display_id: bool = False) -> Handle | None:
+    def display(data: dict[str, str], *, raw: bool, display_id: str = "") -> None:
         shown.append(data)
-        return Handle() if display_id else None
+        tables.update({display_id} - {""})
 
     monkeypatch.setattr(module, "display", display)
-    monkeypatch.setattr(module, "update_display", lambda data, *, raw, display_id: shown.append(data))
+    monkeypatch.setattr(module, "update_display", display)
     explorer._ipython_display_()
     assert len(shown) == 2
     assert "No plan was ready" in shown[1]["text/html"]
@@ -194,6 +231,8 @@ def test_the_saved_table_follows_the_plan_without_rebuilding_the_explorer(
     assert "T" in shown[-1]["text/html"]
     assert "<table>" in shown[-1]["text/html"]
     assert len(shown) == 3
+    explorer._ipython_display_()
+    assert len(tables) == 1, "both cells have the same table, so that an update reaches both"
 
 
 def test_a_finished_plan_is_shown_at_once_and_b_can_be_moved(plan: Plan, planner: Any, drawn: list[Any]) -> None:

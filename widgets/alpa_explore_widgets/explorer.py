@@ -88,7 +88,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         super().__init__([self.bridge, self._body()])
         self.add_class("alpa-explorer")
         self._saved_table = ""
-        """The display id of the tables that a saved notebook shows, one for each cell with this explorer; '' for none."""
+        """The display id of the table that a saved notebook shows, in each cell with this explorer; '' before."""
         self.order = MessageOrder(self)
         self.tabs.observe(self._show_again, "selected")
         self.bridge.observe(self._show_again, "theme")

@@ -18,6 +18,7 @@ from playwright.sync_api import Page
 
 from alpa_explore.store.cache import default_folder
 from tests.browser.harness.alone import page_alone
+from tests.browser.harness.explorer import type_number
 from tests.browser.harness.page import LabPage
 
 SIZE = 1400, 900
@@ -95,8 +96,7 @@ def run_pictures(lab: LabPage, folder: Path) -> None:
             _shoot(lab, "Run", folder / f"run_{name}_{theme}.png".lower())
 
     def start(steps: int) -> None:
-        page.get_by_role("spinbutton", name="Steps").fill(str(steps))
-        page.get_by_role("spinbutton", name="Steps").press("Tab")
+        type_number(page.locator(".alpa-explorer"), "Steps", str(steps))
         page.get_by_role("button", name=f"Start {steps} steps", exact=True).click()
 
     start(8)

@@ -24,6 +24,25 @@ def first_explorer(page: GuardedPage) -> Locator:
     return explorer
 
 
+def type_number(explorer: Locator, name: str, text: str, key: str = "Enter") -> Locator:
+    """Replace the text of a number's box by real keys and press `key`; returns the box."""
+    return type_text(explorer.get_by_role("spinbutton", name=name), text, key)
+
+
+def type_text(box: Locator, text: str, key: str = "Enter") -> Locator:
+    """The same for any box."""
+    box.focus()
+    for pressed in ("Control+a", "Delete", *text, key):
+        box.page.keyboard.press(pressed)
+    return box
+
+
+def note_of(box: Locator) -> str:
+    """The line below a field, as a screen reader reads it with the box; '' if there is none."""
+    described = box.get_attribute("aria-describedby")
+    return box.page.locator(f"#{described}").inner_text() if described else ""
+
+
 def slider(explorer: Locator, name: str) -> Locator:
     return explorer.get_by_role("slider", name=name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import nbformat
 
 from alpa_explore.cli.browser.lab import lab_command
 
+EXTENSION = Path(__file__).parents[3] / "widgets/alpa_explore_widgets/labextension/alpa-explore"
 START_SECONDS = 60.0
 STOP_SECONDS = 10.0
 
@@ -135,6 +137,8 @@ class LabServer(Server):
     def __init__(self, home: Path) -> None:
         super().__init__(home)
         self.root.mkdir(parents=True, exist_ok=True)
+        # The extension of this checkout comes before an installed one, which may be older.
+        shutil.copytree(EXTENSION, home / ".local/share/jupyter/labextensions" / EXTENSION.name, dirs_exist_ok=True)
         # The command of `alpa-explore lab`, and options for tests.
         self.command = (
             *lab_command(str(self.root), no_browser=True, port=0),

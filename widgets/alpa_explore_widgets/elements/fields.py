@@ -21,8 +21,8 @@ class Field(anywidget.AnyWidget):
     edits = traitlets.Int(0).tag(sync=True)
     """How often the value was edited on the page; sent together with each value (see `message_order`)."""
     problem = traitlets.Unicode().tag(sync=True)
-    """Why the planner cannot take the value, shown in the field instead of its note; '' if it can. What the field itself
-    refuses (out of range, not a number) never arrives here."""
+    """Why the planner cannot take the value, shown in the field instead of its note; '' if it can. What the page
+    refuses itself (out of range, not a number) never arrives here."""
 
     def set_state(self, sync_data: dict[str, Any]) -> None:
         """Take a message of the page, the value before its count. The count is taken even if the value is refused, so
@@ -172,8 +172,8 @@ class Toolbar(anywidget.AnyWidget):
 
 class PageBridge(anywidget.AnyWidget):
     """Reports the page's theme, keeps its keyboard shortcuts out of the explorer, brings the style sheet, synchronises
-    the selection, and counts the views of the explorer. Visible only when the kernel is gone: it says so, and the rest of
-    the explorer is inert."""
+    the selection, and counts the views of the explorer. It is visible only when the kernel is gone: it says so, and the
+    rest of the explorer is inert."""
 
     _esm = module_with_helpers("kernel_watch.js", "page_bridge.js")
     _css = STATIC / "explorer.css"

@@ -5,6 +5,7 @@
 
 const LIBRARY = Symbol.for("alpa_explore.plotly");
 const REQUEST_TIMEOUT_MS = 60_000;
+const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
 function plotly(model) {
   globalThis[LIBRARY] ??= fetchPlotly(model).catch((error) => {
@@ -25,11 +26,13 @@ function unpacked(bytes) {
 
 function fetchPlotly(model) {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error("the kernel did not send plotly.js")), REQUEST_TIMEOUT_MS);
+    const ask = () => model.send({ kind: "request plotly" });
+    const timers = REPEAT_MS.map((wait) => setTimeout(ask, wait));
+    timers.push(setTimeout(() => reject(new Error("the kernel did not send plotly.js")), REQUEST_TIMEOUT_MS));
     const receive = async (content, buffers) => {
       if (content?.kind !== "plotly") return;
       model.off("msg:custom", receive);
-      clearTimeout(timer);
+      timers.forEach(clearTimeout);
       try {
         const source = await unpacked(buffers[0]);
         // A module of its own, so that the library sees neither the page's AMD loader nor another version of plotly.
@@ -42,7 +45,7 @@ function fetchPlotly(model) {
       }
     };
     model.on("msg:custom", receive);
-    model.send({ kind: "request plotly" });
+    ask();
   });
 }
 

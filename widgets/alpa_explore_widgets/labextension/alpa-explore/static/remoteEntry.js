@@ -3,8 +3,14 @@
 
 (() => {
   const NAME = "alpa-explore";
-  const ICON = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 16"><g class="jp-icon3" fill="#616161">
-    <rect x="1" y="2" width="6" height="3"/><rect x="5" y="6.5" width="6" height="3"/><rect x="9" y="11" width="6" height="3"/></g></svg>`;
+  // A pipeline of three stages: forward down, backward up. Lab colours the class jp-icon3 to suit its theme.
+  const BARS = [[1, 2, "#0072B2"], [11, 2, "#0072B2"], [3.5, 6.5, "#E69F00"], [8.5, 6.5, "#E69F00"], [6, 11, "#009E73"]];
+  const svg = (attributes, bar) =>
+    `<svg xmlns="http://www.w3.org/2000/svg" ${attributes} viewBox="0 0 16 16">${BARS.map(bar).join("")}</svg>`;
+  const bar = (x, y, fill) => `<rect x="${x}" y="${y}" width="4" height="3" rx="0.5" ${fill}/>`;
+  const ICON = svg('width="16"', ([x, y]) => bar(x, y, 'class="jp-icon3" fill="#616161"'));
+  // The launcher shows cards among the notebooks by the address of a picture, which has no theme: the colours of the stages.
+  const CARD = `data:image/svg+xml,${encodeURIComponent(svg('width="52" height="52"', ([x, y, colour]) => bar(x, y, `fill="${colour}"`)))}`;
   let scope = {};
 
   // A module of Lab's own, from what it shares; the first version is the only one.
@@ -49,11 +55,11 @@
       element("h1", `${model.name} on ${cluster.nodes}x${cluster.devices_per_node}:${cluster.device}`),
       element(
         "p",
-        `${seconds(predicted.iteration_seconds)} an iteration of ${options.num_microbatches} microbatches, δ = ${options.delta}, ` +
-          `${options.num_layers} layers; the average stage waits ${(100 * predicted.bubble_fraction).toPrecision(3)} %, ` +
-          `a device holds ${gib(predicted.peak_bytes_per_device)} at most.`,
+        `${seconds(predicted.iteration_seconds)} per iteration of ${options.num_microbatches} microbatches; ` +
+          `${options.num_layers} layers, δ = ${options.delta}. A stage is idle for ${(100 * predicted.bubble_fraction).toPrecision(3)} % ` +
+          `of the time on average. No device needs more than ${gib(predicted.peak_bytes_per_device)}.`,
       ),
-      table(["stage", "layers", "submesh", "logical mesh", "a microbatch", "peak of a device"], rows),
+      table(["stage", "layers", "submesh", "logical mesh", "time per microbatch", "peak memory per device"], rows),
     ];
   }
 
@@ -110,7 +116,7 @@
             execute: ({ cwd }) =>
               openNotebook(app, cwd ?? "", 'from alpa_explore_widgets import explore\n\nexplore("gpt-tiny", cluster="1x4:v100", num_microbatches=8)'),
           });
-          launcher?.add({ command, category: "Notebook", rank: 100 });
+          launcher?.add({ command, category: "Notebook", rank: 100, kernelIconUrl: CARD });
           palette?.addItem({ command, category: "alpa_explore" });
           app.docRegistry.addFileType({
             name: "alpa-plan", displayName: "Plan", extensions: [".plan.json"], mimeTypes: ["application/json"],

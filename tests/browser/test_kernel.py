@@ -1,0 +1,193 @@
+"""The explorer without its kernel: one line says so, above the last plan, which cannot be changed any more."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, WebSocketRoute
+
+from tests.browser.harness.explorer import seen_figure, slider
+from tests.browser.harness.page import LabPage, NotebookPage
+from tests.plans.example import example_plan
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+KERNEL = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+RECONNECT_SECONDS = 60.0
+"""Lab waits longer before each attempt."""
+CELL = """
+import alpa_explore as ax
+from alpa_explore_widgets import explore
+explore(ax.load_plan("kernel.plan.json"))
+"""
+"""A finished plan: nothing has to be planned after each restart."""
+
+
+class Connection:
+    """The page's connections to its kernel, which a test can interrupt."""
+
+    def __init__(self, lab: LabPage) -> None:
+        self._open: list[WebSocketRoute] = []
+        self._interrupted = False
+        lab.page.route_web_socket("**/channels*", self._connect)
+
+    def _connect(self, socket: WebSocketRoute) -> None:
+        if self._interrupted:
+            socket.close(code=1013, reason="interrupted by the test")
+        else:
+            socket.connect_to_server()
+            self._open.append(socket)
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        while self._open:
+            self._open.pop().close(code=1013, reason="interrupted by the test")
+
+    def restore(self) -> None:
+        self._interrupted = False
+
+
+@pytest.fixture(scope="module")
+def connected(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[tuple[LabPage, Connection]]:
+    with new_lab() as lab:
+        connection = Connection(lab)
+        open_notebook(lab)
+        yield lab, connection
+
+
+def open_notebook(lab: LabPage) -> None:
+    example_plan().save(Path(lab.server.root) / "kernel.plan.json")
+    lab.open(lab.server.write_notebook("kernel.ipynb", CELL))
+
+
+def drawn_explorer(lab: LabPage) -> Locator:
+    """The only explorer of the page, with its figure."""
+    explorer = lab.page.locator(".alpa-explorer")
+    lab.figure(explorer.locator(".alpa-panel:visible"))
+    return explorer
+
+
+def move_b(explorer: Locator) -> None:
+    slider(explorer, "B, microbatches").press("ArrowRight")
+    explorer.get_by_text("48 × 8").wait_for()
+
+
+@pytest.fixture
+def lab_page(connected: tuple[LabPage, Connection]) -> Iterator[LabPage]:
+    """A page that the tests share; each of them runs the cell."""
+    yield connected[0]
+    connected[0].guard.check()
+
+
+def run_again(lab: LabPage) -> Locator:
+    """Run the cells, as a person does after a restart: the explorer is as if nothing had happened."""
+    lab.run_all()
+    explorer = drawn_explorer(lab)
+    assert explorer.get_by_role("alert").count() == 0
+    assert lab.page.locator(".alpa-saved:visible").count() == 0
+    move_b(explorer)
+    return explorer
+
+
+def live_controls(explorer: Locator) -> int:
+    """Number of elements of the explorer that can have the focus."""
+    controls = explorer.locator("button, input, select, summary, [tabindex]")
+    return int(controls.evaluate_all("(all) => all.filter((control) => !control.closest('[inert]')).length"))
+
+
+def check_ended(lab: LabPage, explorer: Locator, banner: str) -> None:
+    """The banner, once; the plan below it as it was drawn; nothing that can be operated; no broken widgets."""
+    alert = explorer.get_by_role("alert")
+    alert.get_by_text(banner).wait_for(timeout=20_000)
+    assert alert.inner_text() == f"{banner}: run the cell again to explore; below is the last plan."
+    assert alert.count() == 1
+    assert explorer.locator(".alpa-tile:visible").count() > 0
+    assert seen_figure(lab, explorer)["data"], "the figure is still there"
+    assert live_controls(explorer) == 0
+    broken = """(root) => [root, ...root.querySelectorAll('*')]
+      .filter((e) => getComputedStyle(e, '::before').content.includes('\\uf127')).length"""
+    assert explorer.evaluate(broken) == 0, "no broken icons"
+    columns = explorer.locator(".alpa-body").evaluate("(body) => [...body.children].map((c) => c.offsetTop)")
+    assert columns[0] == columns[1], "both columns are where they were"
+    lab.page.locator(".alpa-saved td").first.wait_for()
+    before = explorer.locator(".alpa-body").inner_text()
+    handle = explorer.locator("input[type=range]").nth(4)
+    handle.evaluate("(slider) => slider.focus()")
+    assert not handle.evaluate("(slider) => slider === document.activeElement")
+    assert explorer.locator(".alpa-body").inner_text() == before
+
+
+def test_a_restart_leaves_one_banner_above_the_last_plan_until_the_cell_is_run_again(lab_page: LabPage) -> None:
+    explorer = run_again(lab_page)
+    lab_page.page.evaluate(f"{KERNEL}.restart()")
+    check_ended(lab_page, explorer, "Kernel restarted")
+    lab_page.wait_idle()
+    run_again(lab_page)
+
+
+def test_a_page_that_is_loaded_again_goes_on(lab_page: LabPage) -> None:
+    run_again(lab_page)
+    lab_page.save()
+    lab_page.open("kernel.ipynb")
+    explorer = drawn_explorer(lab_page)
+    assert explorer.get_by_role("alert").count() == 0
+    assert lab_page.page.locator(".alpa-saved:visible").count() == 0
+    slider(explorer, "B, microbatches").press("ArrowLeft")
+    explorer.get_by_text("32 × 8").wait_for()
+
+
+def test_a_kernel_that_dies_says_so(lab_page: LabPage) -> None:
+    explorer = run_again(lab_page)
+    os.kill(int(lab_page.ask("__import__('os').getpid()")), signal.SIGKILL)
+    check_ended(lab_page, explorer, "Kernel died")
+    lab_page.page.get_by_role("dialog").get_by_role("button", name="Ok").press("Enter")
+    lab_page.wait_idle()
+
+
+def test_a_lost_connection_is_said_once_and_forgotten_when_it_is_back(
+    lab_page: LabPage, connected: tuple[LabPage, Connection]
+) -> None:
+    explorer, connection = run_again(lab_page), connected[1]
+    connection.interrupt()
+    alert = explorer.get_by_role("alert")
+    alert.get_by_text("Connection to the kernel lost: the explorer goes on when it is back").wait_for()
+    assert alert.count() == 1
+    assert live_controls(explorer) == 0
+    connection.restore()
+    alert.wait_for(state="hidden", timeout=1000 * RECONNECT_SECONDS)
+    slider(explorer, "B, microbatches").press("ArrowLeft")
+    explorer.get_by_text("32 × 8").wait_for()
+    assert lab_page.page.locator(".alpa-explorer").count() == 1
+
+
+def test_a_kernel_that_was_restarted_elsewhere_meanwhile_is_noticed(
+    lab_page: LabPage, connected: tuple[LabPage, Connection]
+) -> None:
+    explorer, connection = run_again(lab_page), connected[1]
+    identity = lab_page.page.evaluate(f"{KERNEL}.id")
+    connection.interrupt()
+    explorer.get_by_role("alert").wait_for()
+    assert lab_page.page.request.post(lab_page.server.address.page(f"api/kernels/{identity}/restart")).ok
+    connection.restore()
+    explorer.get_by_text("Kernel restarted").wait_for(timeout=1000 * RECONNECT_SECONDS)
+    lab_page.wait_idle()
+
+
+def test_a_kernel_that_is_shut_down_says_so(lab_page: LabPage) -> None:
+    explorer = run_again(lab_page)
+    lab_page.shut_down()
+    check_ended(lab_page, explorer, "Kernel shut down")
+
+
+def test_a_restart_in_notebook_7_leaves_the_same_banner(notebook: NotebookPage) -> None:
+    open_notebook(notebook)
+    explorer = run_again(notebook)
+    notebook.page.evaluate(f"{KERNEL}.restart()")
+    check_ended(notebook, explorer, "Kernel restarted")
+    notebook.wait_idle()
+    run_again(notebook)
