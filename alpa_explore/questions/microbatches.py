@@ -39,16 +39,36 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
     lines, b = lines or microbatches_of(plan), plan.options.num_microbatches
     planned = next(t for t in lines if t.num_microbatches == b)
     fitting = [t for t in lines if t.iteration_seconds is not None]
-    words = f"B = {b:,} microbatches of {planned.samples:,} samples: {planned.samples_per_second:,.4g} samples/s"
+    best = max(fitting, key=lambda t: t.samples_per_second, default=planned)
+    samples = f"{planned.samples:,} sample{'' if planned.samples == 1 else 's'}"
+    words = f"B = {b:,} microbatches of {samples}"
+    if planned.iteration_seconds is not None:
+        words += f": T {units.seconds(planned.iteration_seconds)}, {planned.samples_per_second:,.4g} samples/s"
     if same_global_batch(lines):
         words += f", the most of the {len(lines)} B that divide a global batch of {plan.global_batch:,}"
+    elif best is planned:
+        words += _beside_half(fitting, planned)
     else:
-        best = max(fitting, key=lambda t: t.samples_per_second)
         share = planned.samples_per_second / best.samples_per_second
-        words += f", {units.percent(share)} of what B = {best.num_microbatches:,} of them would reach"
+        words += (
+            f", {units.percent(share)} of the most, which B = {best.num_microbatches:,} reaches with T "
+            f"{units.seconds(best.iteration_seconds or 0.0)}"
+        )
     if short := len(lines) - len(fitting):
         words += f"; {short} B {'does' if short == 1 else 'do'} not fit in memory"
     return words + "."
+
+
+def _beside_half(fitting: Sequence[TriedMicrobatches], planned: TriedMicrobatches) -> str:
+    """', the most of the 11 B here; B = 512 would reach 99.2 % of it in half the time'."""
+    words = f", the most of the {len(fitting)} B here" if len(fitting) > 1 else ""
+    fewer = [t for t in fitting if t.num_microbatches < planned.num_microbatches]
+    if not fewer:
+        return words
+    next_fewer = max(fewer, key=lambda t: t.num_microbatches)
+    share = next_fewer.samples_per_second / planned.samples_per_second
+    seconds = units.seconds(next_fewer.iteration_seconds or 0.0)
+    return f"{words}; B = {next_fewer.num_microbatches:,} would reach {units.percent(share)} of it with T {seconds}"
 
 
 def microbatches_report(plan: Plan) -> str:

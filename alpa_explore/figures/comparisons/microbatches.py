@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log10
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
@@ -22,56 +23,92 @@ _PARTS = (
     ("workspace", "workspace_bytes", OKABE_ITO[2], "x"),
 )
 """What fills a device: name, field, colour, hatching."""
+_PANELS, _GAP = (100, 100, 140), 16
+"""Pixels of the panels, and between them."""
 
 
 def microbatches_figure(plan: Plan, theme: str = "light") -> go.Figure:
-    """Three panels over the B that were tried: T, samples a second, and the fullest device with its capacity as a line.
+    """Three panels over the B that were tried, with their values: T, samples a second, and the fullest device with its
+    capacity as a line.
 
     A star marks the B of the plan. A cross marks a B at which nothing fits, at the memory that the closest plan needs.
+    With microbatches of one size T grows with B, so its axis is logarithmic.
     """
     tried = microbatches_of(plan)
     names = [f"{t.num_microbatches:,}" for t in tried]
     texts = [_hover(t) for t in tried]
-    figure = make_subplots(
-        rows=3,
-        cols=1,
-        shared_xaxes=True,
-        row_heights=[0.3, 0.3, 0.4],
-        vertical_spacing=0.05,
-    )
+    height = sum(_PANELS) + 2 * _GAP
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=list(_PANELS), vertical_spacing=_GAP / height)
     fitting = [t.iteration_seconds for t in tried if t.iteration_seconds is not None]
     scale, second = units.seconds_axis(max(fitting, default=1.0))
     times = [None if t.iteration_seconds is None else t.iteration_seconds / scale for t in tried]
     rates = [None if t.iteration_seconds is None else t.samples_per_second for t in tried]
     for row, (name, values) in enumerate((("T", times), ("samples a second", rates)), start=1):
-        figure.add_trace(
-            go.Scatter(
-                x=names,
-                y=values,
-                name=name,
-                mode="lines+markers",
-                hovertext=texts,
-                hoverinfo="text",
-                showlegend=False,
-                line={"color": ink(theme), "width": 2},
-                marker={
-                    "symbol": ["star" if _is_chosen(plan, t) else "circle" for t in tried],
-                    "size": [18 if _is_chosen(plan, t) else 8 for t in tried],
-                    "color": [OKABE_ITO[0] if _is_chosen(plan, t) else ink(theme) for t in tried],
-                    "line": {"color": ink(theme), "width": 1},
-                },
-            ),
-            row=row,
-            col=1,
-        )
+        _line(figure, row, name, values, plan, tried, names, texts, theme)
+    one_size = not same_global_batch(tried)
+    logarithmic = one_size and len(fitting) > 1
+    _axis(figure, 1, f"T ({second}{', log' if logarithmic else ''})", times, logarithmic=logarithmic)
+    _axis(figure, 2, "samples/s", rates, logarithmic=False)
     _memory(figure, plan, tried, names, texts, theme)
-    batch = f"{plan.global_batch:,} samples in all"
-    sizes = batch if same_global_batch(tried) else f"{plan.model.samples:,} samples in each"
-    figure.update_yaxes(title=f"T ({second})", rangemode="tozero", row=1, col=1)
-    figure.update_yaxes(title="samples/s", rangemode="tozero", row=2, col=1)
+    each = f"{plan.model.samples:,} sample{'' if plan.model.samples == 1 else 's'} in each"
+    sizes = each if one_size else f"{plan.global_batch:,} samples in all"
     figure.update_xaxes(type="category", categoryorder="array", categoryarray=names)
     figure.update_xaxes(title=f"B, the number of microbatches ({sizes})", row=3, col=1)
-    return dress(figure, microbatches_sentence(plan, tried), theme=theme, height=640, barmode="stack", bargap=0.3)
+    figure = dress(figure, microbatches_sentence(plan, tried), theme=theme, height=height, barmode="stack", bargap=0.3)
+    top, bottom = figure.layout.margin.t, 84
+    below = {"x": 0, "xanchor": "left", "y": -48 / height, "yanchor": "top", "traceorder": "normal"}
+    return figure.update_layout(height=height + top + bottom, margin={"b": bottom}, legend=below)
+
+
+def _line(
+    figure: go.Figure,
+    row: int,
+    name: str,
+    values: Sequence[float | None],
+    plan: Plan,
+    tried: Sequence[TriedMicrobatches],
+    names: Sequence[str],
+    texts: Sequence[str],
+    theme: str,
+) -> None:
+    """One value over B, written at each mark."""
+    figure.add_trace(
+        go.Scatter(
+            x=names,
+            y=values,
+            name=name,
+            mode="lines+markers+text",
+            text=["" if value is None else f"{value:,.3g}" for value in values],
+            textposition="top center",
+            textfont={"size": 11, "color": ink(theme)},
+            cliponaxis=False,
+            hovertext=texts,
+            hoverinfo="text",
+            showlegend=False,
+            line={"color": ink(theme), "width": 2},
+            marker={
+                "symbol": ["star" if _is_chosen(plan, t) else "circle" for t in tried],
+                "size": [17 if _is_chosen(plan, t) else 7 for t in tried],
+                "color": [OKABE_ITO[0] if _is_chosen(plan, t) else ink(theme) for t in tried],
+                "line": {"color": ink(theme), "width": 1},
+                "opacity": 1,
+            },
+        ),
+        row=row,
+        col=1,
+    )
+
+
+def _axis(figure: go.Figure, row: int, title: str, values: Sequence[float | None], *, logarithmic: bool) -> None:
+    """From 0, or logarithmic, with room for the values above the marks."""
+    known = [value for value in values if value is not None] or [1.0]
+    if logarithmic:
+        low, high = log10(min(known)), log10(max(known))
+        room = 0.3 * (high - low) + 0.1
+        span: dict[str, object] = {"type": "log", "dtick": 1, "range": [low - 0.5 * room, high + room]}
+    else:
+        span = {"range": [0, 1.3 * max(known)]}
+    figure.update_yaxes(title=title, row=row, col=1, **span)
 
 
 def _memory(
@@ -119,13 +156,41 @@ def _memory(
             y=[capacity / scale] * len(names),
             mode="lines",
             name="memory of a device",
+            showlegend=False,
             line={"color": ink(theme), "dash": "dash", "width": 1},
             hoverinfo="skip",
         ),
         row=3,
         col=1,
     )
-    figure.update_yaxes(title=f"fullest device ({byte})", rangemode="tozero", row=3, col=1)
+    figure.add_trace(
+        go.Scatter(
+            x=list(names),
+            y=[None if t.peak_bytes is None else t.peak_bytes / scale for t in tried],
+            mode="text",
+            text=["" if t.peak_bytes is None else f"{t.peak_bytes / scale:.3g}" for t in tried],
+            textposition="top center",
+            textfont={"size": 11, "color": ink(theme)},
+            hoverinfo="skip",
+            showlegend=False,
+            name="sums",
+        ),
+        row=3,
+        col=1,
+    )
+    figure.add_annotation(
+        x=0.0,
+        xref="x3 domain",
+        y=capacity / scale,
+        yref="y3",
+        text=f"{units.bytes_(capacity)}, one device",
+        showarrow=False,
+        xanchor="left",
+        yanchor="bottom",
+        font={"size": 12, "color": ink(theme)},
+    )
+    highest = max([capacity, *(n for n in needed if n is not None)]) / scale
+    figure.update_yaxes(title=f"fullest device<br>({byte})", range=[0, 1.22 * highest], row=3, col=1)
 
 
 def _is_chosen(plan: Plan, tried: TriedMicrobatches) -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_table
+from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_sentence, microbatches_table
+from alpa_explore.planner.replan import replan
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
 
@@ -61,3 +62,25 @@ def test_a_number_at_which_nothing_fits_is_crossed_out_at_the_memory_that_it_nee
     assert "1 GiB over" in crossed.hovertext[0]
     assert trace(figure, "T").y[0] is None
     assert "1 B does not fit in memory" in figure.layout.title.text.replace("<br>", " ")
+
+
+def test_values_stand_at_the_marks_and_the_memory_of_a_device_at_its_line(plan: Plan) -> None:
+    figure = microbatches_figure(plan)
+    for name in ("T", "samples a second"):
+        line = trace(figure, name)
+        assert list(line.text) == [f"{y:,.3g}" for y in line.y]
+    assert [note.text for note in figure.layout.annotations] == ["16 GiB, one device"]
+    assert figure.layout.yaxis.type == "log", "with microbatches of one size T doubles with B"
+    assert all(
+        trace.showlegend is False for trace in figure.data if trace.type == "scatter" and trace.mode != "markers"
+    )
+
+
+def test_the_sentence_compares_with_the_most_and_where_the_plan_has_the_most_with_half_of_it(plan: Plan) -> None:
+    assert " % of the most, which B = 1,024 reaches with T " in microbatches_sentence(plan)
+    most = replan(plan, num_microbatches=1024)
+    said = microbatches_sentence(most)
+    assert ", the most of the 11 B here; B = 512 would reach 99." in said
+    assert " % of it with T " in said
+    one = replace(most, model=replace(most.model, samples=1))
+    assert "microbatches of 1 sample:" in microbatches_sentence(one)
