@@ -33,11 +33,11 @@ from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
-from alpa_explore_widgets.session.neighbours import neighbours
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.session.variants import neighbours
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
@@ -71,7 +71,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.session = session
         self.bridge = PageBridge()
         self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
-        self.messages, self.summary = MessagesPanel(), SummaryPanel()
+        self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
         self.selected = SelectedPanel(session.compute_regrets)
         self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self._go_to_tab)
         self.panels = self._make_tabs()

@@ -21,6 +21,7 @@ from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.fault import Offer
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
@@ -98,6 +99,13 @@ class Session:
         """Run the whole planner for the present settings; a run under way is cancelled."""
         self._planning.plans.submit(PlanningJob(settings=(self.store.state.settings,)))
 
+    def take(self, offer: Offer) -> None:
+        """Plan with the settings that an offer changes."""
+        with self.store.lock:
+            self.set(**dict(offer.changes))
+            self._planning.forget_replans()
+            self.plan()
+
     def try_settings(self, settings: tuple[Settings, ...]) -> None:
         """Run the planner for each of `settings` and add the plans to the history; the plan on screen and the controls
         stay as they are."""
@@ -147,6 +155,7 @@ class Session:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
             self._planning.plans.cancel()
             self._planning.forget_replans()
+            self._planning.fit.worker.cancel()
 
     def show_entry(self, position: int) -> None:
         """Show an entry of the history with its settings; nothing is planned."""
@@ -161,6 +170,7 @@ class Session:
                 plan=entry.plan,
                 plan_settings=entry.settings,
                 settings=entry.settings,
+                offers=None,
                 selection=valid_key(entry.plan, self.store.state.selection),
                 fault=None,
                 activity=f"Plan {position + 1} of {len(history.entries)} in the history.",
@@ -201,7 +211,7 @@ class Session:
 
     @property
     def _workers(self) -> tuple[NewestWins[Any], ...]:
-        return (self._planning.plans, self._planning.replans, self._queries, self._files)
+        return (self._planning.plans, self._planning.replans, self._planning.fit.worker, self._queries, self._files)
 
     def _settings_of_model(self, model: str) -> dict[str, Any]:
         """The settings that do not carry over to another model: those of the plan on screen if `model` is its model,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.models import catalog
-from alpa_explore.sharding.spec_constraint import SpecConstraint
+from alpa_explore.sharding.spec_constraint import SpecConstraint, mappings
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -65,6 +65,22 @@ class Settings:
     def needs_only_replan(self, other: Settings) -> bool:
         """True when `other` differs from these at most in settings that `replan` answers."""
         return replace(self, **{name: getattr(other, name) for name in REPLAN_SETTINGS}) == other
+
+    @property
+    def plan_options(self) -> dict[str, Any]:
+        """The options of the planner besides the model and the cluster, without those that are at their defaults."""
+        optional: dict[str, Any] = {
+            "solver": self.solver if self.solver != "auto" else None,
+            "rematerialization": self.rematerialization,
+            "pipeline": self.pipeline or None,
+            **mappings(self.spec_constraints),
+        }
+        return {
+            "num_microbatches": self.num_microbatches,
+            "delta": self.delta,
+            "num_layers": self.num_layers,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
 
     def equal_for_replan(self, other: Settings) -> bool:
         """True when `other` has the same value of every setting that `replan` answers."""

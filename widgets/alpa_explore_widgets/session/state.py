@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore_widgets.session.fault import Fault
+    from alpa_explore_widgets.session.fault import Fault, Offers
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.training_run import RunCheck, TrainingRun
 
@@ -52,6 +52,8 @@ class State:
     """Kernels of the solvers are being compiled for the planner."""
     fault: Fault | None = None
     """Why the last piece of work failed; None after one that worked."""
+    offers: Offers | None = None
+    """What to change so that the model fits, after a fault for lack of memory."""
     history: History = field(default_factory=History)
     """The plans so far; the one on screen is at its position."""
     comparison: Comparison | None = None

@@ -1,0 +1,119 @@
+"""Settings near those of a plan: its neighbours, which "Try neighbours" plans, and changes with which a model fits.
+
+The latter are sought in the background after a fault for lack of memory, for seconds at most; each offer is one that
+was found to fit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from alpa_explore.errors import AlpaExploreError
+from alpa_explore.tracing.cancelling import cancelled_by
+from alpa_explore_widgets.session import tuning
+from alpa_explore_widgets.session.background import NewestWins
+from alpa_explore_widgets.session.fault import Offer, Offers
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.backend import Backend
+    from alpa_explore_widgets.session.settings import Settings
+    from alpa_explore_widgets.session.sources import Sources
+    from alpa_explore_widgets.session.state import StateStore
+
+
+def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
+    """The next smaller and larger δ, half and twice the layers, the other choice of rematerialisation, and, where there
+    are spec constraints, none of them.
+
+    `settings` are those that `plan` was made with.
+    """
+    num_layers, delta = plan.options.num_layers, settings.delta
+    smaller_delta = max((value for value in tuning.NEIGHBOUR_DELTAS if value < delta), default=None)
+    larger_delta = min((value for value in tuning.NEIGHBOUR_DELTAS if value > delta), default=None)
+    num_operators = sum(len(layer.operators) for layer in plan.layers)
+    layer_counts = [count for count in (num_layers // 2, 2 * num_layers) if 1 <= count <= num_operators]
+    # With num_layers=None the planner could choose another number for another δ, which would change two things at once.
+    fixed_layers = replace(settings, num_layers=num_layers)
+    return (
+        *(replace(fixed_layers, delta=value) for value in (smaller_delta, larger_delta) if value is not None),
+        *(replace(fixed_layers, num_layers=count) for count in layer_counts),
+        replace(fixed_layers, rematerialization=not plan.model.rematerialization),
+        *([replace(fixed_layers, spec_constraints=())] if fixed_layers.spec_constraints else []),
+    )
+
+
+class FitSearch:
+    """Seeks offers for settings that do not fit; the newest request wins."""
+
+    def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
+        self._store, self._sources, self._backend = store, sources, backend
+        self.worker: NewestWins[Settings] = NewestWins(self._run, "alpa-explore fit")
+
+    def start(self, settings: Settings) -> None:
+        """Seek offers for `settings`."""
+        self._store.change(offers=Offers())
+        self.worker.submit(settings)
+
+    def forget(self) -> None:
+        """Cancel the search and drop its offers."""
+        self.worker.cancel()
+        self._store.change(offers=None)
+
+    def _run(self, settings: Settings, cancel: threading.Event) -> None:
+        found = Offers()
+        try:
+            with cancelled_by(cancel):
+                for found in self._found(settings, cancel):
+                    self._show(found, cancel)
+        except AlpaExploreError:
+            pass  # the fault that is on screen says what failed; there are fewer offers
+        finally:
+            self._show(replace(found, searching=False), cancel)
+
+    def _show(self, offers: Offers, cancel: threading.Event) -> None:
+        with self._store.lock:
+            if not cancel.is_set():
+                self._store.change(offers=offers)
+
+    def _found(self, settings: Settings, cancel: threading.Event) -> Iterator[Offers]:
+        graph, cluster = self._sources.graph(settings), self._sources.cluster(settings)
+        found = Offers()
+        larger = self._backend.fitting_cluster(graph, cluster, cancel=cancel, **settings.plan_options)
+        if larger is not None and larger.found:
+            size = (("nodes", larger.cluster.nodes), ("devices_per_node", larger.cluster.devices_per_node))
+            button = f"Plan on {larger.cluster.nodes} × {larger.cluster.devices_per_node}"
+            found = replace(found, offers=(Offer(found=str(larger), button=button, changes=size),))
+        elif larger is not None:
+            found = replace(found, at_least=str(larger))
+        yield found
+        for offer, changed in self._smaller(settings, recomputes=graph.rematerialization):
+            changed_graph = self._sources.graph(changed)
+            if not cancel.is_set() and self._backend.fits(
+                changed_graph, cluster, cancel=cancel, **changed.plan_options
+            ):
+                found = replace(found, offers=(*found.offers, offer))
+                yield found
+
+    def _smaller(self, settings: Settings, *, recomputes: bool) -> Iterator[tuple[Offer, Settings]]:
+        """Settings that hold less on the same cluster."""
+        if not recomputes and not settings.rematerialization:
+            offer = Offer(
+                found="Fits with recomputation",
+                button="Plan with recomputation",
+                changes=(("rematerialization", True),),
+            )
+            yield offer, replace(settings, rematerialization=True)
+        half = settings.microbatch // 2
+        if half in self._sources.microbatches(settings.model):
+            count = settings.num_microbatches * settings.microbatch // half
+            changes: dict[str, Any] = {"microbatch": half, "num_microbatches": count}
+            offer = Offer(
+                found=f"Fits with microbatches of {half}, B = {count:,}",
+                button=f"Plan with microbatches of {half}",
+                changes=tuple(changes.items()),
+            )
+            yield offer, replace(settings, **changes)
