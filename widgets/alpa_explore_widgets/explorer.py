@@ -33,11 +33,11 @@ from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
+from alpa_explore_widgets.session.questions import neighbours
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.settings import Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
-from alpa_explore_widgets.session.variants import neighbours
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
@@ -131,7 +131,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             WhyPanel(self._try_neighbours),
             SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
             ComparePanel(),
-            SolversPanel(session.compare_formulations),
+            SolversPanel(session.compare_formulations, session.comparisons.cancel),
             RunPanel(session.runs),
         ]
 

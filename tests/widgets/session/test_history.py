@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.history import Entry, History
+from alpa_explore_widgets.session.questions import neighbours
 from alpa_explore_widgets.session.session import Session
 from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
-from alpa_explore_widgets.session.variants import neighbours
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -71,7 +71,7 @@ def _baseline(*arguments: Any, **options: Any) -> Plan:
     return baseline(*arguments, **options)
 
 
-def _compare(plan: Plan, stage: int) -> Comparison:
+def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
     """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
     from alpa_explore.intra_op.formulations.compare import compare_solvers
@@ -93,7 +93,7 @@ def _compare(plan: Plan, stage: int) -> Comparison:
         mesh=mesh.squeezed(),
         inverse_b=1 / plan.options.num_microbatches,
     )
-    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS)
+    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS, **reports)
 
 
 def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
@@ -158,8 +158,9 @@ class Backend:
     """(graph, cluster, options of the plan) -> the larger cluster on which it fits."""
     fits: Callable[..., bool | None] = _fits
     """The same arguments -> whether a plan fits; None where that is not known."""
-    compare: Callable[[Plan, int], Comparison] = _compare
-    """(plan, stage) -> its first layer, solved by each formulation."""
+    compare: Callable[..., Comparison] = _compare
+    """(plan, stage, progress, partial and cancel of `compare_solvers`) -> its first layer, solved by each
+    formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> the cost of each of its strategies."""
     check_run: Callable[..., None] = _check_run

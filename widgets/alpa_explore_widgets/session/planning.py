@@ -22,8 +22,8 @@ from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
+from alpa_explore_widgets.session.questions import FitSearch
 from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
-from alpa_explore_widgets.session.variants import FitSearch
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress

@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
+from alpa_explore_widgets.session.questions import Comparisons
 from alpa_explore_widgets.session.runs import TrainingRuns
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
@@ -38,6 +39,7 @@ class Session:
         self._queries: NewestWins[_Query] = NewestWins(self._run, "alpa-explore query")
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
+        self.comparisons = Comparisons(self.store, backend)
 
     def set(self, **changes: Any) -> None:
         """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`; while
@@ -123,8 +125,7 @@ class Session:
         state = self.store.state
         plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
         if plan is not None:
-            done = "Formulations compared: see Solvers."
-            self.run_query(lambda: {"comparison": self._backend.compare(plan, stage), "activity": done}, "comparing…")
+            self.comparisons.start(plan, stage)
 
     def compute_regrets(self) -> None:
         """Compute the cost of the other strategies of the selected operator."""
@@ -211,7 +212,14 @@ class Session:
 
     @property
     def _workers(self) -> tuple[NewestWins[Any], ...]:
-        return (self._planning.plans, self._planning.replans, self._planning.fit.worker, self._queries, self._files)
+        return (
+            self._planning.plans,
+            self._planning.replans,
+            self._planning.fit.worker,
+            self.comparisons.worker,
+            self._queries,
+            self._files,
+        )
 
     def _settings_of_model(self, model: str) -> dict[str, Any]:
         """The settings that do not carry over to another model: those of the plan on screen if `model` is its model,

@@ -57,7 +57,9 @@ class State:
     history: History = field(default_factory=History)
     """The plans so far; the one on screen is at its position."""
     comparison: Comparison | None = None
-    """The last comparison of formulations (Solvers tab)."""
+    """The last comparison of formulations (Solvers tab), or the rows so far."""
+    comparing: Progress | None = None
+    """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
     run: TrainingRun | None = None

@@ -1,23 +1,27 @@
-"""Settings near those of a plan: its neighbours, which "Try neighbours" plans, and changes with which a model fits.
+"""Questions beside the plan: its neighbours, which "Try neighbours" plans; after a fault for lack of memory, changes
+with which the model fits; how the formulations of a sharding problem compare.
 
-The latter are sought in the background after a fault for lack of memory, for seconds at most; each offer is one that
-was found to fit.
+The last two are answered in the background, and can be cancelled.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import AlpaExploreError
+from alpa_explore.execution.progress import Progress
+from alpa_explore.intra_op.formulations.compare import FORMULATIONS
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
-from alpa_explore_widgets.session.fault import Offer, Offers
+from alpa_explore_widgets.session.fault import Offer, Offers, fault_of
 
 if TYPE_CHECKING:
+    from alpa_explore.intra_op.formulations.comparison import Comparison
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.settings import Settings
@@ -47,7 +51,8 @@ def neighbours(settings: Settings, plan: Plan) -> tuple[Settings, ...]:
 
 
 class FitSearch:
-    """Seeks offers for settings that do not fit; the newest request wins."""
+    """Seeks offers for settings that do not fit, for seconds at most; each was found to fit. The newest request
+    wins."""
 
     def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
         self._store, self._sources, self._backend = store, sources, backend
@@ -117,3 +122,59 @@ class FitSearch:
                 changes=tuple(changes.items()),
             )
             yield offer, replace(settings, **changes)
+
+
+class Comparisons:
+    """Runs one comparison at a time; the newest one wins. What was computed stays when it is cancelled."""
+
+    def __init__(self, store: StateStore, backend: Backend) -> None:
+        self._store, self._backend = store, backend
+        self.worker: NewestWins[tuple[Plan, int]] = NewestWins(self._run, "alpa-explore compare")
+
+    def start(self, plan: Plan, stage: int) -> None:
+        """Solve the first layer of this stage by every formulation."""
+        self.worker.submit((plan, stage))
+
+    def cancel(self) -> None:
+        """Start no further formulation; the one that is running ends first, within tuning.COMPARE_SECONDS."""
+        with self._store.lock:
+            comparing = self._store.state.comparing
+            if comparing is not None:
+                self._store.change(comparing=replace(comparing, pass_name=f"stopping after {comparing.pass_name}"))
+        self.worker.cancel()
+
+    def _run(self, job: tuple[Plan, int], cancel: threading.Event) -> None:
+        plan, stage = job
+        begun, ended = time.monotonic(), threading.Event()
+        names: list[str] = []
+
+        def report(name: str) -> None:
+            names.append(name)
+            show()
+
+        def partial(comparison: Comparison) -> None:
+            self._store.change(comparison=comparison)
+
+        def show() -> None:
+            elapsed, done = time.monotonic() - begun, max(len(names) - 1, 0)
+            name = names[-1] if names else "the layer"
+            now = Progress(pass_name=name, done=done, total=len(FORMULATIONS), elapsed_seconds=elapsed)
+            with self._store.lock:
+                if not (cancel.is_set() or ended.is_set()):
+                    self._store.change(comparing=now)
+
+        def tick() -> None:
+            while not ended.wait(tuning.CLOCK_SECONDS):
+                show()
+
+        show()
+        threading.Thread(target=tick, name="alpa-explore compare clock", daemon=True).start()
+        outcome: dict[str, object] = {"fault": None}
+        try:
+            outcome["comparison"] = self._backend.compare(plan, stage, progress=report, partial=partial, cancel=cancel)
+        except Exception as error:  # a background thread has no cell in which to show it
+            outcome = {"fault": fault_of(error)}
+        finally:
+            with self._store.lock:
+                ended.set()
+                self._store.change(comparing=None, **outcome)
