@@ -175,6 +175,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         code = plan_code(planned, user_model=model is not None and model.name == planned.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
+        panel.figure.waiting = _waiting_text(state)
         for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
@@ -298,6 +299,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         if self._saved is not None:
             html = plan_table(state.plan, state.plan_settings or state.settings)
             update_display({"text/html": html}, raw=True, display_id=self._saved.display_id)
+
+
+def _waiting_text(state: State) -> str:
+    """Why a figure is not there yet."""
+    if state.plan is not None:
+        return "Drawing the figure…"
+    return "The figure appears with the first plan." if state.planning else "No figure: there is no plan yet."
 
 
 def _tab_titles(panels: list[FigurePanel]) -> list[list[str]]:
