@@ -8,7 +8,7 @@ PREPARING_SECONDS = 1.0
 """When preparing the tasks takes longer, there are probably many, and workers are started meanwhile. Reading a captured
 graph from the disk takes a fifth of it."""
 KERNELS_SECONDS = 0.3
-"""When capturing a model takes longer, kernels are compiled or loaded meanwhile. Reading a captured graph takes less."""
+"""When capturing a model takes longer, kernels are compiled or loaded meanwhile. Reading a captured graph is faster."""
 
 CONNECT_SECONDS = 10
 """Time limit for connecting to a scheduler, and for all workers of a local cluster to start. Set by hand."""

@@ -7,7 +7,8 @@
   layers where the user gives no number.
 - `replan`: `ax.replan`: another B, other pipeline options or another delta, from the stage costs of a plan.
 - `tried_microbatches`: T, throughput and memory at every other B, from the stage costs of a plan.
-- `nearest_fit`: the error when nothing fits, with the nearest change that would; `clock`: seconds of each pass.
+- `nearest_fit`: the error when nothing fits, with the nearest change that would; `fitting`: on how many more devices it
+  fits. `clock`: seconds of each pass. `tuning`: limits.
 
 Everything below (search, plans, inter_op, …) may be imported here; baselines, questions, figures and the command line
 stand above.

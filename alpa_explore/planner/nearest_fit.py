@@ -49,11 +49,12 @@ def nothing_fits(
             remedy="Use fewer layers, or check the warnings for operators that cannot be sharded.",
         )
     memory, where = needed
-    advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node} devices with {units.bytes_(memory)} each"]
     named = sorted((load_preset(n)[0].memory_bytes, n) for n in preset_names())
     enough = next((name for size, name in named if size >= memory and name != "cpu"), None)
     if enough is not None:
-        advice[0] += f" (for example {cluster.nodes}x{cluster.devices_per_node}:{enough})"
+        advice = [f"It fits on {cluster.nodes}x{cluster.devices_per_node}:{enough}"]
+    else:
+        advice = [f"No device of the presets has the {units.bytes_(memory)} that each of so few must hold"]
     if not any(costs.versions):
         advice.append("rematerialization=True holds fewer activations")
     if query.options.schedule != "1f1b":

@@ -79,6 +79,32 @@ def profile_lazily(
         return None
 
 
+def a_pipeline_fits(
+    layered: LayeredGraph,
+    query: PipelineQuery,
+    *,
+    layer_flops: tuple[int, ...] = (),
+    cancel: threading.Event | None = None,
+) -> bool | None:
+    """True as soon as some pipeline of stages that were priced fits in memory, False where none can by the lower
+    bounds; None where neither is known: `cancel` was set, a stage cannot be composed, or none of the choices that were
+    found for some stage fits."""
+    unpriced = unpriced_costs(layered, query, layer_flops)
+    try:
+        pricing = LazyPricing(layered, query, other=layered, known=unpriced, cancel=cancel, layer_flops=layer_flops)
+        while True:
+            costs = pricing.costs()
+            if query.best(costs).feasible:
+                return True
+            bounds = costs.bounds
+            open_stages = [(cell, held) for cell, held in query.best_stages(costs) if held in bounds.get(cell, ())]
+            if not open_stages:
+                return None if pricing.gave_up else False
+            pricing.price_on_one_mesh(open_stages)
+    except (CancelledError, _NotComposableError):
+        return None
+
+
 class LazyPricing:
     """Lower bounds for all stages, and candidates of those that were priced."""
 
@@ -141,23 +167,32 @@ class LazyPricing:
         for cell, _ in open_stages:
             self._update_bound(cell)
         while todo := [(cell, held) for cell, held in open_stages if held in self._bounds[cell]]:
-            if self.cancel is not None and self.cancel.is_set():
-                raise CancelledError("The plan was cancelled", found="stages were being priced", remedy="Plan again.")
-            by_mesh: dict[LogicalMesh, dict[RangeKey, set[int]]] = defaultdict(dict)
-            for cell, held in todo:
-                open_meshes = [mesh for mesh in self._meshes[cell[2]] if not self._is_priced((cell, mesh), held)]
-                mesh = min(open_meshes, key=lambda mesh: self._bound((cell, mesh), held))
-                by_mesh[mesh].setdefault(cell, set()).add(held)
-            for mesh, cells in by_mesh.items():
-                self._price_fastest(mesh, [cell for cell in cells if (cell, mesh) not in self._keys])
-                problems: dict[str, tuple[Range, set[int]]] = {}
-                for (first, last, submesh), counts in cells.items():
-                    key = self._keys[(first, last, submesh), mesh]
-                    problems.setdefault(key, ((first, last), set()))[1].update(counts)
-                for key, (layers, counts) in problems.items():
-                    self._price_within_memory(key, layers, mesh, counts)
-            for cell, _ in todo:
-                self._update_bound(cell)
+            self.price_on_one_mesh(todo)
+
+    def price_on_one_mesh(self, todo: Sequence[HeldStage]) -> None:
+        """Price each of these open stages on its logical mesh with the lowest bound. CancelledError when cancelled."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise CancelledError("The plan was cancelled", found="stages were being priced", remedy="Plan again.")
+        by_mesh: dict[LogicalMesh, dict[RangeKey, set[int]]] = defaultdict(dict)
+        for cell, held in todo:
+            open_meshes = [mesh for mesh in self._meshes[cell[2]] if not self._is_priced((cell, mesh), held)]
+            mesh = min(open_meshes, key=lambda mesh: self._bound((cell, mesh), held))
+            by_mesh[mesh].setdefault(cell, set()).add(held)
+        for mesh, cells in by_mesh.items():
+            self._price_fastest(mesh, [cell for cell in cells if (cell, mesh) not in self._keys])
+            problems: dict[str, tuple[Range, set[int]]] = {}
+            for (first, last, submesh), counts in cells.items():
+                key = self._keys[(first, last, submesh), mesh]
+                problems.setdefault(key, ((first, last), set()))[1].update(counts)
+            for key, (layers, counts) in problems.items():
+                self._price_within_memory(key, layers, mesh, counts)
+        for cell, _ in todo:
+            self._update_bound(cell)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether for some stage no choice that fits was found, though one may exist."""
+        return bool(self._unfitted)
 
     def profile(self, costs: StageCosts) -> StageProfile:
         """The result for the planner."""

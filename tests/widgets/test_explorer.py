@@ -132,7 +132,7 @@ def test_an_error_shows_what_found_and_remedy_above_the_last_plan(
     planner.error = user_error
     explorer.plan_button.plan.click()
     assert explorer.session.wait(5)
-    shown = explorer.messages.widget.value
+    shown = explorer.messages.text.value
     for part in (user_error.what, user_error.found, user_error.remedy, "last plan that worked"):
         assert part in shown
     assert explorer.plan is not None
@@ -250,5 +250,5 @@ def test_planning_again_without_the_model_is_an_error_in_place(plan: Plan, plann
     explorer = explore(stranger, backend=planner.functions())
     explorer.plan_button.plan.click()
     assert explorer.session.wait(5)
-    assert "not available" in explorer.messages.widget.value
+    assert "not available" in explorer.messages.text.value
     assert explorer.plan is stranger

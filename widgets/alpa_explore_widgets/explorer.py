@@ -35,9 +35,8 @@ from alpa_explore_widgets.panels.toolbar import ToolbarPanel
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.fault import fault_of
-from alpa_explore_widgets.session.neighbours import neighbours
 from alpa_explore_widgets.session.session import Session
-from alpa_explore_widgets.session.settings import Settings, settings_of
+from alpa_explore_widgets.session.settings import Settings, neighbours, settings_of
 from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
@@ -76,7 +75,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         self.session = session
         self.bridge = PageBridge()
         self.controls, self.plan_button = ControlsPanel(session), PlanButtonPanel(session)
-        self.messages, self.summary = MessagesPanel(), SummaryPanel()
+        self.messages, self.summary = MessagesPanel(session.take), SummaryPanel()
         self.selected = SelectedPanel(session.compute_regrets)
         self.toolbar, self.lesson = ToolbarPanel(self._toolbar_pressed), LessonPanel(self._go_to_tab)
         self.panels = self._make_tabs()
@@ -136,7 +135,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             WhyPanel(self._try_neighbours),
             SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
             ComparePanel(),
-            SolversPanel(session.compare_formulations),
+            SolversPanel(session.compare_formulations, session.comparisons.cancel),
             RunPanel(session.runs),
         ]
 
@@ -184,6 +183,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
         code = plan_code(planned, user_model=model is not None and model.name == planned.model)
         self.toolbar.show(state, code, as_table=self._as_table, teaching=self.lesson.on)
         panel = self.panels[self.tabs.selected]
+        panel.figure.waiting = _waiting_text(state)
         for other in self.panels:  # hidden rather than removed, so that a figure keeps its zoom
             other.widget.layout.display = "" if other is panel else "none"
         if state.plan is not None:
@@ -314,6 +314,13 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
 def _name(s: Settings) -> str:
     """The model and the cluster."""
     return f"{s.model} on {s.nodes}x{s.devices_per_node}:{s.device}"
+
+
+def _waiting_text(state: State) -> str:
+    """Why a figure is not there yet."""
+    if state.plan is not None:
+        return "Drawing the figure…"
+    return "The figure appears with the first plan." if state.planning else "No figure: there is no plan yet."
 
 
 def _tab_titles(panels: list[FigurePanel]) -> list[list[str]]:

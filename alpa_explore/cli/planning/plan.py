@@ -10,17 +10,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore.cli.output import complain, print_json
 from alpa_explore.cli.progress_line import ProgressLine
-from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.errors import CancelledError, InfeasiblePlanError, OptionError
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.summary import plan_report
 from alpa_explore.plans.report.tables import plan_summary
 from alpa_explore.sharding.spec_constraint import mappings, parse_constraints
+
+if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
 
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
@@ -221,6 +224,11 @@ def run(options: argparse.Namespace) -> int:
                 raise
             line.say(f"alpa-explore: {printable(str(error))}")
             return 130
+        except InfeasiblePlanError as error:
+            if error.over_bytes is None or microbatches == "auto":
+                raise
+            line.say(f"looking for more {cluster.device.name} on which it fits; Ctrl-C stops this")
+            raise _with_fitting_cluster(error, options, cluster, microbatches, batch, pipeline, cancel) from error
     from alpa_explore.questions.microbatches import microbatches_report, microbatches_table
 
     write(plan, output=options.output, html=options.html)
@@ -232,6 +240,43 @@ def run(options: argparse.Namespace) -> int:
         if plan.microbatches:
             print(f"\n{microbatches_report(plan)}")
     return 0
+
+
+def _with_fitting_cluster(
+    error: InfeasiblePlanError,
+    options: argparse.Namespace,
+    cluster: Cluster,
+    microbatches: int,
+    batch: int,
+    pipeline: PipelineOptions,
+    cancel: threading.Event,
+) -> InfeasiblePlanError:
+    """`error`, with the larger cluster on which the model fits."""
+    from alpa_explore.planner.fitting import with_fitting_cluster
+    from alpa_explore.planner.microbatch_graph import microbatch_graph
+    from alpa_explore.planner.request import PlanRequest
+    from alpa_explore.planner.resources import solve_cache
+
+    rematerialization = _REMATERIALIZATION[options.remat]
+    graph = microbatch_graph(
+        options.model,
+        microbatches,
+        rematerialization=rematerialization if isinstance(rematerialization, bool) else None,
+        precision=options.precision,
+        global_batch=batch,
+        store=None if options.no_cache else solve_cache(),
+    )
+    request = PlanRequest(
+        model=graph,
+        cluster=cluster,
+        num_microbatches=microbatches,
+        delta=options.delta,
+        num_layers=options.layers,
+        pipeline=pipeline,
+        rematerialization=rematerialization,
+        spec_constraints=parse_constraints(options.pin, options.forbid),
+    )
+    return with_fitting_cluster(error, graph, request, cancel=cancel)
 
 
 def _count(text: str) -> int | str:

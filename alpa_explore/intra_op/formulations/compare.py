@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -47,11 +48,15 @@ def compare_solvers(
     *,
     time_limit_seconds: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    partial: Callable[[Comparison], None] = lambda _: None,
+    cancel: threading.Event | None = None,
 ) -> Comparison:
-    """Solve `instance` by each of `solvers` (all by default); `progress` gets the name of each before it starts.
+    """Solve `instance` by each of `solvers` (all by default); `progress` gets the name of each before it starts, and
+    `partial` the comparison so far after each.
 
-    The mesh must have no axis of length 1. `auto` is always run: it gives the optimum. Raises OptionError for an
-    unknown formulation or a mesh without axes.
+    The mesh must have no axis of length 1. `auto` is always run, and first: it gives the optimum. Once `cancel` is set,
+    no further formulation is started, and the comparison has the rows so far. Raises OptionError for an unknown
+    formulation or a mesh without axes.
     """
     requested = FORMULATIONS if solvers is None else tuple(dict.fromkeys(solvers))
     check_formulations(requested)
@@ -63,7 +68,13 @@ def compare_solvers(
     instance = replace(instance, stage=instance.stage.without_constraints())
     _warm_up(instance)
     with _frozen_heap():
-        return _compare(instance, requested, solvers is None, time_limit_seconds, progress)
+        comparison = None
+        for comparison in _compare(instance, requested, solvers is None, time_limit_seconds, progress):
+            partial(comparison)
+            if cancel is not None and cancel.is_set():
+                break
+    assert comparison is not None, "auto is always run"
+    return comparison
 
 
 def check_formulations(names: Sequence[str]) -> None:
@@ -79,7 +90,8 @@ def _compare(
     by_default: bool,
     time_limit_seconds: float | None,
     progress: Callable[[str], None],
-) -> Comparison:
+) -> Iterator[Comparison]:
+    """The comparison after each formulation."""
     progress("auto")
     started = time.perf_counter()
     stage_problem, problem = instance.build()
@@ -88,28 +100,22 @@ def _compare(
     if best.status is Status.INFEASIBLE:
         raise SolverError("The stage has no legal choice", found=problem.name, remedy=best.status.value)
     frame = Frame(instance, stage_problem, problem, best.choices, time_limit_seconds)
-    rows, left_out = [], []
-    for name in requested:
-        if name == "auto":
-            rows.append(
-                frame.row(
-                    name,
-                    best.choices,
-                    best.choices,
-                    status=best.status,
-                    variables=best.variables,
-                    constraints=best.constraints,
-                    build=build_seconds,
-                    solve=best.seconds,
-                )
-            )
-        elif name == "enumerated" and by_default and problem.variables > tuning.MAX_ENUMERATED_VARIABLES:
-            left_out.append(name)
-        else:
-            progress(name)
-            rows.append(_ROWS[name](frame))
+    too_large = by_default and problem.variables > tuning.MAX_ENUMERATED_VARIABLES
+    left_out = {"enumerated"} if too_large else set()
+    rows = {}
+    if "auto" in requested:
+        rows["auto"] = frame.row(
+            "auto",
+            best.choices,
+            best.choices,
+            status=best.status,
+            variables=best.variables,
+            constraints=best.constraints,
+            build=build_seconds,
+            solve=best.seconds,
+        )
     sizes = [len(costs) for costs in problem.node_costs]
-    return Comparison(
+    so_far = Comparison(
         mesh=instance.mesh,
         first=instance.stage.first,
         last=instance.stage.last,
@@ -120,9 +126,15 @@ def _compare(
         pairs=problem.variables,
         optimum_seconds=best.bound,
         proven=best.status is Status.OPTIMAL,
-        rows=tuple(rows),
-        left_out=tuple(left_out),
+        rows=tuple(rows.values()),
+        left_out=tuple(name for name in requested if name in left_out),
     )
+    yield so_far
+    for name in requested:
+        if name != "auto" and name not in left_out:
+            progress(name)
+            rows[name] = _ROWS[name](frame)
+            yield replace(so_far, rows=tuple(rows[n] for n in requested if n in rows))
 
 
 def _warm_up(instance: StageInstance) -> None:

@@ -84,7 +84,7 @@ def test_a_plan_that_is_opened_brings_its_settings_and_its_figures(explorer: Exp
     plan = replace(example_plan(), cluster=cluster, model=replace(example_plan().model, recipe="gpt-tiny", samples=8))
     explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
     # The example has eight devices: a file with four of them is inconsistent, which the explorer reports in place.
-    assert "a.plan.json" in explorer.messages.widget.value
+    assert "a.plan.json" in explorer.messages.text.value
     plan = replace(plan, cluster=replace(cluster, nodes=2))
     explorer._toolbar_pressed("open", {"name": "a.plan.json"}, [plan_text(plan).encode()])
     assert explorer.plan == plan

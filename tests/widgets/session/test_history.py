@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from alpa_explore_widgets.explorer import Explorer
 from alpa_explore_widgets.session.history import Entry, History
-from alpa_explore_widgets.session.neighbours import neighbours
 from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import neighbours
 from alpa_explore_widgets.session.tuning import HISTORY_ENTRIES
 from hypothesis import given
 from hypothesis import strategies as st

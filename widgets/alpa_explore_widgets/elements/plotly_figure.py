@@ -41,6 +41,8 @@ class PlotlyFigure(anywidget.AnyWidget):
     """plotly.js configuration."""
     label = traitlets.Unicode("").tag(sync=True)
     """Accessible name: what the figure shows, in words."""
+    waiting = traitlets.Unicode("The figure appears with the first plan.").tag(sync=True)
+    """What is said in place of a figure that was not sent yet."""
     height = traitlets.Int(480).tag(sync=True)
     """Pixels."""
     selection = traitlets.Unicode("").tag(sync=True)

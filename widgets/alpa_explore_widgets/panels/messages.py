@@ -2,36 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from html import escape
 from typing import TYPE_CHECKING
 
 import ipywidgets as W
 
+from alpa_explore_widgets.elements.fields import Button
+
 if TYPE_CHECKING:
-    from alpa_explore_widgets.session.fault import Fault
+    from alpa_explore_widgets.session.fault import Fault, Offer, Offers
     from alpa_explore_widgets.session.state import State
 
 
 class MessagesPanel:
-    """The fault of the last piece of work; empty if there is none."""
+    """The fault of the last piece of work, with a button for each change that was found to help; empty if there is
+    none. `take` is called with the offer whose button is pressed."""
 
-    def __init__(self) -> None:
-        self.widget = W.HTML()
+    def __init__(self, take: Callable[[Offer], None]) -> None:
+        self._take = take
+        self._shown: tuple[Offer, ...] = ()
+        self.text, self.buttons = W.HTML(), W.HBox([])
+        self.buttons.add_class("alpa-buttons")
+        self.widget = W.VBox([self.text, self.buttons])
 
     def show(self, state: State) -> None:
         """Update the message."""
-        self.widget.value = message_html(state)
+        self.text.value = message_html(state)
+        offers = state.offers.offers if state.offers is not None and state.fault is not None else ()
+        if offers == self._shown:
+            return
+        self._shown = offers
+        self.buttons.children = [
+            Button(partial(self._take, offer), description=offer.button, hint=f"{offer.found}: set this and plan")
+            for offer in offers
+        ]
 
 
 def message_html(state: State) -> str:
     """The fault in the state, or ''."""
     if state.fault is None:
         return ""
-    return fault_html(state.fault, "The figures show the last plan that worked." if state.plan is not None else "")
+    last = "The figures show the last plan that worked." if state.plan is not None else ""
+    return fault_html(state.fault, last, found=offers_text(state.offers))
 
 
-def fault_html(fault: Fault, more: str = "", *, details: str = "Details", unfolded: bool = False) -> str:
-    """What failed, what was found, what to do, and `more`. Its detail folds under the title `details`."""
+def offers_text(offers: Offers | None) -> str:
+    """What was found to help, in words; '' where nothing is sought."""
+    if offers is None:
+        return ""
+    found = [offers.at_least, *(offer.found for offer in offers.offers)]
+    text = "; ".join(filter(None, found))
+    if offers.searching:
+        return f"{text}; looking for more…" if text else "Looking for what would fit…"
+    return f"{text}." if text else ""
+
+
+def fault_html(
+    fault: Fault, more: str = "", *, found: str = "", details: str = "Details", unfolded: bool = False
+) -> str:
+    """What failed, what was `found` to help, what to do, and `more`. Its detail folds under the title `details`."""
     detail = ""
     if fault.detail:
         is_open = " open" if unfolded else ""
@@ -41,5 +72,6 @@ def fault_html(fault: Fault, more: str = "", *, details: str = "Details", unfold
         )
     return (
         f'<div class="alpa-message" role="alert"><p><b>{escape(fault.what)}:</b> {escape(fault.found)}.</p>'
+        f"{f'<p><b>{escape(found)}</b></p>' if found else ''}"
         f"<p>{escape(fault.remedy)}{' ' if more else ''}{escape(more)}</p>{detail}</div>"
     )

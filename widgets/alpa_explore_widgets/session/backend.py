@@ -12,9 +12,12 @@ from alpa_explore.errors import OptionError
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
+    from alpa_explore.cluster import Cluster
     from alpa_explore.execution.progress import ProgressCallback
     from alpa_explore.graph import TrainingGraph
     from alpa_explore.intra_op.formulations.comparison import Comparison
+    from alpa_explore.planner.fitting import FittingCluster
+    from alpa_explore.planner.request import PlanRequest
     from alpa_explore.plans.plan import Plan
     from alpa_explore.questions.what_if import Regret
     from alpa_explore.runtime.run import Run
@@ -68,7 +71,7 @@ def _baseline(*arguments: Any, **options: Any) -> Plan:
     return baseline(*arguments, **options)
 
 
-def _compare(plan: Plan, stage: int) -> Comparison:
+def _compare(plan: Plan, stage: int, **reports: Any) -> Comparison:
     """Solve the first layer of a stage by every formulation."""
     from alpa_explore.cluster import Submesh, logical_mesh
     from alpa_explore.intra_op.formulations.compare import compare_solvers
@@ -90,7 +93,7 @@ def _compare(plan: Plan, stage: int) -> Comparison:
         mesh=mesh.squeezed(),
         inverse_b=1 / plan.options.num_microbatches,
     )
-    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS)
+    return compare_solvers(instance, time_limit_seconds=tuning.COMPARE_SECONDS, **reports)
 
 
 def _regrets(plan: Plan, stage: int, operator: str) -> tuple[Regret, ...]:
@@ -117,6 +120,31 @@ def _launch(plan: Plan, **launch_arguments: Any) -> Run:
     return launch(plan, **launch_arguments)
 
 
+def _fit_request(graph: TrainingGraph, cluster: Cluster, options: dict[str, Any]) -> PlanRequest:
+    """`options`: as for `_plan`."""
+    from alpa_explore.inter_op.options import PipelineOptions
+    from alpa_explore.planner.request import PlanRequest
+    from alpa_explore.sharding.spec_constraint import constraints_of
+
+    constraints = constraints_of(options.pop("pin", None), options.pop("forbid", None))
+    pipeline = PipelineOptions(**(options.pop("pipeline", None) or {}))
+    return PlanRequest(model=graph, cluster=cluster, pipeline=pipeline, spec_constraints=constraints, **options)
+
+
+def _fitting_cluster(
+    graph: TrainingGraph, cluster: Cluster, *, cancel: threading.Event, **options: Any
+) -> FittingCluster | None:
+    from alpa_explore.planner.fitting import fitting_cluster
+
+    return fitting_cluster(graph, _fit_request(graph, cluster, options), cancel=cancel)
+
+
+def _fits(graph: TrainingGraph, cluster: Cluster, *, cancel: threading.Event, **options: Any) -> bool | None:
+    from alpa_explore.planner.fitting import fits
+
+    return fits(graph, _fit_request(graph, cluster, options), stop=cancel)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """Captures, plans and runs; tests replace single functions."""
@@ -126,8 +154,13 @@ class Backend:
     plan: Callable[..., Plan] = _plan
     replan: Callable[..., Plan] = _replan
     baseline: Callable[..., Plan] = _baseline
-    compare: Callable[[Plan, int], Comparison] = _compare
-    """(plan, stage) -> its first layer, solved by each formulation."""
+    fitting_cluster: Callable[..., FittingCluster | None] = _fitting_cluster
+    """(graph, cluster, options of the plan) -> the larger cluster on which it fits."""
+    fits: Callable[..., bool | None] = _fits
+    """The same arguments -> whether a plan fits; None where that is not known."""
+    compare: Callable[..., Comparison] = _compare
+    """(plan, stage, progress, partial and cancel of `compare_solvers`) -> its first layer, solved by each
+    formulation."""
     regrets: Callable[[Plan, int, str], tuple[Regret, ...]] = _regrets
     """(plan, stage, operator) -> the cost of each of its strategies."""
     check_run: Callable[..., None] = _check_run

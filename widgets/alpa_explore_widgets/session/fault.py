@@ -1,9 +1,10 @@
-"""An error as the explorer shows it: what failed, what was found, what to do about it."""
+"""An error as the explorer shows it: what failed, what was found, what to do about it, and offers to do so."""
 
 from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from typing import Any
 
 from alpa_explore.errors import AlpaExploreError
 
@@ -33,3 +34,25 @@ def fault_of(error: Exception, unexpected: str = "The planner failed") -> Fault:
         remedy="This is a fault of alpa_explore: please report it with the details below.",
         detail="".join(traceback.format_exception(error)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A change of settings with which the model fits."""
+
+    found: str
+    """What was found: 'Needs 16 × v100: 2 nodes of 8'."""
+    button: str
+    """'Plan on 2 × 8'."""
+    changes: tuple[tuple[str, Any], ...]
+    """(setting, value)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """The offers so far."""
+
+    offers: tuple[Offer, ...] = ()
+    at_least: str = ""
+    """A cluster that is needed at least, where none was found that fits."""
+    searching: bool = True

@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.baselines.kinds import KINDS
-from alpa_explore.errors import AlpaExploreError, CancelledError
+from alpa_explore.errors import AlpaExploreError, CancelledError, InfeasiblePlanError
 from alpa_explore.figures.keys import valid_key
 from alpa_explore.numerics.compiled import compilation_reported
 from alpa_explore.planner.resources import kernels_meanwhile
 from alpa_explore.plans.report.no_plan import NoPlan, reason_of
-from alpa_explore.sharding.spec_constraint import mappings
 from alpa_explore.tracing.cancelling import cancelled_by
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.history import Entry
-from alpa_explore_widgets.session.neighbours import change_in_words
-from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings
+from alpa_explore_widgets.session.questions import FitSearch
+from alpa_explore_widgets.session.settings import REPLAN_SETTINGS, Settings, change_in_words
 
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
@@ -71,6 +70,7 @@ class Planning:
         self._store, self._sources, self._backend = store, sources, backend
         self.plans: NewestWins[PlanningJob] = NewestWins(self._run_plans, "alpa-explore plan")
         self.replans: NewestWins[Settings] = NewestWins(self._run_replan, "alpa-explore replan")
+        self.fit = FitSearch(store, sources, backend)
         self._last_report = 0.0
         self._label = ""
         """Which of several settings is planned: the beginning of the activity."""
@@ -94,6 +94,7 @@ class Planning:
             plan_settings=plan_settings,
             settings=settings,
             selection=valid_key(plan, state.selection),
+            offers=None,
             history=state.history.add(entry, replace_last=replace_last),
             **changes,
         )
@@ -104,6 +105,7 @@ class Planning:
         kept = tuple(n for n in self._store.state.no_plans if (n.name in KINDS) is not bool(job.baselines))
         # Cleared once: the fault of one of several settings stays on screen while the others are planned.
         change(fault=None)
+        self.fit.forget()
         for number, settings in enumerate(job.settings):
             self._label = "" if job.show else f"{number + 1} of {len(job.settings)}: "
             change(planning=True, cancelling=False, progress=None)
@@ -118,6 +120,8 @@ class Planning:
             except AlpaExploreError as error:
                 no_plans.append(self._no_plan(job, number, error))
                 outcome = {"fault": fault_of(error), "activity": ""} if job.show else {}
+                if job.show and _lacks_memory(error):
+                    self.fit.start(settings)
             except Exception as error:  # a background thread has no cell in which to show it
                 no_plans.append(self._no_plan(job, number, error))
                 outcome = {"fault": fault_of(error), "activity": ""}
@@ -160,22 +164,7 @@ class Planning:
                 rematerialization=settings.rematerialization if settings.rematerialization != "auto" else None,
             )
         self._say("Clustering the operators into layers…")
-        optional: dict[str, Any] = {
-            "solver": settings.solver if settings.solver != "auto" else None,
-            "rematerialization": settings.rematerialization,
-            "pipeline": settings.pipeline or None,
-            **mappings(settings.spec_constraints),
-        }
-        plan = self._backend.plan(
-            graph,
-            cluster,
-            num_microbatches=settings.num_microbatches,
-            delta=settings.delta,
-            num_layers=settings.num_layers,
-            progress=self._report,
-            cancel=cancel,
-            **{name: value for name, value in optional.items() if value is not None},
-        )
+        plan = self._backend.plan(graph, cluster, progress=self._report, cancel=cancel, **settings.plan_options)
         _raise_if_cancelled(cancel)
         return plan
 
@@ -212,7 +201,7 @@ class Planning:
                 self._store.change(replanning=False)
                 return
             self._store.change(replanning=True)
-        fault, plan = None, None
+        fault, plan, lacking = None, None, None
         try:
             pipeline = {
                 name: getattr(requested, name)
@@ -232,6 +221,8 @@ class Planning:
             plan = None  # a newer value is waiting, or the answer is no longer needed
         except Exception as error:
             fault = fault_of(error)
+            if _lacks_memory(error):
+                lacking = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
         with self._store.lock:
             state, newer = self._store.state, self.replans.has_newer
             changes: dict[str, Any] = {"replanning": newer}
@@ -243,6 +234,8 @@ class Planning:
                 self._store.change(**changes)  # meanwhile another plan was shown, or the settings were changed back
             elif plan is None:
                 self._store.change(**changes, **({} if fault is None else {"fault": fault}))
+                if lacking is not None:
+                    self.fit.start(lacking)
             else:
                 plan_settings = replace(plan_settings, **{name: getattr(requested, name) for name in REPLAN_SETTINGS})
                 now = time.monotonic()
@@ -267,6 +260,10 @@ class Planning:
 
     def _report_compilation(self, compiling: bool) -> None:
         self._store.change(compiling=compiling)
+
+
+def _lacks_memory(error: Exception) -> bool:
+    return isinstance(error, InfeasiblePlanError) and error.over_bytes is not None
 
 
 def _raise_if_cancelled(cancel: threading.Event) -> None:

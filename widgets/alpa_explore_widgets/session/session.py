@@ -14,6 +14,7 @@ from alpa_explore_widgets.session.backend import Backend
 from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
+from alpa_explore_widgets.session.questions import Comparisons
 from alpa_explore_widgets.session.runs import TrainingRuns
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
@@ -21,6 +22,7 @@ from alpa_explore_widgets.session.state import Regrets, State, StateStore
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
+    from alpa_explore_widgets.session.fault import Offer
 
 _Query: TypeAlias = Callable[[], dict[str, Any]]
 """Work for a background thread; returns the fields of the state that it changes."""
@@ -37,6 +39,7 @@ class Session:
         self._queries: NewestWins[_Query] = NewestWins(self._run, "alpa-explore query")
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
+        self.comparisons = Comparisons(self.store, backend)
 
     def set(self, **changes: Any) -> None:
         """Change settings. A change that `replan` answers is answered at once, any other one waits for `plan`; while
@@ -98,6 +101,13 @@ class Session:
         """Run the whole planner for the present settings; a run under way is cancelled."""
         self._planning.plans.submit(PlanningJob(settings=(self.store.state.settings,)))
 
+    def take(self, offer: Offer) -> None:
+        """Plan with the settings that an offer changes."""
+        with self.store.lock:
+            self.set(**dict(offer.changes))
+            self._planning.forget_replans()
+            self.plan()
+
     def try_settings(self, settings: tuple[Settings, ...]) -> None:
         """Run the planner for each of `settings` and add the plans to the history; the plan on screen and the controls
         stay as they are."""
@@ -115,8 +125,7 @@ class Session:
         state = self.store.state
         plan, stage = state.plan, int(read_key(state.selection).get("stage", 0))
         if plan is not None:
-            done = "Formulations compared: see Solvers."
-            self.run_query(lambda: {"comparison": self._backend.compare(plan, stage), "activity": done}, "comparing…")
+            self.comparisons.start(plan, stage)
 
     def compute_regrets(self) -> None:
         """Compute the cost of the other strategies of the selected operator."""
@@ -147,6 +156,7 @@ class Session:
                 self.store.change(cancelling=True, activity="stopping after the solves that are under way…")
             self._planning.plans.cancel()
             self._planning.forget_replans()
+            self._planning.fit.worker.cancel()
 
     def show_entry(self, position: int) -> None:
         """Show an entry of the history with its settings; nothing is planned."""
@@ -161,6 +171,7 @@ class Session:
                 plan=entry.plan,
                 plan_settings=entry.settings,
                 settings=entry.settings,
+                offers=None,
                 selection=valid_key(entry.plan, self.store.state.selection),
                 fault=None,
                 activity=f"Back to number {position + 1} of the {len(history.entries)} plans in the history.",
@@ -201,7 +212,14 @@ class Session:
 
     @property
     def _workers(self) -> tuple[NewestWins[Any], ...]:
-        return (self._planning.plans, self._planning.replans, self._queries, self._files)
+        return (
+            self._planning.plans,
+            self._planning.replans,
+            self._planning.fit.worker,
+            self.comparisons.worker,
+            self._queries,
+            self._files,
+        )
 
     def _settings_of_model(self, model: str) -> dict[str, Any]:
         """The settings that do not carry over to another model: those of the plan on screen if `model` is its model,

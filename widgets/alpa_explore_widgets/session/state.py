@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore.plans.report.no_plan import NoPlan
     from alpa_explore.questions.what_if import Regret
-    from alpa_explore_widgets.session.fault import Fault
+    from alpa_explore_widgets.session.fault import Fault, Offers
     from alpa_explore_widgets.session.settings import Settings
     from alpa_explore_widgets.session.training_run import RunCheck, TrainingRun
 
@@ -53,12 +53,16 @@ class State:
     """Kernels of the solvers are being compiled for the planner."""
     fault: Fault | None = None
     """Why the last piece of work failed; None after one that worked."""
+    offers: Offers | None = None
+    """What to change so that the model fits, after a fault for lack of memory."""
     history: History = field(default_factory=History)
     """The plans so far; the one on screen is at its position."""
     no_plans: tuple[NoPlan, ...] = ()
     """Neighbours and baselines that were tried last and have no plan, with the reasons."""
     comparison: Comparison | None = None
-    """The last comparison of formulations (Solvers tab)."""
+    """The last comparison of formulations (Solvers tab), or the rows so far."""
+    comparing: Progress | None = None
+    """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
     run: TrainingRun | None = None

@@ -12,6 +12,8 @@ HISTORY_ENTRIES = 60
 """Plans kept in the history; the oldest are dropped first."""
 KEPT_GRAPHS = 3
 """Captured graphs kept in memory, so that another δ or cluster does not capture the model again."""
+CLOCK_SECONDS = 1.0
+"""How often the elapsed time of a comparison is shown anew."""
 COMPARE_SECONDS = 20.0
 """Time limit of each formulation in the Solvers tab."""
 NEIGHBOUR_DELTAS = (0.1, 0.25, 0.5, 1.0)

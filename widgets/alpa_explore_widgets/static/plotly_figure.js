@@ -146,6 +146,7 @@ async function render({ model, el }) {
     graph.setAttribute("role", "figure");
     graph.setAttribute("aria-label", model.get("label"));
   };
+  const setWaiting = () => (el.dataset.waiting = model.get("waiting"));
   const setHeight = () => (graph.style.height = `${model.get("height")}px`);
   const showBusy = () => {
     el.classList.toggle("alpa-busy", model.get("busy"));
@@ -168,11 +169,13 @@ async function render({ model, el }) {
   model.on("change:packed", unpack);
   model.on("change:selection", redraw);
   model.on("change:label", setName);
+  model.on("change:waiting", setWaiting);
   model.on("change:height", setHeight);
   model.on("change:busy", showBusy);
   const watcher = new ResizeObserver(drawSoon);
   watcher.observe(graph);
   setName();
+  setWaiting();
   setHeight();
   showBusy();
   unpack();
@@ -193,6 +196,7 @@ async function render({ model, el }) {
     model.off("change:packed", unpack);
     model.off("change:selection", redraw);
     model.off("change:label", setName);
+    model.off("change:waiting", setWaiting);
     model.off("change:height", setHeight);
     model.off("change:busy", showBusy);
     watcher.disconnect();

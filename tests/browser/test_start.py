@@ -1,0 +1,125 @@
+"""The first minutes with the explorer: a known plan is there soon, a chosen model waits for Plan, and what does not fit
+in memory comes with a button that makes it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import PLAN_SECONDS, SMALL, first_explorer, seen_figure, slider, tab
+from tests.browser.harness.page import LabPage
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+IMPORTED = "sorted({'torch', 'distributed'} & set(__import__('sys').modules))"
+TOO_LITTLE_MEMORY = """
+from alpa_explore_widgets import explore
+explore("gpt-tiny", cluster="1x1:v100", num_microbatches=8, num_layers=2, memory_bytes=5 * 2**20)
+"""
+SLOW_COMPARISON = """
+import threading
+from alpa_explore_widgets import explore
+from alpa_explore_widgets.session.backend import Backend, _compare
+
+gate = threading.Event()
+
+def compare(plan, stage, *, progress, partial, cancel):
+    def held(name):
+        progress(name)
+        if name == "factor":
+            cancel.wait(60)
+    return _compare(plan, stage, progress=held, partial=partial, cancel=cancel)
+
+explore("mlp-tiny", cluster="1x4:v100", num_microbatches=8, num_layers=2, backend=Backend(compare=compare))
+"""
+
+
+@pytest.fixture(scope="module")
+def page(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    """A page on which the plan of SMALL was made by an earlier kernel."""
+    with new_lab() as earlier:
+        show(earlier, "known.ipynb", SMALL)
+    with new_lab() as lab:
+        show(lab, "start.ipynb", SMALL)
+        yield lab
+
+
+@pytest.fixture
+def shown(page: LabPage) -> Iterator[LabPage]:
+    yield page
+    page.guard.check()
+
+
+def show(lab: LabPage, name: str, cell: str) -> Locator:
+    lab.open(lab.server.write_notebook(name, cell))
+    lab.run_all()
+    return first_explorer(lab)
+
+
+def shown_in_place_of_a_figure(explorer: Locator) -> str | None:
+    return explorer.locator(".alpa-panel:visible .alpa-figure").get_attribute("data-waiting")
+
+
+def test_a_known_plan_in_a_fresh_kernel_is_read_without_torch_and_without_workers(shown: LabPage) -> None:
+    assert "read from the cache" in first_explorer(shown).locator(".alpa-plan-button").inner_text()
+    assert shown.ask(IMPORTED) == "[]"
+
+
+def test_where_there_is_a_plan_no_figure_waits_for_the_first_one(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    for name in ("Layers", "Timeline", "t_max"):
+        tab(explorer, name).click()
+        shown.wait_until(lambda: bool(seen_figure(shown, explorer)["data"]), "it is drawn")
+        assert shown_in_place_of_a_figure(explorer) == "Drawing the figure…"
+
+
+def test_another_model_and_what_is_set_for_it_wait_for_plan_and_undo_takes_them_back(shown: LabPage) -> None:
+    explorer = first_explorer(shown)
+    tab(explorer, "t_max").click()
+    before, tiles = seen_figure(shown, explorer)["data"], explorer.locator(".alpa-tiles").inner_text()
+    explorer.get_by_label("Model", exact=True).select_option("gpt-1.3b")
+    pending = explorer.locator(".alpa-plan-button")
+    pending.get_by_text("Out of date").wait_for()
+    for line in ("model mlp-tiny → gpt-1.3b", "B 8 → 128 (the model's default)", "The figures show mlp-tiny"):
+        assert line in pending.inner_text()
+
+    slider(explorer, "B, microbatches").focus()
+    shown.page.keyboard.press("ArrowRight")
+    pending.get_by_text("B 8 → 192").wait_for()
+    shown.wait_idle()
+    assert seen_figure(shown, explorer)["data"] == before
+    assert explorer.locator(".alpa-tiles").inner_text() == tiles
+
+    undo = explorer.get_by_role("button", name="Undo")
+    undo.focus()
+    shown.page.keyboard.press("Enter")
+    shown.wait_until(lambda: explorer.locator(".alpa-old").count() == 0, "nothing waits for Plan")
+    assert explorer.get_by_label("Model", exact=True).input_value() == "mlp-tiny"
+    assert slider(explorer, "B, microbatches").get_attribute("aria-valuetext") == "8"
+    assert seen_figure(shown, explorer)["data"] == before
+
+
+def test_a_comparison_of_solvers_is_cancelled_and_keeps_its_rows(shown: LabPage) -> None:
+    explorer = show(shown, "solvers.ipynb", SLOW_COMPARISON)
+    tab(explorer, "Solvers").click()
+    panel = explorer.locator(".alpa-panel:visible")
+    panel.get_by_role("button", name="Compare").press("Enter")
+    panel.get_by_text("Comparing, factor").wait_for(timeout=60_000)
+    panel.get_by_role("button", name="Cancel").press("Enter")
+    shown.wait_until(lambda: panel.get_by_text("Comparing").count() == 0, "the comparison ends", 60)
+    shown.wait_until(lambda: "auto" in str(seen_figure(shown, explorer)["data"]), "its rows are drawn")
+
+
+def test_a_model_that_does_not_fit_comes_with_a_button_that_makes_it_fit(shown: LabPage) -> None:
+    shown.open(shown.server.write_notebook("memory.ipynb", TOO_LITTLE_MEMORY))
+    shown.run_all()
+    explorer = shown.page.locator(".alpa-explorer").first
+    message = explorer.get_by_role("alert")
+    message.get_by_text("Needs 2 × v100: 1 node of 2").wait_for(timeout=1000 * PLAN_SECONDS)
+    explorer.get_by_role("button", name="Plan on 1 × 2").press("Enter")
+    first_explorer(shown)
+    assert message.count() == 0
+    assert explorer.get_by_label("devices", exact=True).input_value() == "2"

@@ -1,0 +1,148 @@
+"""After a fault for lack of memory: what would fit is sought in the background and offered as a button."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.panels.messages import message_html
+from alpa_explore_widgets.session.backend import Backend
+from alpa_explore_widgets.session.session import Session
+from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.sources import Sources
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.errors import AlpaExploreError, InfeasiblePlanError
+from alpa_explore.planner.fitting import FittingCluster
+
+TOO_LARGE = InfeasiblePlanError("No plan fits in memory", found="stage 0", remedy="Use more.", over_bytes=1.0)
+LARGER = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=True, least=True)
+
+
+class Graph:
+    rematerialization = False
+
+
+class Search:
+    """Answers of the search for what fits; `gate` holds it back."""
+
+    def __init__(self) -> None:
+        self.gate, self.asked = threading.Event(), [0]
+        self.gate.set()
+        self.larger: FittingCluster | None = LARGER
+        self.cancelled = False
+
+    def fitting_cluster(self, _graph: object, _cluster: object, *, cancel: threading.Event, **options: Any) -> Any:
+        self.asked.append(options["num_microbatches"])
+        while not self.gate.wait(0.01):
+            if cancel.is_set():
+                self.cancelled = True
+                return None
+        return self.larger
+
+    def fits(self, _graph: object, _cluster: object, *, cancel: threading.Event, **options: Any) -> bool:
+        return bool(options.get("rematerialization") or options["num_microbatches"] == 16)
+
+
+@pytest.fixture
+def search() -> Search:
+    return Search()
+
+
+@pytest.fixture
+def session(planner: Any, search: Search, with_settings: Callable[..., Settings]) -> Session:
+    functions = Backend(
+        capture=lambda *_, **__: Graph(),
+        plan=planner.plan,
+        replan=planner.replan,
+        fitting_cluster=search.fitting_cluster,
+        fits=search.fits,
+    )
+    return Session(with_settings(), Sources(functions.capture), functions)
+
+
+def test_more_devices_recomputation_and_smaller_microbatches_are_offered(session: Session, planner: Any) -> None:
+    planner.error = TOO_LARGE
+    session.plan()
+    assert session.wait(5)
+    state = session.store.state
+    assert state.offers is not None
+    assert [o.button for o in state.offers.offers] == [
+        "Plan on 2 × 8",
+        "Plan with recomputation",
+        "Plan with microbatches of 4",
+    ]
+    html = message_html(state)
+    assert "Needs 16 × v100: 2 nodes of 8; Fits with recomputation; Fits with microbatches of 4, B = 16." in html
+
+
+def test_a_press_sets_the_cluster_and_plans(session: Session, planner: Any, drawn: object) -> None:
+    explorer = Explorer(session)
+    planner.error = TOO_LARGE
+    session.plan()
+    assert session.wait(5)
+    assert len(explorer.messages.buttons.children) == 3
+    planner.error = None
+    explorer.messages.buttons.children[0].click()
+    assert session.wait(5)
+    state = session.store.state
+    assert planner.plans[-1]["cluster"] == "2x8:v100"
+    assert state.plan is not None
+    assert (state.fault, state.offers, state.out_of_date) == (None, None, False)
+    assert explorer.messages.buttons.children == ()
+
+
+def test_the_message_is_there_at_once_and_says_that_more_is_sought(
+    session: Session, planner: Any, search: Search
+) -> None:
+    search.gate.clear()
+    planner.error = TOO_LARGE
+    session.plan()
+    assert session._planning.plans.wait(5)
+    assert "Looking for what would fit" in message_html(session.store.state)
+    assert not session.store.state.planning
+    session.cancel()
+    assert session.wait(5)
+    assert search.cancelled
+
+
+def test_a_new_plan_ends_the_search(session: Session, planner: Any, search: Search) -> None:
+    search.gate.clear()
+    planner.error = TOO_LARGE
+    session.plan()
+    assert session._planning.plans.wait(5)
+    planner.error = None
+    session.plan()
+    assert session.wait(5)
+    assert search.cancelled
+    assert session.store.state.offers is None
+
+
+def test_a_lower_bound_is_said_and_not_offered(session: Session, planner: Any, search: Search) -> None:
+    search.larger = FittingCluster(cluster=Cluster.parse("2x8:v100"), found=False, least=True)
+    planner.error = TOO_LARGE
+    session.plan()
+    assert session.wait(5)
+    assert "Needs at least 16 × v100" in message_html(session.store.state)
+    assert session.store.state.offers is not None
+    assert all("2 × 8" not in o.button for o in session.store.state.offers.offers)
+
+
+def test_a_b_that_does_not_fit_gets_offers_too(session: Session, planner: Any, search: Search) -> None:
+    session.plan()
+    assert session.wait(5)
+    planner.error = TOO_LARGE
+    session.set(num_microbatches=64)
+    assert session.wait(5)
+    assert search.asked[-1] == 64
+    assert session.store.state.offers is not None
+
+
+def test_other_faults_get_none(session: Session, planner: Any, user_error: AlpaExploreError) -> None:
+    planner.error = user_error
+    session.plan()
+    assert session.wait(5)
+    assert session.store.state.offers is None
