@@ -31,7 +31,7 @@ class SelectedPanel:
         self.regrets_button = Button(
             compute_regrets,
             description="Other strategies",
-            hint="Compute how much slower the stage would be with each other strategy of this operator",
+            hint="Compute how long the stage would take with each other strategy of this operator",
         )
         self.regrets_button.add_class("alpa-plain")
         self.widget = W.VBox([W.HBox([self.line, self.regrets_button]), self.table])
