@@ -83,7 +83,9 @@ def count(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """0.304 -> '30.4 %'."""
+    """0.304 -> '30.4 %'; a smaller share than 0.005 % is '<0.01 %'."""
+    if 0.0 < fraction < 5e-5:
+        return "<0.01 %"
     return f"{number(100 * fraction)} %"
 
 

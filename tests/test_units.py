@@ -24,6 +24,8 @@ from alpa_explore import units
         (units.seconds(0.0009987), "999 µs"),
         (units.bytes_(1023.5 * 2**20), "1,024 MiB"),
         (units.percent(12.5), "1,250 %"),
+        (units.percent(0.0), "0 %"),
+        (units.percent(3e-7), "<0.01 %"),
         (units.number(0.03196), "0.032"),
         (units.number(12858.3), "12,858"),
         (units.number(-1500.0), "-1,500"),

@@ -164,7 +164,7 @@ def _communication(
                 moved = units.bytes_(tensor.bytes * local_share(larger, mesh.shape))
                 steps.append(f"{step.kind.value} over axis {step.axis} ({moved}, {units.seconds(cost)})")
         specs = f"{render(table.specs[source], rank)} → {render(table.specs[target], rank)}"
-        when = " once an iteration" if edge.each_iteration else ""
+        when = " once per iteration" if edge.each_iteration else ""
         hidden = float(table.seconds[source, target]) - seconds
         if hidden > 0.0:
             when += f", {units.seconds(hidden)} of it hidden"

@@ -284,6 +284,35 @@ def test_sharding_names_the_spec_constraints_on_the_operators_of_its_stage(plan:
     assert "Spec constraints" not in title_of(sharding_figure(plan, 2))
 
 
+def test_sharding_says_what_a_spec_means_in_the_title_and_at_every_tensor(plan: Plan) -> None:
+    figure = sharding_figure(plan, 2, start=0, count=40)
+    assert "S0: this dim is divided over mesh axis 0 (4 devices), R: whole, +P0: pending sum over axis 0" in title_of(
+        figure
+    )
+    (specs,) = traces(figure, "specs")
+    hovers = {
+        text: hover
+        for line, over in zip(specs.text, specs.hovertext, strict=True)
+        for text, hover in zip(line, over, strict=True)
+    }
+    assert "dim 0 (8) over axis 0 → 2 each<br>every device holds 2×1,024×2,560 of 8×1,024×2,560" in hovers["S0RR"]
+    assert "pending sum over axis 0: every device holds an addend" in hovers["RRR+P0"]
+    assert hovers[""] == "", "no text where there is no tensor"
+
+
+def test_sharding_writes_the_time_beside_every_bar(plan: Plan) -> None:
+    figure = sharding_figure(plan, 2)
+    (values,), (collectives,) = traces(figure, "values"), traces(figure, "collectives")
+    assert len(values.text) == len(collectives.x)
+    assert all((" + " in text) == (x > 0) for text, x in zip(values.text, collectives.x, strict=True))
+    assert figure.layout.xaxis2.title.text.startswith("ms per microbatch")
+
+
+def test_specs_are_black_or_white_on_their_colour(plan: Plan) -> None:
+    (names,) = traces(sharding_figure(plan, 2), "names of specs")
+    assert set(names.textfont.color) == {"#000000", "#ffffff"}
+
+
 def test_sharding_without_strategies_says_so(plan: Plan) -> None:
     bare = replace(plan, stages=tuple(replace(s, operators=()) for s in plan.stages))
     assert "not in the plan" in title_of(sharding_figure(bare))

@@ -201,7 +201,7 @@ def test_where_constraints_leave_too_little_memory_the_error_says_which_stage_la
         return tiny(ax.Cluster.parse("1x2:v100", memory_bytes=memory_bytes), **options)
 
     planned(memory)
-    with pytest.raises(InfeasiblePlanError, match=r"2 stages: stage 1 of 2 \(layers 1–3 on \(1, 1\)\) needs") as caught:
+    with pytest.raises(InfeasiblePlanError, match=r"2 stages: stage 1 of 2 \(layers 1–3 on 1×1\) needs") as caught:
         planned(memory, **asked)
     lacks = int(caught.value.over_bytes)
     assert lacks > 0

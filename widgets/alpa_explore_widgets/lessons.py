@@ -98,7 +98,7 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
     else:
         moved = sum(seconds for _, seconds in axes)
         numbers = (
-            f"stage {stage.index}: {duration(stage.microbatch_seconds - moved)} of compute + {duration(moved)} of "
+            f"stage {stage.index}: {duration(stage.microbatch_seconds - moved)} of computation + {duration(moved)} of "
             f"collectives = {duration(stage.microbatch_seconds)} per microbatch; "
             f"{duration(stage.iteration_seconds)} per iteration for gradient sums and the update."
         )
@@ -110,8 +110,8 @@ def _sharding(plan: Plan, stage: PlanStage) -> Lesson:
         why="The cheapest strategy of one operator may give an output that the next one cannot use; the matrix R holds "
         "the time to reshard it. So the strategies of all operators of a stage are chosen together, by an integer "
         "program.",
-        experiment="Click an operator and press Other strategies: how much longer the whole stage takes with each of "
-        "them.",
+        experiment="Click an operator and press Other strategies to see how much longer the whole stage would take "
+        "with each of them.",
         question="Which weight is sharded, which is replicated, and which collective does that require?",
     )
 
@@ -191,8 +191,8 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
         "are the bubble.",
         formula="1F1B: the stage at position s from the end holds min(s, B) microbatches; with GPipe every stage "
         "holds B, with ZB-H1 min(S, B) for S stages",
-        numbers=f"stage {stage.index} is at position {position} of {len(plan.stages)} and holds {held:,} of "
-        f"{plan.options.num_microbatches:,} under {plan.options.pipeline.schedule}.",
+        numbers=f"stage {stage.index} is at position {position} of {len(plan.stages)} from the end and holds {held:,} "
+        f"of {plan.options.num_microbatches:,} under {plan.options.pipeline.schedule}.",
         why="A schedule is an order of tasks. With 1F1B a stage runs a backward pass as soon as it can, which "
         "frees its activations; GPipe takes about as long, but holds all microbatches.",
         experiment="Choose gpipe under Beside it: both end at nearly the same time, but the memory below differs.",
@@ -203,7 +203,7 @@ def _timeline(plan: Plan, stage: PlanStage) -> Lesson:
 def _why(plan: Plan, stage: PlanStage) -> Lesson:
     parts = time_parts(plan)[stage.index].parts
     return Lesson(
-        shows="Where the time of an iteration goes, T without each of the limits, and the effect of single changes.",
+        shows="Where the time of an iteration goes, T if each limit were removed, and the effect of single changes.",
         formula="T = B · compute + B · collectives + B · sends + gradient sums and update + waiting, for each stage",
         numbers=f"stage {stage.index}: {' + '.join(f'{duration(s)} ({name})' for name, s in parts)} = "
         f"{duration(plan.predicted.iteration_seconds)}.",
@@ -218,7 +218,8 @@ def _search(plan: Plan, _stage: PlanStage) -> Lesson:
     model, p, b, devices = plan.model, plan.predicted, plan.options.num_microbatches, plan.cluster.devices
     peak = units.flops_per_second(plan.cluster.device.peak(model.precision))
     return Lesson(
-        shows="The plans so far: throughput against memory. No plan is better in both than one on the Pareto frontier.",
+        shows="The plans so far: throughput against memory. No plan is better in both than a plan on the Pareto "
+        "frontier.",
         formula="MFU = B · FLOPs of a microbatch / (T · devices · peak)",
         numbers=f"{b:,} · {units.flops(model.model_flops)} / ({duration(p.iteration_seconds)} · {devices:,} · {peak}) "
         f"= {units.percent(plan.flops_utilization)}.",

@@ -236,7 +236,7 @@ def _report(name: str, b: int, cluster: Cluster, mesh: LogicalMesh, count: int, 
         f"{name}, {layers_phrase((comparison.first, comparison.last))} of {count}, on logical mesh {mesh} of "
         f"{cluster}, "
         f"B = {b:,}: {comparison.nodes:,} nodes, {comparison.strategies:,} strategies (at most "
-        f"{comparison.most_strategies} a node), {comparison.edges:,} edges, {comparison.pairs:,} variables in Eq. 1",
+        f"{comparison.most_strategies} per node), {comparison.edges:,} edges, {comparison.pairs:,} variables in Eq. 1",
         f"{best} {units.seconds(comparison.optimum_seconds)}; gaps are relative to it, all under the exact costs",
         "",
         render_table(rows, _COLUMNS),

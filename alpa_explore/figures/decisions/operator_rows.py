@@ -101,10 +101,9 @@ def tensor_text(row: OperatorRow, place: int | None, sizes: Sequence[int]) -> st
     """One tensor of the operator of a row: its name, its spec in words, and what one device holds of it. `place` is the
     number of an input; None for the output. `sizes` are those of the mesh axes."""
     o = row.operator
-    if place is None:
-        heading, spec, shape = f"<b>output</b> of {safe(o.name)}", o.output, o.output_shape
-        name = ""
-    else:
+    heading, spec, name = f"<b>output</b> of {safe(o.name)}", o.output, ""
+    shape: Sequence[int] | None = o.output_shape
+    if place is not None:
         heading, spec = f"<b>input {place}</b> of {safe(o.name)}", o.inputs[place]
         name = o.input_names[place] if place < len(o.input_names) else ""
         shape = o.input_shapes[place] if place < len(o.input_shapes) else None

@@ -71,7 +71,7 @@ def sharding_figure(
     figure.update_xaxes(title_font_size=12, tickfont_size=11, tickangle=0)
     return figure.update_layout(
         bargap=0.3,
-        margin={"l": 190, "r": 8, "b": 20, "t": figure.layout.margin.t + 46},
+        margin={"l": 190, "b": 20, "t": figure.layout.margin.t + 46},
         showlegend=False,
         coloraxis={"colorscale": HEAT, "cmin": 0, "cmax": _top(sizes), "showscale": False},
     )

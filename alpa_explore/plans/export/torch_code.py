@@ -135,7 +135,7 @@ def _stored(stage: PlanStage) -> dict[str, str]:
 
 
 def _weights(stage: PlanStage) -> str:
-    memory = f"{units.bytes_(stage.peak_bytes)} a device"
+    memory = f"{units.bytes_(stage.peak_bytes)} per device"
     lines = [f"    {{  # {stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}), {memory}\n"]
     for o in stage.operators:
         if o.phase == "update":

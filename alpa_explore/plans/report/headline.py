@@ -60,7 +60,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=units.flops_per_second(plan.flops_per_second_per_device),
             beside=f"{units.percent(utilization)} of peak",
             why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
-            f"{units.flops(model.model_flops)} a microbatch, recomputation not counted",
+            f"{units.flops(model.model_flops)} per microbatch, recomputation not counted",
         ),
         _device_hours(plan),
         HeadlineFigure(
@@ -69,7 +69,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=units.percent(p.bubble_fraction),
             good=-1,
             share=p.bubble_fraction,
-            why="share of T that the average stage waits: 1 − Σ B·t / (S·T)",
+            why="share of device time spent waiting: 1 − Σ B·t / (S·T)",
         ),
         HeadlineFigure(
             name="peak memory",
@@ -134,7 +134,7 @@ def _device_hours(plan: PlanValue) -> HeadlineFigure:
         text=f"{_rate(hours)} h",
         beside=words,
         good=-1,
-        why=f"{plan.cluster.devices:,} devices × {words} / {_rate(rate)} a second",
+        why=f"{plan.cluster.devices:,} devices × {words} / {_rate(rate)} per second",
     )
 
 

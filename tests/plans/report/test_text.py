@@ -8,13 +8,28 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.plans.report.text import cell, heading, ranges, render_table, sentence
+from alpa_explore.plans.report.text import (
+    cell,
+    heading,
+    logical_mesh_phrase,
+    ranges,
+    render_table,
+    sentence,
+    stage_phrase,
+)
 from tests.plans.example import example_plan
 
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     return example_plan()
+
+
+def test_a_stage_is_named_with_its_layers_and_its_submesh(plan: Plan) -> None:
+    named = [stage_phrase(stage) for stage in plan.stages]
+    assert named[0] == "stage 0: layer 0 on 1×1"
+    assert named[2] == "stage 2: layers 2–4 on 1×4"
+    assert logical_mesh_phrase((2, 4)) == "logical mesh 2×4"
 
 
 def test_the_report_names_stages_figures_passes_and_warnings(plan: Plan) -> None:

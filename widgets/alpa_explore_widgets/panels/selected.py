@@ -36,7 +36,7 @@ class SelectedPanel:
         self.regrets_button = Button(
             self._pressed,
             description=_COMPUTE,
-            hint="Compute how much slower the stage would be with each other strategy of this operator",
+            hint="Compute how long the stage would take with each other strategy of this operator",
         )
         self.regrets_button.add_class("alpa-plain")
         self.table.add_class("alpa-strategies")

@@ -95,7 +95,9 @@ class Session:
             settings = settings or self.store.state.settings
             self._planning.plans.cancel()
             self._planning.forget_replans()
-            self._planning.show(plan, settings, settings, activity="A given plan; Plan makes it again.", fault=None)
+            self._planning.show(
+                plan, settings, settings, activity="A loaded plan. Press Plan to compute it again.", fault=None
+            )
 
     def plan(self) -> None:
         """Run the whole planner for the present settings; a run under way is cancelled."""

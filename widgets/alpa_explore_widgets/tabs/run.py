@@ -49,22 +49,32 @@ class RunPanel(FigurePanel):
         defaults = RunSettings()
         self.where = ChoiceField(
             label="Where",
-            hint="Where the ranks run. For a script, nothing is started.",
+            hint="Where the processes of the run start, one per device of the plan. For a script, nothing is started.",
             choices=_WHERE,
             value=defaults.target,
         )
         self.scheduler = TextField(
             label="Scheduler",
-            hint="Address of a Dask scheduler; its workers start the ranks.",
+            hint="Address of a Dask scheduler, as tcp://host:8786; its workers start the processes.",
             example="tcp://127.0.0.1:8786",
         )
-        self.device = ChoiceField(label="On", hint="Each rank is a process.", choices=_DEVICES, value=defaults.device)
+        self.device = ChoiceField(
+            label="On",
+            hint="On GPUs, or on CPU processes: one process per device of the plan.",
+            choices=_DEVICES,
+            value=defaults.device,
+        )
         self.steps = NumberField(
-            label="Steps", hint="Training iterations.", minimum=1, maximum=100_000, whole=True, value=defaults.steps
+            label="Steps",
+            hint="Number of training iterations.",
+            minimum=1,
+            maximum=100_000,
+            whole=True,
+            value=defaults.steps,
         )
         self.shown = ChoiceField(
             label="Shown",
-            hint="Measured and predicted times of each stage are available when the run is done.",
+            hint="Losses and times step by step; when the run is done, also measured and predicted times task by task.",
             choices=_SHOWN[:1],
             value=_STEPS,
         )
@@ -76,14 +86,16 @@ class RunPanel(FigurePanel):
     def below(self) -> list[W.Widget]:
         """The buttons and the status of the run."""
         self.start = self.button(
-            "Start", "Train with the plan on screen", lambda: self._runs.start(self.run_settings())
+            "Start",
+            "Train with the plan on screen for this number of steps",
+            lambda: self._runs.start(self.run_settings()),
         )
         self.stop = self.button(
             "Stop", "End the run; closing the explorer or its kernel ends it as well", self._runs.stop
         )
         self.dry = self.button(
             "Dry run",
-            "Lower the plan to a program and check it; nothing is started",
+            "Make the instructions of every rank and check them; nothing is started",
             lambda: self._runs.check(self.run_settings(), dry=True),
         )
         self.status = W.HTML()

@@ -42,13 +42,16 @@
       element("thead", element("tr", ...head.map((name) => element("th", name)))),
       element("tbody", ...rows.map((row) => element("tr", ...row.map((cell) => element("td", String(cell)))))),
     );
-  const seconds = (value) => (value >= 1 ? `${value.toPrecision(3)} s` : `${(1e3 * value).toPrecision(3)} ms`);
-  const gib = (value) => `${(value / 2 ** 30).toPrecision(3)} GiB`;
+  // Three digits, all before the point, in groups, as `alpa_explore.units.number`.
+  const number = (value) => (value < 999.5 ? Number(value.toPrecision(3)) : Math.round(value)).toLocaleString("en");
+  const seconds = (value) => (value >= 1 ? `${number(value)} s` : `${number(1e3 * value)} ms`);
+  const gib = (value) => `${number(value / 2 ** 30)} GiB`;
+  const layers = ([first, last]) => (first === last ? `${first}` : `${first}–${last}`);
 
   function summary(plan) {
     const { model, cluster, options, predicted, stages } = plan;
     const rows = stages.map((s) => [
-      s.index, s.layers.join("–"), s.submesh.join("×"), s.logical_mesh.join("×"), seconds(s.latency_seconds),
+      s.index, layers(s.layers), s.submesh.join("×"), s.logical_mesh.join("×"), seconds(s.latency_seconds),
       gib(s.weight_bytes + s.microbatches_held * s.activation_bytes + s.workspace_bytes),
     ]);
     return [
