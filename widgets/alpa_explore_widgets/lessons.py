@@ -232,13 +232,13 @@ def _search(plan: Plan, _stage: PlanStage) -> Lesson:
 def _compare(plan: Plan, _stage: PlanStage) -> Lesson:
     b, samples = plan.options.num_microbatches, plan.model.samples
     return Lesson(
-        shows="Two plans side by side: their stages along the model, and where the time of each goes.",
+        shows="Two plans side by side: their figures, the latency of their stages, and what is cut differently.",
         formula="samples/s = B · samples per microbatch / T: if global batches differ, compare this and not T",
         numbers=f"{b:,} · {samples:,} / {duration(plan.predicted.iteration_seconds)} = "
         f"{units.number(plan.samples_per_second, 4)} per second.",
         why="A setting seldom changes only one thing. The other differences explain why the change helped.",
         experiment="Press Pin, then change δ or B: every figure above shows its change.",
-        question="Which operators are sharded differently, and did their collectives become cheaper?",
+        question="Which operators are cut differently, and did their collectives become cheaper?",
     )
 
 

@@ -68,10 +68,10 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     _limits(figure, shown, theme)
     _changes(figure, explanation.changes, tried, theme)
     figure = dress(figure, _sentence(plan, explanation), theme=theme, height=height, barmode="stack", bargap=0.3)
-    top = figure.layout.margin.t + 34
-    figure.update_layout(height=height + top + 56, margin={"t": top, "l": 160, "r": 16, "b": 56})
-    above_all = {"xref": "container", "x": 0.01, "xanchor": "left", "y": 1 + 22 / height, "yanchor": "bottom"}
-    return figure.update_layout(legend={**above_all, "traceorder": "normal"})
+    top = figure.layout.margin.t + 14
+    figure.update_layout(height=height + top + 112, margin={"t": top, "l": 160, "r": 16, "b": 112})
+    below_all = {"x": 0, "xanchor": "left", "y": -46 / height, "yanchor": "top", "traceorder": "normal"}
+    return figure.update_layout(legend=below_all)
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:

@@ -29,10 +29,10 @@ _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.
 PROVENANCE_PHRASES = {
     "unknown": "",
     "near": "a choice within 0.25 % of the fastest",
-    "convex": "a point of the convex part of the frontier of seconds and bytes",
+    "convex": "the fastest at some price of memory",
     "fitting": "the fastest that fits with the microbatches it holds",
     "fastest": "the fastest, proven",
-    "exact": "a point of the exact frontier of seconds and bytes",
+    "exact": "exact, no other choice is faster with as little memory",
 }
 """The values of `Provenance` in words, for the screen."""
 
