@@ -110,8 +110,8 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
     if "operator" in parts and stage is not None:
         operator = next((o for o in stage.operators if o.name == parts["operator"]), None)
         named = f"operator {printable(parts['operator'])}" if operator is None else _operator(operator)
-        layer = f" of layer {parts['layer']}" if "layer" in parts else ""
-        return [f"{named}{layer} in stage {stage.index}"]
+        of_layer = f" of layer {parts['layer']}" if "layer" in parts else ""
+        return [f"{named}{of_layer} in stage {stage.index}"]
     if "device" in parts:
         node, number = divmod(int(parts["device"]), plan.cluster.devices_per_node)
         phrases.append(f"device {parts['device']} (number {number} of node {node})")
