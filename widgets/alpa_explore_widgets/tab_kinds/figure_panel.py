@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TITLE_LINE_PIXELS = 20
 """Height of one line of a figure's title (`figures.style.dress`)."""
 TOP_PIXELS = 28
-"""Margin above a figure without its title: room for a legend and the tool bar."""
+"""Margin above a figure without its title: room for a legend."""
 RIGHT_PIXELS = 12
 """Least margin on the right: half of the last label of an axis."""
 HEIGHT = 500
