@@ -17,10 +17,10 @@ from alpa_explore.figures.decisions.sharding import sharding_figure, sharding_ta
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_table
 from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import layers_phrase, logical_mesh_phrase, stage_phrase
 
 _SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
 """Shown side by side: the default, one with more slack for sends, one with less idle time."""

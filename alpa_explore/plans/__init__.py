@@ -2,7 +2,8 @@
 
 Modules and rooms, lowest first; each imports only what stands above it in this list:
 
-- `printable`: text made safe for a terminal; `records`: the parts of a plan, one dataclass each.
+- `records`: the parts of a plan, one dataclass each; `printable`: text made safe for a terminal; `phrases`: how stages,
+  submeshes and layers are named.
 - `describe`: a solved stage as records: strategy, specs and collectives of every operator.
 - `stage_details`: the sharding problems and choices behind the stages of a plan that was made in this process.
 - `value`: `PlanValue`, a plan as a frozen value, with the figures that follow from its fields.

@@ -15,9 +15,9 @@ from itertools import accumulate, pairwise
 from alpa_explore.errors import ScheduleError
 from alpa_explore.inter_op.schedule_terms import SIMULATED_AS, ScheduleTerms
 from alpa_explore.inter_op.stage_table import once_seconds
+from alpa_explore.plans.phrases import on_submesh
 from alpa_explore.plans.planned_stage import Descriptions, planned_stage, stage_descriptions
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.text import on_submesh
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.catalog import INTERLEAVED, SCHEDULES, build_schedule
 from alpa_explore.schedules.task import Schedule

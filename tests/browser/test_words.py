@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Locator
 
+from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.plan import Plan, load_plan
-from alpa_explore.plans.report.text import stage_phrase
 from tests.browser.harness.explorer import SMALL, first_explorer, tab
 from tests.browser.harness.page import LabPage
 from tests.plans.example import example_plan

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
-from alpa_explore.plans.report.text import fullest, iteration_sum, stage_phrase
+from alpa_explore.plans.report.text import fullest, iteration_sum
 from alpa_explore.questions.explain import collective_seconds, time_parts
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from alpa_explore import units
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.errors import ClusterError, OptionError
-from alpa_explore.plans.report.text import layers_phrase, render_table
+from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster, LogicalMesh

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.compare import CutGroup, PlanComparison, compare_plans
 from alpa_explore.plans.report.headline import against
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import layers_phrase
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.questions.explain import COLLECTIVES, COMPUTE, UNKNOWN, mean_parts, time_parts
 

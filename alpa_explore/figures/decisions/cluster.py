@@ -19,10 +19,11 @@ from alpa_explore.figures.style import (
     stage_color,
     stage_marker,
 )
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import stages_table
-from alpa_explore.plans.report.text import fullest, layers_phrase
+from alpa_explore.plans.report.text import fullest
 
 __all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 

@@ -14,9 +14,10 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.placing import AxisRange, fitted, label_positions
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, hatching, ink, lines
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import PROVENANCE_PHRASES, layers_phrase
+from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 from alpa_explore.questions.frontier import FrontierPoint, StageFrontier, known_frontier
 from alpa_explore.questions.frontier import frontier_table as table_of
 

@@ -14,9 +14,10 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.decisions.stage_cost_grid import PanelGrid
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, HOVER_TEXT, dress, empty, faint, ground, ink, lines, stage_color
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table
-from alpa_explore.plans.report.text import PROVENANCE_PHRASES, layers_phrase
+from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
 

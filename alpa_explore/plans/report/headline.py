@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
-from alpa_explore.plans.report.text import fullest, iteration_sum, stage_phrase
+from alpa_explore.plans.report.text import fullest, iteration_sum
 from alpa_explore.plans.value import PlanValue
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.cluster import Device
+from alpa_explore.plans.phrases import ranges, run_of_layers
+from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.value import PlanValue
 
@@ -35,11 +37,6 @@ PROVENANCE_PHRASES = {
     "exact": "exact, no other choice is faster with as little memory",
 }
 """The values of `Provenance` in words, for the screen."""
-
-
-def printable(text: str) -> str:
-    """`text` on one line, with characters that a terminal or a browser would act on replaced by '�'."""
-    return "".join(c if c.isprintable() else "�" for c in text.replace("\n", " ").replace("\t", " "))
 
 
 def heading(key: str) -> str:
@@ -85,43 +82,6 @@ def render_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | Non
         for line in lines
     )
     return "\n".join(shown)
-
-
-def run_of_layers(layers: Sequence[int]) -> str:
-    """(0, 2) -> '0–2'; (3, 3) -> '3'."""
-    first, last = layers
-    return str(first) if first == last else f"{first}–{last}"
-
-
-def layers_phrase(layers: Sequence[int]) -> str:
-    """(0, 2) -> 'layers 0–2'; (3, 3) -> 'layer 3'."""
-    return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
-
-
-def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
-    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
-    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
-
-
-def stage_phrase(stage: PlanStage) -> str:
-    """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
-    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
-
-
-def logical_mesh_phrase(shape: Sequence[int]) -> str:
-    """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
-    return f"logical mesh {units.shape(shape)}"
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """(0, 1, 2, 5) -> '0–2, 5'."""
-    runs: list[tuple[int, int]] = []
-    for n in sorted(numbers):
-        if runs and runs[-1][1] == n - 1:
-            runs[-1] = (runs[-1][0], n)
-        else:
-            runs.append((n, n))
-    return ", ".join(run_of_layers(run) for run in runs)
 
 
 def pace_setter(plan: PlanValue) -> PlanStage:

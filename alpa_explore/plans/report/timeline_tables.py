@@ -7,9 +7,9 @@ from typing import Any
 
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time_of
+from alpa_explore.plans.phrases import ranges
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
-from alpa_explore.plans.report.text import ranges
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.closed_form import closed_form
 from alpa_explore.schedules.simulator.memory import memory_curve

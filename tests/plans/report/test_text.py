@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from alpa_explore.plans.phrases import logical_mesh_phrase, ranges, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report import tables
 from alpa_explore.plans.report.summary import plan_report
-from alpa_explore.plans.report.text import (
-    cell,
-    heading,
-    logical_mesh_phrase,
-    ranges,
-    render_table,
-    sentence,
-    stage_phrase,
-)
+from alpa_explore.plans.report.text import cell, heading, render_table, sentence
 from tests.plans.example import example_plan
 
 

@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from alpa_explore import units
-from alpa_explore.plans.report.text import run_of_layers
+from alpa_explore.plans.phrases import run_of_layers
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 

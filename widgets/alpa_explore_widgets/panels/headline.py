@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import stage_color, stage_pattern
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
-    from alpa_explore.plans.records import PlanStage
 
 _TONES = {1: ("alpa-better", "better"), -1: ("alpa-worse", "worse"), 0: ("", "")}
 """Tone of a change -> (CSS class, word)."""
@@ -63,7 +63,7 @@ def stages_html(plan: Plan, theme: str) -> str:
     items = []
     for s in plan.stages:
         what = (
-            f"stage {s.index}: {text.layers_phrase(s.layers)}, {_devices(s)} as logical mesh {_mesh(s.logical_mesh)}, "
+            f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), "
             f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device"
         )
         hatched = ' class="alpa-hatched"' if stage_pattern(s.index) else ""
@@ -71,7 +71,7 @@ def stages_html(plan: Plan, theme: str) -> str:
         items.append(
             f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
             f'aria-label="{what}"><b>{swatch}{s.index}</b>'
-            f"<span>{_mesh(s.submesh)}</span><span>{text.layers_phrase(s.layers)}</span></button></li>"
+            f"<span>{units.shape(s.submesh)}</span><span>{layers_phrase(s.layers)}</span></button></li>"
         )
     return f'<ul class="alpa-stages" aria-label="Stages and their colours">{"".join(items)}</ul>'
 
@@ -102,12 +102,3 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
 def _width(number: str) -> float:
     """The width of a large number, in characters of the small text."""
     return sum(_DIGIT if character.isdigit() else _SIGN for character in number)
-
-
-def _mesh(shape: tuple[int, ...]) -> str:
-    return "×".join(map(str, shape))
-
-
-def _devices(stage: PlanStage) -> str:
-    count = len(stage.devices)
-    return f"{'1 device' if count == 1 else f'{count:,} devices'} ({_mesh(stage.submesh)})"

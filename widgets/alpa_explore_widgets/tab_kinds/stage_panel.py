@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.figures.keys import key, read_key
-from alpa_explore.plans.report.text import logical_mesh_phrase, stage_phrase
+from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.tab_kinds.figure_panel import PlanPanel
 

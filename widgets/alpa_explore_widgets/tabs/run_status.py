@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.plans.iteration_time import iteration_time
+from alpa_explore.plans.phrases import ranges
 from alpa_explore.plans.report.iteration import iteration_phrase
-from alpa_explore.plans.report.text import ranges
 from alpa_explore_widgets.panels.messages import fault_html
 
 if TYPE_CHECKING:

@@ -1,0 +1,45 @@
+"""How layers, submeshes, stages and logical meshes are named wherever people read about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from alpa_explore import units
+from alpa_explore.plans.records import PlanStage
+
+
+def run_of_layers(layers: Sequence[int]) -> str:
+    """(0, 2) -> '0–2'; (3, 3) -> '3'."""
+    first, last = layers
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def layers_phrase(layers: Sequence[int]) -> str:
+    """(0, 2) -> 'layers 0–2'; (3, 3) -> 'layer 3'."""
+    return f"layer{'' if layers[0] == layers[1] else 's'} {run_of_layers(layers)}"
+
+
+def on_submesh(layers: Sequence[int], submesh: Sequence[int]) -> str:
+    """((0, 1), (1, 8)) -> 'layers 0–1 on 1×8': a range of layers and its submesh, n nodes × m devices of each."""
+    return f"{layers_phrase(layers)} on {units.shape(submesh)}"
+
+
+def stage_phrase(stage: PlanStage) -> str:
+    """'stage 0: layers 0–1 on 1×8': how a stage is named wherever people read about it."""
+    return f"stage {stage.index}: {on_submesh(stage.layers, stage.submesh)}"
+
+
+def logical_mesh_phrase(shape: Sequence[int]) -> str:
+    """(2, 4) -> 'logical mesh 2×4': never 'mesh 2×4', which reads like a submesh."""
+    return f"logical mesh {units.shape(shape)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """(0, 1, 2, 5) -> '0–2, 5'."""
+    runs: list[tuple[int, int]] = []
+    for n in sorted(numbers):
+        if runs and runs[-1][1] == n - 1:
+            runs[-1] = (runs[-1][0], n)
+        else:
+            runs.append((n, n))
+    return ", ".join(run_of_layers(run) for run in runs)
