@@ -180,8 +180,6 @@ class PageBridge(anywidget.AnyWidget):
 
     address = traitlets.Unicode().tag(sync=True)
     """The id of this widget, by which the page finds it in its kernel."""
-    kernel = traitlets.Unicode("live").tag(sync=True)
-    """'live', 'lost', 'restarted', 'died' or 'ended'; only the page knows it."""
     theme = traitlets.Unicode("light").tag(sync=True)
     """'light' or 'dark', as the page is."""
     label = traitlets.Unicode("Plan explorer").tag(sync=True)

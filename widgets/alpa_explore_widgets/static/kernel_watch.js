@@ -5,9 +5,11 @@ const LOST_MS = 1_000; // a connection that is back this soon was not missed
 // The states in their order: none is followed by an earlier one, but "lost" by "live".
 const KERNEL_STATES = ["live", "lost", "restarted", "died", "ended"];
 const hasEnded = (state) => KERNEL_STATES.indexOf(state) >= KERNEL_STATES.indexOf("restarted");
+// Kept on the page alone: a kernel cannot know how it looks from here.
+const kernelState = (model) => model.get("kernel_state") ?? "live";
 
-// Calls report(state) at each change; returns the function that stops it. `address` is the id of a widget, by which a kernel
-// that the page lost for a while is recognised.
+// Calls report(state) at each change; returns the function that stops it. address() is the id of a widget, by which a
+// kernel that the page lost for a while is recognised.
 function watchKernel(manager, address, report) {
   const kernel = manager?.kernel; // a property of the widget managers of JupyterLab, Notebook and voila
   if (!kernel?.statusChanged || !kernel.connectionStatusChanged) return () => {};
@@ -17,17 +19,15 @@ function watchKernel(manager, address, report) {
     if (status === "autorestarting" || status === "dead") report("died");
   };
   const findWidget = async () => {
-    // While the connection was lost, another page may have restarted the kernel.
+    // While the connection was lost, another page may have restarted the kernel. The answer comes after the states that the
+    // widget manager requests from a kernel that is back, so that these cannot undo an edit.
     const reply = await kernel.requestCommInfo({ target_name: "jupyter.widget" });
-    if (reply.content.status === "ok" && !(address in reply.content.comms)) report("restarted");
+    report(reply.content.status === "ok" && !(address() in reply.content.comms) ? "restarted" : "live");
   };
   const onConnection = (_kernel, status) => {
     clearTimeout(timer);
     if (status !== "connected") timer = setTimeout(() => report("lost"), LOST_MS);
-    else {
-      report("live");
-      findWidget().catch(() => report("lost")); // lost again: the next connection asks again
-    }
+    else findWidget().catch(() => report("lost")); // lost again: the next connection asks again
   };
   const onDisposed = () => {
     clearTimeout(timer);

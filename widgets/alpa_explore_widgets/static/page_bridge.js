@@ -18,15 +18,15 @@ function guardKeys(event) {
 
 function initialize({ model }) {
   // All views of the explorer on the page show the state of the kernel, also those that are made after its end.
-  return watchKernel(model.widget_manager, model.get("address"), (state) => {
-    const before = model.get("kernel");
-    if (!hasEnded(before) || KERNEL_STATES.indexOf(state) > KERNEL_STATES.indexOf(before)) model.set("kernel", state);
+  return watchKernel(model.widget_manager, () => model.get("address"), (state) => {
+    const before = kernelState(model);
+    if (!hasEnded(before) || KERNEL_STATES.indexOf(state) > KERNEL_STATES.indexOf(before)) model.set("kernel_state", state);
   });
 }
 
 function render({ model, el }) {
   el.classList.add("alpa-bridge");
-  const save = () => !hasEnded(model.get("kernel")) && model.save_changes();
+  const save = () => !hasEnded(kernelState(model)) && model.save_changes();
   const reportTheme = () => {
     const theme = isDark() ? "dark" : "light";
     root?.classList.toggle("alpa-dark", theme === "dark");
@@ -76,11 +76,11 @@ function render({ model, el }) {
   };
   const showName = () => root?.setAttribute("aria-label", model.get("label"));
   const showKernel = () => {
-    const banner = kernelBanner(model.get("kernel"), Boolean(root?.querySelector(".alpa-stages, .alpa-tiles")));
+    const banner = kernelBanner(kernelState(model), Boolean(root?.querySelector(".alpa-stages, .alpa-tiles")));
     if (el.textContent !== banner) el.textContent = banner;
     el.setAttribute("role", "alert");
     root?.classList.toggle("alpa-disconnected", Boolean(banner));
-    root?.classList.toggle("alpa-ended", hasEnded(model.get("kernel")));
+    root?.classList.toggle("alpa-ended", hasEnded(kernelState(model)));
     for (const part of root?.children ?? []) {
       if (part === el) continue;
       part.inert = Boolean(banner);
@@ -105,7 +105,7 @@ function render({ model, el }) {
   });
   let shown = false;
   const reportView = (kind) => {
-    if (shown === (kind === "shown") || hasEnded(model.get("kernel"))) return;
+    if (shown === (kind === "shown") || hasEnded(kernelState(model))) return;
     shown = !shown;
     const tab = sessionStorage.getItem(TAB) ?? Math.random().toString(36).slice(2);
     sessionStorage.setItem(TAB, tab);
@@ -119,7 +119,7 @@ function render({ model, el }) {
   };
   addEventListener("beforeunload", onUnload);
   reportView("shown");
-  const stop = listen(model, { "change:selection": show, "change:kernel": showKernel, "change:label": showName });
+  const stop = listen(model, { "change:selection": show, "change:kernel_state": showKernel, "change:label": showName });
   const watcher = new MutationObserver(reportTheme);
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light"] });
   return () => {
