@@ -2,10 +2,11 @@
 
 Each panel has a `widget` and a method `show` that updates it for a state. In the order on the page:
 
-- toolbar, messages, summary, selected: the right column from the top; summary's HTML is made by headline.
+- toolbar, messages, summary, selected: the right column from the top; summary's HTML is made by headline, and selected
+  covers its sentence while something is selected.
 - lesson: the lesson of the selected tab in teaching mode (its text is in lessons.py).
-- controls (made of setting_controls), spec_constraints, plan_button: the left column; spec_constraints also has the
-  controls of the Sharding tab.
+- controls (made of setting_controls), spec_constraints, plan_button: the left column; on a narrow page the sliders of B
+  and δ stay on top, and a drawer has the other controls. spec_constraints also has the controls of the Sharding tab.
 
 Panels call methods of the session and import elements and session, but no tabs.
 """
