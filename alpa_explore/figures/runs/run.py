@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, lines
 from alpa_explore.runtime.measured import Measured, MeasuredTask

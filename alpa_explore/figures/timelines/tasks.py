@@ -266,5 +266,7 @@ def _placed(chart: TimelineChart, start: Floats, end: Floats, chosen: Ints) -> t
 
 def _mixed(color: str, with_color: str, share: float) -> str:
     """'#rrggbb' of a colour mixed with a share of another one."""
+    if not share:
+        return color
     pairs = [(int(color[i : i + 2], 16), int(with_color[i : i + 2], 16)) for i in (1, 3, 5)]
     return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)
