@@ -1,6 +1,6 @@
 """Latency of the explorer in a browser: from a key on the B slider, or a selection, until the figure is painted.
 
-    python benchmarks/explorer_latency.py PLAN_FILE|deep [--presses 15] [--json FILE]
+    python benchmarks/explorer_latency.py PLAN_FILE|deep [--presses 15] [--tab NAME …] [--json FILE]
 
 For each tab, the median of (capture-phase keydown → plotly_afterplot → next frame) in milliseconds, the same for a
 selection, and the time until its figure is first shown. Also: the same for a key on the delta slider that changes the
@@ -19,6 +19,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,11 +56,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("plan", metavar="PLAN_FILE|deep")
     parser.add_argument("--presses", type=int, default=15)
+    parser.add_argument("--tab", choices=TABS, action="append", help="only this tab (may be repeated)")
     parser.add_argument("--json", type=Path, metavar="FILE")
     options = parser.parse_args()
     with TemporaryDirectory() as folder, page_alone() as lab:
         plan = plan_deep(Path(folder)) if options.plan == "deep" else Path(options.plan)
-        figures = measure(lab, plan, options.presses)
+        figures = measure(lab, plan, options.presses, options.tab)
         lab.shut_down()
     for name, value in figures.items():
         print(f"{name:32} {value:,.0f}" if value >= 100 else f"{name:32} {value:.3g}")
@@ -68,8 +70,8 @@ def main() -> int:
     return 0
 
 
-def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
-    """Name -> figure; milliseconds unless the name says otherwise."""
+def measure(lab: LabPage, plan: Path, presses: int, only: Sequence[str] | None = None) -> dict[str, float]:
+    """Name -> figure; milliseconds unless the name says otherwise. With `only`, of these tabs alone."""
     received: list[int] = []
     lab.page.on("websocket", lambda socket: socket.on("framereceived", lambda payload: received.append(len(payload))))
     name = lab.server.write_notebook(
@@ -83,7 +85,7 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     explorer = lab.page.locator(".alpa-explorer").first
     lab.figure(explorer, seconds=120)
     figures = {"first figure, s": time.perf_counter() - start}
-    for tab in TABS:  # every tab has drawn its figure before a key is pressed
+    for tab in only or TABS:  # every tab has drawn its figure before a key is pressed
         start = time.perf_counter()
         explorer.get_by_role("tab", name=tab, exact=True).click()
         panel = explorer.locator(".alpa-panel:visible", has=lab.page.locator(f"{PLOT}[aria-label^='{tab} of ']"))
@@ -92,13 +94,13 @@ def measure(lab: LabPage, plan: Path, presses: int) -> dict[str, float]:
     explorer.evaluate(_WATCH)
     slider = explorer.get_by_role("slider", name="B, microbatches")
     legend = explorer.locator(".alpa-stages button").first
-    for tab in TABS:
+    for tab in only or TABS:
         explorer.get_by_role("tab", name=tab, exact=True).click()
         lab.page.wait_for_timeout(1500)
         figures[f"B slider, {tab}"] = _median(lab, presses, slider, ("ArrowLeft", "ArrowRight"))
         figures[f"selection, {tab}"] = _median(lab, 5, legend, ("Enter",))
     figures["web socket, MB"] = sum(received) / 1e6
-    if plan.stem != "deep":
+    if plan.stem != "deep" and not only:
         figures["delta slider, new layers"] = _delta(lab, explorer)
     lab.save()
     lab.page.wait_for_timeout(2000)

@@ -36,8 +36,8 @@ COLLECTIVES_SHOWN = 6
 TIMELINE_TASKS = 700
 """Tasks of a timeline drawn as one bar each; above this, the busy share of each submesh over time is drawn."""
 TIMELINE_PIXELS = 480
-"""Assumed width of a timeline's plot: between those in a window of 900 and of 1,400 pixels. A number is written on a bar
-that is wide enough for it."""
+"""Assumed width of a timeline's plot, between those in a window of 900 and of 1,400 pixels. A number is written on a
+bar that is wide enough for it."""
 TIMELINE_STEADY_MICROBATCHES = 3
 """Microbatches between warm-up and drain that a timeline shows."""
 TIMELINE_WHOLE_SHARE = 0.8

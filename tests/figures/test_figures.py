@@ -22,8 +22,8 @@ from alpa_explore.figures.decisions.layers import layers_figure
 from alpa_explore.figures.decisions.sharding import sharding_figure
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure
-from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
+from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.spec_constraint import constraints_of
 from tests.plans.example import example_plan

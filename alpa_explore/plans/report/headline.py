@@ -118,9 +118,7 @@ def _iteration(plan: PlanValue) -> HeadlineFigure:
         where = "among them" if time.counted_seconds else "not in T"
         why += f"; {where}: {sends_phrase(time)} = {sends_sum(time)}"
     seconds = plan.predicted.iteration_seconds
-    return HeadlineFigure(
-        name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why
-    )
+    return HeadlineFigure(name="iteration", value=seconds, text=units.seconds(seconds), beside=share, good=-1, why=why)
 
 
 def _short(value: float) -> str:

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from alpa_explore.figures import tuning
-from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.figures.style import stage_color
 from alpa_explore.figures.timelines.parts import Part, shown_parts
 from alpa_explore.figures.timelines.sampling import busy_share, largest_between
+from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.plans.plan import Plan
 from alpa_explore.schedules.task import Action
 from tests.figures.test_figures import title_of, traces
 from tests.plans.example import example_plan
-
 
 ACTIONS = {
     "forward": Action.FORWARD,
