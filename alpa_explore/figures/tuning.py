@@ -46,11 +46,9 @@ TIMELINE_GAP_SHARE = 0.035
 """Gap between two parts of a timeline, as a share of what is shown."""
 TIMELINE_LABELLED_ROWS = 16
 """Rows of a timeline with a name beside them; names of more rows would overlap."""
-TIMELINE_OVERVIEW_INTERVALS = 150
-"""Intervals of time in the strip of the whole iteration."""
 TIMELINE_INTERVALS = 240
 """Intervals of time in which a busy share, or a memory curve of many steps, is sampled."""
-TIMELINE_MEMORY_CURVES = 8
+TIMELINE_MEMORY_CURVES = 4
 """Submeshes with a memory curve of their own, those with the highest peaks first."""
 WHY_BARS = 8
 """Limits, and changes, that the Why figure draws."""

@@ -1,8 +1,8 @@
 """One iteration as a Gantt chart with the memory below it, for one schedule or several, one below the other.
 
 By default an iteration of many microbatches is shown in three parts at one scale: the warm-up, some steady
-microbatches, and the drain. A strip of the whole iteration at the bottom says where they are. `window` shows another part; one with
-more than some hundred tasks shows how busy each submesh is over time.
+microbatches, and the drain. A strip of the whole iteration at the bottom says where they are. `window` shows another
+part; one with more than some hundred tasks shows how busy each submesh is over time.
 """
 
 from __future__ import annotations
