@@ -39,8 +39,8 @@ COLLECTIVES_SHOWN = 6
 TIMELINE_TASKS = 700
 """Tasks of a timeline drawn as one bar each; above this, the busy share of each submesh over time is drawn."""
 TIMELINE_PIXELS = 480
-"""Assumed width of a timeline's plot: between those in a window of 900 and of 1,400 pixels. A number is written on a bar
-that is wide enough for it."""
+"""Assumed width of a timeline's plot, between those in a window of 900 and of 1,400 pixels. A number is written on a
+bar that is wide enough for it."""
 TIMELINE_STEADY_MICROBATCHES = 3
 """Microbatches between warm-up and drain that a timeline shows."""
 TIMELINE_WHOLE_SHARE = 0.8
@@ -49,11 +49,9 @@ TIMELINE_GAP_SHARE = 0.035
 """Gap between two parts of a timeline, as a share of what is shown."""
 TIMELINE_LABELLED_ROWS = 16
 """Rows of a timeline with a name beside them; names of more rows would overlap."""
-TIMELINE_OVERVIEW_INTERVALS = 150
-"""Intervals of time in the strip of the whole iteration."""
 TIMELINE_INTERVALS = 240
 """Intervals of time in which a busy share, or a memory curve of many steps, is sampled."""
-TIMELINE_MEMORY_CURVES = 8
+TIMELINE_MEMORY_CURVES = 4
 """Submeshes with a memory curve of their own, those with the highest peaks first."""
 WHY_BARS = 8
 """Limits, and changes, that the Why figure draws."""

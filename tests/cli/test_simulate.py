@@ -23,8 +23,9 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_prints_a_sentence_the_submeshes_and_the_critical_path(plan_file, capsys) -> None:
     assert cli.main(["simulate", plan_file]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("1f1b, B = 16: ")
-    assert "Σt + (B−1)·max t gives" in out
+    assert out.startswith("One iteration: ")
+    assert " of sends between stages (" in out
+    assert "Under 1f1b with B = 16 " in out
     assert "submesh  stages" in out
     assert "The critical path:" in out
 

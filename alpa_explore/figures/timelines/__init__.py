@@ -1,6 +1,7 @@
 """One iteration of a plan over time, under one schedule or several.
 
-timeline   the figure: its rows, its axes, its sentence and its table
+timeline   the figure, its sentence and its table
+frame      the heights and axes of a figure, its legend, the names of the parts
 overview   a strip of the whole iteration, on which the parts that are shown are framed
 tasks      the tasks of one timeline as a Gantt chart: idle time, sends, critical path
 memory     what devices hold, below the tasks and on the same axis of time

@@ -84,3 +84,11 @@ class TimelineChart:
 def axis(letter: str, index: int) -> str:
     """plotly's name of an axis: x, x2, x3, …"""
     return letter if index == 0 else f"{letter}{index + 1}"
+
+
+def mixed(color: str, with_color: str, share: float) -> str:
+    """'#rrggbb' of a colour mixed with a share of another one."""
+    if not share:
+        return color
+    pairs = [(int(color[i : i + 2], 16), int(with_color[i : i + 2], 16)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)

@@ -26,7 +26,7 @@ _GAP_PIXELS, _MEMORY_PIXELS = 8, 104
 _LEGEND_ROW_PIXELS, _SYMBOL_PIXELS, _LETTER_PIXELS = 19, 38, 6.4
 """Of the legend: height of a row, width of a symbol, mean width of a letter."""
 _NARROW_PIXELS = 340
-"""Width of the plot in a window of 900 pixels: above the charts there is room for the rows that the legend needs there."""
+"""Width of the plot in a window of 900 pixels; the legend has room for the rows that it needs there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class Frame:
             }
         )
         if brush:
-            layout["meta"] = {"brush": _name(x_axis)}
+            layout["meta"] = {"brush": {"axis": _name(x_axis), "range": [0, end]}}
 
 
 def _time_axis(chart: TimelineChart, unit: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A strip of the whole iteration below the charts: how busy each submesh is, and a frame round what is shown above."""
+"""A strip of the whole iteration below the charts: from when to when each submesh runs, and what is shown above."""
 
 from __future__ import annotations
 
@@ -6,40 +6,40 @@ from typing import Any
 
 import numpy as np
 
-from alpa_explore.figures import tuning
-from alpa_explore.figures.style import empty, faint, ink
-from alpa_explore.figures.timelines.chart import TimelineChart
-from alpa_explore.figures.timelines.sampling import busy_share, with_gaps
+from alpa_explore import units
+from alpa_explore.figures.style import faint, ground, ink
+from alpa_explore.figures.timelines.chart import TimelineChart, mixed
+from alpa_explore.figures.timelines.sampling import rounded, with_gaps
 
 
 def overview_traces(chart: TimelineChart, x_axis: str, y_axis: str) -> list[dict[str, Any]]:
-    """The strip for the timeline of `chart`: darker is busier."""
+    """The strip for the timeline of `chart`: a bar from the first to the last task of each submesh, and the frames."""
     timeline = chart.timeline
     rows = timeline.schedule.num_submeshes
-    edges = np.linspace(0.0, timeline.makespan_seconds, tuning.TIMELINE_OVERVIEW_INTERVALS + 1)
-    busy = [busy_share(timeline, p, edges) for p in range(rows)]
-    step = float(edges[1]) / chart.scale
-    axes = {"xaxis": x_axis, "yaxis": y_axis}
-    whole = sum(part.end - part.start for part in chart.parts) >= timeline.makespan_seconds
+    first, last = timeline.schedule.starts[:-1], timeline.schedule.starts[1:] - 1
+    start, end = timeline.start_seconds[first], timeline.end_seconds[last]
+    axes = {"xaxis": x_axis, "yaxis": y_axis, "showlegend": False}
     x: list[float] = []
     y: list[float] = []
     for part in chart.parts:
         left, right = part.start / chart.scale, part.end / chart.scale
         x += [left, right, right, left, left, np.nan]
         y += [-0.5, -0.5, rows - 0.5, rows - 0.5, -0.5, np.nan]
+    whole = sum(part.end - part.start for part in chart.parts) >= timeline.makespan_seconds
     return [
         {
-            "type": "heatmap",
-            "x0": step / 2,
-            "dx": step,
-            "z": [np.round(row, 2).tolist() for row in busy],
-            "zmin": 0,
-            "zmax": 1,
-            "colorscale": [[0, empty(chart.theme)], [1, faint(chart.theme)]],
-            "showscale": False,
+            "type": "bar",
+            "orientation": "h",
+            "base": rounded(start / chart.scale),
+            "x": rounded((end - start) / chart.scale),
+            "y": list(range(rows)),
+            "width": 1,
+            "marker": {"color": mixed(faint(chart.theme), ground(chart.theme), 0.5), "line": {"width": 0}},
             "name": "overview",
-            "opacity": 0.6,
-            "hovertemplate": "%{z:.0%} busy<extra></extra>",
+            "customdata": [units.percent(float(1 - idle)) for idle in timeline.bubble_fractions],
+            "text": chart.row_names,
+            "textposition": "none",
+            "hovertemplate": "%{text}: busy for %{customdata} of the iteration<extra></extra>",
             **axes,
         },
         {
@@ -51,7 +51,6 @@ def overview_traces(chart: TimelineChart, x_axis: str, y_axis: str) -> list[dict
             "fill": "none" if whole else "toself",
             "fillcolor": "rgba(230,159,0,0.5)",
             "hoverinfo": "skip",
-            "showlegend": False,
             "name": "shown above",
             **axes,
         },

@@ -14,7 +14,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import HEAT, empty, faint, ground, ink, ink_on, stage_color
-from alpa_explore.figures.timelines.chart import TimelineChart
+from alpa_explore.figures.timelines.chart import TimelineChart, mixed
 from alpa_explore.figures.timelines.sampling import busy_share, rounded, with_gaps
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 from alpa_explore.plans.report.timeline_tables import ACTION_NAMES
@@ -38,6 +38,8 @@ _LOOKS = {
     Action.UPDATE: _Look(0.84, 0.3, "x"),
 }
 _ROW_HEIGHT = 0.84
+_HATCHED_PIXELS = 8.0
+"""Gaps from this width on are hatched; in a narrower one no line of the hatching would be seen."""
 _THIN, _THICK = 1.5, 3.0
 """Widths of lines in pixels."""
 _LETTER_PIXELS = 7.0
@@ -66,9 +68,7 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     if not len(tasks):
         return
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]].tolist()
-    colors = [
-        _mixed(stage_color(p, chart.theme), ground(chart.theme), look.pale) for p in range(schedule.num_submeshes)
-    ]
+    colors = [mixed(stage_color(p, chart.theme), ground(chart.theme), look.pale) for p in range(schedule.num_submeshes)]
     texts = [_task_text(chart, stage, action) for stage in range(schedule.num_stages)]
     keys = [key(stage=p) for p in range(schedule.num_submeshes)]
     numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
@@ -120,7 +120,7 @@ def _numbers(chart: TimelineChart) -> None:
     tasks, middle = tasks[fits], (left + right)[fits] / 2
     rows = np.array(schedule.submesh_of_stage)[schedule.stages[tasks]]
     inks = {
-        (p, a): ink_on(_mixed(stage_color(p, chart.theme), ground(chart.theme), _LOOKS[Action(a)].pale))
+        (p, a): ink_on(mixed(stage_color(p, chart.theme), ground(chart.theme), _LOOKS[Action(a)].pale))
         for p, a in set(zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True))
     }
     colors = [inks[p, a] for p, a in zip(rows.tolist(), schedule.actions[tasks].tolist(), strict=True)]
@@ -140,8 +140,16 @@ def _numbers(chart: TimelineChart) -> None:
 
 
 def _idle_bars(chart: TimelineChart) -> None:
-    """Every gap between two tasks of a submesh, before its first and after its last."""
+    """The ground of each row, which is seen where no task is, and a hatched bar for every gap that is wide enough.
+
+    One bar for each narrow gap would take a browser as long as all tasks.
+    """
     timeline = chart.timeline
+    count = timeline.schedule.num_submeshes
+    from_to = np.array([[p.at, p.at + p.end - p.start] for p in chart.parts]).repeat(count, axis=0) / chart.scale
+    rows_of_parts = list(range(count)) * len(chart.parts)
+    ground_bars = _row_bars("short waits", from_to[:, 0], from_to[:, 1], rows_of_parts, color=empty(chart.theme))
+    chart.add(ground_bars | {"showlegend": False, "hoverinfo": "skip"})
     starts, ends, rows, following = [], [], [], []
     for p in range(timeline.schedule.num_submeshes):
         tasks = timeline.submesh(p)
@@ -154,28 +162,42 @@ def _idle_bars(chart: TimelineChart) -> None:
         following.append(np.where(longer < len(start) - 1, longer + tasks.start, -1))
     start, end, row, after = map(np.concatenate, (starts, ends, rows, following))
     gaps, left, right = _placed(chart, start, end, np.arange(len(start)))
+    wide = (right - left) * chart.scale / chart.seconds_per_pixel >= _HATCHED_PIXELS
+    gaps, left, right = gaps[wide], left[wide], right[wide]
     chart.add(
-        {
-            "type": "bar",
-            "orientation": "h",
-            "x": rounded(right - left),
-            "base": rounded(left),
-            "y": row[gaps].tolist(),
-            "width": _ROW_HEIGHT,
-            "name": "idle",
-            "legendgroup": "idle",
+        _row_bars(
+            "idle",
+            left,
+            right,
+            row[gaps].tolist(),
+            pattern={"shape": "\\", "fgcolor": faint(chart.theme), "size": 8, "solidity": 0.15},
+            color=empty(chart.theme),
+        )
+        | {
             "customdata": [
                 [units.seconds(float(end[g] - start[g])), _waits_for(chart, int(after[g])), key(stage=int(row[g]))]
                 for g in gaps.tolist()
             ],
-            "marker": {
-                "color": empty(chart.theme),
-                "line": {"width": 0},
-                "pattern": {"shape": "\\", "fgcolor": faint(chart.theme), "size": 8, "solidity": 0.15},
-            },
             "hovertemplate": "idle for %{customdata[0]}%{customdata[1]}<extra></extra>",
         }
     )
+
+
+def _row_bars(
+    name: str, left: Floats, right: Floats, rows: list[int], *, color: str, pattern: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Bars of the full height of a row."""
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "x": rounded(right - left),
+        "base": rounded(left),
+        "y": rows,
+        "width": _ROW_HEIGHT,
+        "name": name,
+        "legendgroup": name,
+        "marker": {"color": color, "line": {"width": 0}} | ({"pattern": pattern} if pattern else {}),
+    }
 
 
 def _waits_for(chart: TimelineChart, task: int) -> str:
@@ -262,9 +284,3 @@ def _placed(chart: TimelineChart, start: Floats, end: Floats, chosen: Ints) -> t
     found = [(chosen[inside], left, right) for inside, left, right in chart.spans(start[chosen], end[chosen])]
     indices, left, right = (np.concatenate(column) for column in zip(*found, strict=True))
     return indices, left, right
-
-
-def _mixed(color: str, with_color: str, share: float) -> str:
-    """'#rrggbb' of a colour mixed with a share of another one."""
-    pairs = [(int(color[i : i + 2], 16), int(with_color[i : i + 2], 16)) for i in (1, 3, 5)]
-    return "#" + "".join(f"{round(a + (b - a) * share):02x}" for a, b in pairs)

@@ -1,8 +1,8 @@
 """One iteration as a Gantt chart with the memory below it, for one schedule or several, one below the other.
 
-By default an iteration of many microbatches is shown in three parts at one scale: the warm-up, some steady microbatches,
-and the drain. A strip of the whole iteration at the bottom says where they are. `window` shows another part; one with
-more than some hundred tasks shows how busy each submesh is over time.
+By default an iteration of many microbatches is shown in three parts at one scale: the warm-up, some steady
+microbatches, and the drain. A strip of the whole iteration at the bottom says where they are. `window` shows another
+part; one with more than some hundred tasks shows how busy each submesh is over time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def timeline_figure(
     """A chart and its memory for each of `schedules`. Raises as `plan_timeline` does.
 
     `timelines`, where given, are drawn instead. `brush` is for a front end in which the overview can be dragged over:
-    it is there in any case, says so, and `layout.meta` names its axis.
+    it is there in any case, says so, and `layout.meta.brush` has its axis
+    and that one's range.
     """
     drawn = _timelines(plan, schedules, timelines)
     longest = max(t.makespan_seconds for t in drawn)

@@ -6,8 +6,18 @@ from alpa_explore_widgets.export.saved import plan_table
 from alpa_explore_widgets.export.sharing import explore_code
 from alpa_explore_widgets.panels import headline
 from alpa_explore_widgets.session.settings import Settings
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tabs.timeline import TimelinePanel
 
+from alpa_explore import units
+from alpa_explore.figures.page import page_html
+from alpa_explore.figures.runs.steps import steps_sentence
+from alpa_explore.plans.file.document import to_document
+from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.summary import plan_report
+from alpa_explore.plans.report.tables import plan_summary
+from tests.plans.example import example_plan
 
 SETTINGS = Settings(
     model="gpt-tiny",
@@ -74,3 +84,29 @@ def test_each_figure_shows_its_change_against_the_pinned_plan(plan: Plan) -> Non
     assert "±0" in html, "memory is as it was"
     assert "alpa-worse" in headline.tiles_html(plan, faster)
     assert "<em" not in headline.tiles_html(plan)
+
+
+def test_the_sends_are_the_same_number_in_tile_timeline_report_file_and_page() -> None:
+    plan = example_plan(num_layers=8, num_microbatches=64)
+    time = iteration_time(plan)
+    assert time is not None
+    share, seconds = units.percent(time.sends_fraction), units.seconds(time.sends_seconds)
+    phrase = f"{seconds} of sends between stages ({share})"
+    tile = headline.tiles_html(plan).split("</div>")[0]
+    assert f"<b>{units.seconds(plan.predicted.iteration_seconds).replace(' ', ' <small>')}</small></b>" in tile
+    assert f"<i>+ {share} sends</i>" in tile
+    assert f"{phrase} = {units.seconds(time.simulated_seconds)} simulated with sends − " in tile
+    panel = TimelinePanel()
+    panel.show(State(settings=SETTINGS, plan=plan), "light")
+    whole = f"{units.seconds(plan.predicted.iteration_seconds)} + {phrase}"
+    assert f"One iteration: {whole}" in panel.finding.value
+    assert panel.finding.value.count(units.seconds(time.simulated_seconds)) == 2
+    line = next(line for line in plan_report(plan).splitlines() if line.startswith("sends"))
+    assert line.split()[1:7] == [*seconds.split(), *share.split(), "of", "T"]
+    assert whole in line
+    assert plan_summary(plan)["predicted"]["sends_seconds"] == time.sends_seconds
+    assert to_document(plan)["predicted"]["sends_seconds"] == time.sends_seconds
+    page = page_html(plan)
+    assert f"+ {share} sends</dd>" in page
+    assert f"{phrase} = " in page
+    assert whole in steps_sentence(plan, (), 20, plan.timeline().makespan_seconds)

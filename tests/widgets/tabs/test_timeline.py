@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -49,6 +50,20 @@ def test_a_choice_draws_again(eight_layers: Plan) -> None:
     before = panel.figure.figure_json
     panel.window.value = "end"
     assert panel.figure.figure_json != before
+
+
+def test_a_part_of_the_overview_that_was_dragged_over_is_shown(eight_layers: Plan) -> None:
+    panel = TimelinePanel()
+    panel.show(state(eight_layers), "light")
+    assert panel.window.value == "parts"
+    panel.figure.brushed = [0.25, 0.5]
+    assert panel.window.value == names(panel.window)[-1] == "dragged"
+    total = eight_layers.timeline().makespan_seconds
+    shown = json.loads(panel.figure.figure_json)["layout"]["xaxis"]["range"]
+    assert shown == pytest.approx([0.25 * total, 0.5 * total])
+    panel.window.value = "whole"
+    panel.figure.brushed = []
+    assert (panel.window.value, len(panel.window.choices)) == ("parts", 5)
 
 
 def test_a_choice_is_drawn_under_the_lock_of_the_state() -> None:

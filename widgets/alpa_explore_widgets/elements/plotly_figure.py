@@ -48,7 +48,7 @@ class PlotlyFigure(anywidget.AnyWidget):
     selection = traitlets.Unicode("").tag(sync=True)
     """Key of the selection (`alpa_explore.figures.keys`): marks of other things are faded. A click sets it."""
     brushed = traitlets.List(traitlets.Float()).tag(sync=True)
-    """From, to as shares of the axis that `layout.meta.brush` names, after it was dragged over; else empty."""
+    """From, to as shares of the axis in `layout.meta.brush`, after it was dragged over; else empty."""
     busy = traitlets.Bool(False).tag(sync=True)
     """True fades the figure and shows 'computing…'."""
 

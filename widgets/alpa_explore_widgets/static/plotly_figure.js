@@ -112,10 +112,10 @@ async function render({ model, el }) {
 
   const brushed = (change) => {
     // A drag over the axis that the figure names shows that part above; the axis itself stays whole.
-    const name = figure.layout.meta?.brush;
+    // Its range is in `meta`: plotly overwrites that of the axis.
+    const { axis: name, range: [first, last] } = figure.layout.meta?.brush ?? { range: [] };
     const from = change[`${name}.range[0]`], to = change[`${name}.range[1]`];
     if (!name || (from === undefined && !change[`${name}.autorange`])) return;
-    const [first, last] = figure.layout[name].range;
     const shares = from === undefined ? [] : [from, to].map((x) => Math.min(Math.max((x - first) / (last - first), 0), 1));
     Plotly.relayout(graph, { [`${name}.range`]: [first, last] });
     model.set("brushed", shares);

@@ -1,0 +1,128 @@
+"""The Timeline tab in a browser: what it opens on, its legend in windows of any width, and the strip to drag over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator
+
+from tests.browser.harness.explorer import seen_figure, tab
+from tests.browser.harness.page import LabPage
+from tests.plans.example import example_plan, without_describe
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+MICROBATCHES = 512
+_BOXES = """(graph) => {
+  const box = (element) => { const { top, bottom } = element.getBoundingClientRect(); return [top, bottom]; };
+  return { legend: box(graph.querySelector('.legend')), rows: box(graph.querySelector('.cartesianlayer .barlayer')) };
+}"""
+_PLACE = """(graph, share) => {
+  const [axis, rows] = [graph._fullLayout.xaxis2, graph._fullLayout.yaxis3], box = graph.getBoundingClientRect();
+  return [box.left + axis._offset + share * axis._length, box.top + rows._offset + rows._length / 2];
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(new_lab: Callable[[], AbstractContextManager[LabPage]]) -> Iterator[LabPage]:
+    with new_lab() as lab:
+        without_describe(example_plan(num_microbatches=MICROBATCHES)).save(lab.server.root / "long.plan.json")
+        imports = "import alpa_explore as ax\nfrom alpa_explore_widgets import explore"
+        lab.open(lab.server.write_notebook("timeline.ipynb", f"{imports}\nexplore(ax.load_plan('long.plan.json'))"))
+        lab.run_all()
+        explorer = explorer_of(lab)
+        tab(explorer, "Timeline").click()
+        explorer.locator(".alpa-finding:visible", has_text="B = 512").wait_for()
+        yield lab
+
+
+@pytest.fixture
+def timeline(opened: LabPage) -> Iterator[LabPage]:
+    yield opened
+    opened.guard.check()
+
+
+def explorer_of(lab: LabPage) -> Locator:
+    return lab.page.locator(".alpa-explorer").first
+
+
+def graph_of(lab: LabPage) -> Locator:
+    return lab.figure(explorer_of(lab).locator(".alpa-panel:visible"))
+
+
+def layout_of(lab: LabPage) -> dict[str, Any]:
+    layout: dict[str, Any] = seen_figure(lab, explorer_of(lab))["layout"]
+    return layout
+
+
+def shown(lab: LabPage) -> Locator:
+    return explorer_of(lab).locator(".alpa-panel:visible").get_by_label("Shown")
+
+
+def test_it_opens_on_how_the_pipeline_fills_some_microbatches_and_how_it_empties(timeline: LabPage) -> None:
+    figure = seen_figure(timeline, explorer_of(timeline))
+    assert [a["text"] for a in figure["layout"]["annotations"]][:3] == ["warm-up", "steady", "drain"]
+    bars = {t["name"]: t for t in figure["data"] if t["type"] == "bar"}
+    assert 10 < len(bars["forward"]["x"]) < 200
+    microbatches = {d[0] for d in bars["backward"]["customdata"]}
+    assert {0, MICROBATCHES - 1} < microbatches
+    assert len(microbatches & set(range(100, 400))) >= 2
+    assert figure["layout"]["yaxis"]["ticktext"][0].startswith("stage 0 · ")
+
+
+def test_the_iteration_time_of_the_tile_is_that_of_the_timeline(timeline: LabPage) -> None:
+    explorer = explorer_of(timeline)
+    tile = explorer.locator(".alpa-tile", has_text="iteration").first
+    seconds = " ".join(tile.locator("b").inner_text().split())
+    share = tile.locator("p i").inner_text().removeprefix("+ ").removesuffix(" sends")
+    finding = explorer.locator(".alpa-finding:visible").inner_text()
+    assert finding.startswith(f"One iteration: {seconds} + ")
+    assert f" of sends between stages ({share}) = " in finding
+    assert f" of sends between stages ({share}) = " in (tile.get_attribute("title") or "")
+
+
+def test_the_legend_never_covers_a_row_whatever_the_width_of_the_window(timeline: LabPage) -> None:
+    graph = graph_of(timeline)
+    for width in (1400, 900, 1100, 1400):
+        timeline.page.set_viewport_size({"width": width, "height": 900})
+        timeline.wait_until(
+            lambda: bool(graph.evaluate("(g) => Math.abs(g.offsetWidth - g._fullLayout.width) < 2")),
+            f"the figure has the width of a window of {width} pixels",
+        )
+        boxes = graph.evaluate(_BOXES)
+        assert boxes["legend"][1] <= boxes["rows"][0], f"at {width} pixels: {boxes}"
+
+
+def test_dragging_across_the_strip_shows_that_part_and_a_double_click_the_parts_again(timeline: LabPage) -> None:
+    page, graph = timeline.page, graph_of(timeline)
+    graph.scroll_into_view_if_needed()
+    total = layout_of(timeline)["xaxis2"]["range"][1]
+    (x0, y), (x1, _) = graph.evaluate(_PLACE, 0.2), graph.evaluate(_PLACE, 0.3)
+    page.mouse.move(x0, y)
+    page.mouse.down()
+    page.mouse.move((x0 + x1) / 2, y, steps=3)
+    page.mouse.move(x1, y, steps=3)
+    page.mouse.up()
+
+    timeline.wait_until(lambda: shown(timeline).input_value() == "dragged", "the part that was dragged over is shown")
+    timeline.wait_until(
+        lambda: layout_of(timeline)["xaxis"]["range"] == pytest.approx([0.2 * total, 0.3 * total], abs=0.01 * total),
+        "the axis has that part",
+    )
+    assert layout_of(timeline)["xaxis2"]["range"] == pytest.approx([0, total]), "the strip stays whole"
+
+    page.mouse.dblclick(x0, y)
+    timeline.wait_until(lambda: shown(timeline).input_value() == "parts", "the default is shown again")
+    timeline.wait_until(lambda: layout_of(timeline)["xaxis"]["range"][0] == 0, "the axis begins at 0")
+
+
+def test_shown_is_chosen_by_keyboard(timeline: LabPage) -> None:
+    shown(timeline).focus()
+    timeline.page.keyboard.press("ArrowDown")
+    timeline.wait_until(lambda: "tickvals" not in layout_of(timeline)["xaxis"], "the whole iteration is shown")
+    assert shown(timeline).input_value() == "whole"
+    timeline.page.keyboard.press("ArrowUp")
+    timeline.wait_until(lambda: "tickvals" in layout_of(timeline)["xaxis"], "the parts are shown")
