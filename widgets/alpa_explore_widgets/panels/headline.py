@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import stage_color
+from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
@@ -53,7 +53,7 @@ def stages_html(plan: Plan, theme: str) -> str:
         f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" '
         f'title="stage {s.index}: {_devices(s)} as logical mesh {_mesh(s.logical_mesh)}, '
         f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device; "
-        f'press to select it"><i style="background:{stage_color(s.index, theme)}"></i>stage {s.index} '
+        f'press to select it"><i style="background:{stage_swatch(s.index, theme)}"></i>stage {s.index} '
         f"<span>{text.layers_phrase(s.layers)} · {_mesh(s.submesh)}</span></button></li>"
         for s in plan.stages
     ]
