@@ -3,8 +3,9 @@
 Examples: 'stage:2/layer:3/operator:addmm_4', 'stage:2/device:5'. A mark carries its key as `customdata` (where that is
 a list, as its last item), a whole trace as `meta`. The selection is a key too. A mark belongs to the selection where
 the two keys have no kind with different values: selecting layer 3 highlights its operators, its stage and the devices
-of its stage, and no other layer. `static/plotly_figure.js` of the front end applies the same rule in the browser.
-Imports no plotly.
+of its stage, and no other layer. A mark that belongs to no stage can carry a *link*, 'select stage:2': a click on it
+makes the selection, which neither highlights nor fades the mark. `static/plotly_figure.js` of the front end applies the
+same rules in the browser. Imports no plotly.
 """
 
 from __future__ import annotations
@@ -16,11 +17,18 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
 
 KINDS = ("stage", "layer", "operator", "device", "plan")
+LINK = "select "
+"""What a link begins with."""
 
 
 def key(**parts: int | str) -> str:
     """`key(stage=2, layer=3)` -> 'stage:2/layer:3'."""
     return "/".join(f"{kind}:{quote(str(parts[kind]), safe='')}" for kind in KINDS if kind in parts)
+
+
+def link(**parts: int | str) -> str:
+    """`link(stage=2)` -> 'select stage:2'."""
+    return LINK + key(**parts)
 
 
 def read_key(text: str) -> dict[str, str]:

@@ -20,7 +20,9 @@ Theme: TypeAlias = Literal["light", "dark"]
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 """The palette of Okabe and Ito, distinguishable with every kind of colour vision."""
 PATTERNS = ("", "/", "x", ".", "-", "\\", "+", "|")
-"""Hatching of stages 0–7, 8–15, …: eight colours repeat, the pair of colour and hatching does not."""
+"""Hatching of stages 0–7, 8–15, …; the pair of colour and hatching does not repeat."""
+_SHADES = (("#ffffff", 0.0), ("#ffffff", 0.55), ("#000000", 0.45))
+"""Stages 0–7 have the colours of the palette, 8–15 the same with so much white, 16–23 with so much black."""
 HEAT = "Cividis"
 """Colour scale of heatmaps; its lightness alone gives the order of values."""
 COMMUNICATION_PATTERN = "x"
@@ -44,8 +46,16 @@ _TRACES = ("bar", "heatmap", "scatter")
 
 
 def stage_color(index: int, theme: str = "light") -> str:
-    """CSS colour of a stage, the same in both themes; after eight stages it repeats and `stage_pattern` differs."""
-    return OKABE_ITO[index % len(OKABE_ITO)]
+    """CSS colour of a stage, the same in both themes; after 24 stages it repeats and `stage_pattern` differs."""
+    base = OKABE_ITO[index % len(OKABE_ITO)]
+    towards, share = _SHADES[index // len(OKABE_ITO) % len(_SHADES)]
+    return mixed(base, towards, share)
+
+
+def mixed(color: str, other: str, share: float) -> str:
+    """`color` with so much of `other` ('#rrggbb')."""
+    pairs = zip(_channels(color), _channels(other), strict=True)
+    return "#" + "".join(f"{round(a + share * (b - a)):02X}" for a, b in pairs)
 
 
 def stage_pattern(index: int) -> str:
@@ -55,11 +65,26 @@ def stage_pattern(index: int) -> str:
 
 def stage_marker(stage: int, theme: str) -> dict[str, Any]:
     """Marker of the bars of one stage. A stage is a trace of its own: plotly cannot hatch a trace of many colours."""
-    marker: dict[str, Any] = {"color": stage_color(stage, theme), "line": {"width": 0}}
+    color = stage_color(stage, theme)
+    marker: dict[str, Any] = {"color": color, "line": {"width": 0}}
     if stage_pattern(stage):
-        lines = {"fgcolor": ground(theme), "fgopacity": 0.4, "size": 6, "solidity": 0.3}
-        marker["pattern"] = {"shape": stage_pattern(stage), **lines}
+        base = OKABE_ITO[stage % len(OKABE_ITO)]
+        # In the colour of the palette; where that is the ground, away from the colour of text on it.
+        over = base if base != color else "#ffffff" if ink_on(color) == "#000000" else "#000000"
+        marker["pattern"] = {
+            "shape": stage_pattern(stage),
+            "fgcolor": over,
+            "fgopacity": 0.5,
+            "size": 6,
+            "solidity": 0.3,
+        }
     return marker
+
+
+def stage_swatch(stage: int, theme: str = "light") -> str:
+    """CSS background of a small square that stands for a stage, hatched like its bars."""
+    color, base = stage_color(stage, theme), OKABE_ITO[stage % len(OKABE_ITO)]
+    return color if color == base else f"repeating-linear-gradient(135deg,{color} 0 2px,{base} 2px 3px)"
 
 
 def hatching(shape: str) -> dict[str, Any]:
@@ -69,10 +94,15 @@ def hatching(shape: str) -> dict[str, Any]:
 
 def ink_on(color: str) -> str:
     """Black or white, whichever has more contrast on `color` ('#rrggbb')."""
-    channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    shares = [channel / 255 for channel in _channels(color)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
     luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#000000" if luminance > 0.179 else "#ffffff"
+
+
+def _channels(color: str) -> list[int]:
+    """'#rrggbb' -> red, green and blue, 0 to 255."""
+    return [int(color[i : i + 2], 16) for i in (1, 3, 5)]
 
 
 def ink(theme: str) -> str:
@@ -125,15 +155,16 @@ def _template(theme: str) -> go.layout.Template:
     return template.update(layout={"xaxis": axis, "yaxis": axis, "coloraxis": {"colorbar": bar}})
 
 
-def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
-    """Give a figure its title (one sentence, plain text), theme, height in pixels and margins; `layout` overrides.
+def layout_of(title: str, *, theme: str, height: int, **layout: Any) -> dict[str, Any]:
+    """The layout of a figure: its title (one sentence, plain text), theme, height in pixels and margins; `layout`
+    overrides. A figure is made fastest from its traces and its whole layout at once.
 
     The legend stands above the plot on the left, plotly's tool bar upright in the right margin.
     """
     wrapped = textwrap.wrap(printable(title), _TITLE_CHARACTERS) or [""]
-    figure.update_layout(
-        template=_template(theme),
-        title={
+    common = {
+        "template": _template(theme),
+        "title": {
             "text": "<br>".join(escape(line, quote=False) for line in wrapped),
             "font": {"size": 16},
             "x": 0,
@@ -144,15 +175,21 @@ def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: A
             "yref": "container",
             "yanchor": "top",
         },
-        font={"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
-        height=height,
-        margin={"t": 46 + 20 * len(wrapped), "r": TOOL_PIXELS, "b": 56, "l": 72},
-        hovermode="closest",
-        hoverlabel={"align": "left"},
-        bargap=0,
-        paper_bgcolor=ground(theme),
-        plot_bgcolor=ground(theme),
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
-        modebar={"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
-    )
-    return figure.update_layout(**layout)
+        "font": {"family": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif", "size": 13},
+        "height": height,
+        "margin": {"t": 46 + 20 * len(wrapped), "r": TOOL_PIXELS, "b": 56, "l": 72},
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left"},
+        "bargap": 0,
+        "paper_bgcolor": ground(theme),
+        "plot_bgcolor": ground(theme),
+        "modebar": {"orientation": "v", "bgcolor": "rgba(0,0,0,0)"},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1, "yanchor": "bottom", "font": {"size": 12}},
+    }
+    margin = common["margin"] | layout.pop("margin", {})
+    return common | {"margin": margin} | layout
+
+
+def dress(figure: go.Figure, title: str, *, theme: str, height: int, **layout: Any) -> go.Figure:
+    """Give a figure its `layout_of`."""
+    return figure.update_layout(layout_of(title, theme=theme, height=height, **layout))

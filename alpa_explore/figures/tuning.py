@@ -9,20 +9,18 @@ from __future__ import annotations
 LAYER_MARKS = 2000
 """Bars of the layers figure: above this, neighbouring operators of one layer share a bar. Thousands of bars take a
 browser longer than a second."""
-LABELLED_CUTS = 16
+LABELLED_CUTS = 8
 """Cuts with their bytes written beside them; labels of more cuts would overlap."""
 T_MAX_CANDIDATES = 1500
 """Candidates in the lower panel of the t_max figure: above this, each n-th of those that were not evaluated."""
-T_MAX_ZOOM = 3.0
-"""The t_max axis ends at this multiple of the chosen t_max; candidates go on up to the latency of the whole model on
-one device."""
+T_MAX_NARROWEST, T_MAX_WIDEST = 0.08, 0.5
+"""The t_max figure opens on the optimum and this share of its t_max to the right: on an axis up to the latency of the
+whole model on one device, T is one straight line, and Σt cannot be seen."""
 STAGE_COST_PANELS = 12
 """Submeshes that the stage costs figure draws unless the caller selects some."""
-STAGE_COST_PANELS_OF_MANY_LAYERS = 6
-"""The same for a plan with more than `LETTERED_LAYERS` layers (but never fewer than the plan uses): its panels have
-hundreds of cells each."""
-LETTERED_LAYERS = 10
-"""Up to this number of layers each cell of the stage costs figure has its latency written in it."""
+STAGE_COST_RATIO = 4.0
+"""The stage costs figure ends at ranges whose latency is this multiple of t_max: a pipeline with a slower one takes
+about that many times as long, and their colours would leave few to tell the others apart."""
 SHARDING_ROWS = 48
 """Rows of the sharding figure on one page; what a screen of usual height shows."""
 SHARDING_TIME_SHARE = 0.95

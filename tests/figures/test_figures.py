@@ -20,9 +20,9 @@ from alpa_explore.figures.decisions.cluster import cluster_figure
 from alpa_explore.figures.decisions.frontier import frontier_figure
 from alpa_explore.figures.decisions.layers import layers_figure
 from alpa_explore.figures.decisions.sharding import sharding_figure
-from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
+from alpa_explore.figures.decisions.stage_costs import stage_costs_figure
 from alpa_explore.figures.decisions.t_max import t_max_figure
-from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern
+from alpa_explore.figures.style import OKABE_ITO, ink_on, stage_color, stage_pattern, stage_swatch
 from alpa_explore.figures.timelines.timeline import timeline_figure
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.sharding.spec_constraint import constraints_of
@@ -127,125 +127,6 @@ def test_in_a_long_model_neighbouring_operators_of_one_layer_share_a_mark(long_p
     assert "Each mark stands for up to 3 operators" in title_of(figure)
 
 
-def test_cluster_places_every_device_of_a_stage(plan: Plan) -> None:
-    figure = cluster_figure(plan)
-    for stage in plan.stages:
-        (heading,) = traces(figure, f"stage {stage.index}")
-        columns = sorted(zip([-b for b in heading.base], heading.x, strict=True))
-        nodes = {round(-b): None for b, _ in columns}
-        assert [x for _, x in columns] == [d % 4 for d in stage.devices]
-        assert len(nodes) == len({d // 4 for d in stage.devices})
-        assert heading.marker.color == stage_color(stage.index)
-
-
-def test_cluster_fills_a_device_to_its_peak(plan: Plan) -> None:
-    figure = cluster_figure(plan)
-    memory = traces(figure, "memory of a device")[0]
-    parts = ["weights, gradients, optimizer state", "activations held", "workspace"]
-    filled = [sum(heights) for heights in zip(*(traces(figure, part)[0].y for part in parts), strict=True)]
-    shown = [d for node in (1, 0) for d in range(4 * node, 4 * node + 4)]
-    peak = {d: s.peak_bytes for s in plan.stages for d in s.devices}
-    expected = [memory.y[0] * peak[d] / plan.cluster.device.memory_bytes for d in shown]
-    assert filled == pytest.approx(expected)
-
-
-def test_cluster_shows_some_nodes_of_a_large_cluster() -> None:
-    figure = cluster_figure(example_plan("8x8:v100"), start=2, count=3)
-    assert list(figure.layout.yaxis.ticktext) == ["node 4", "node 3", "node 2"]
-    assert "Nodes 2 to 4 of 8" in title_of(figure)
-
-
-def test_the_terms_of_t_max_add_up_and_a_star_marks_the_plan(plan: Plan) -> None:
-    figure = t_max_figure(plan)
-    total, sums, waiting = (
-        next(t for t in traces(figure, name) if t.mode == "markers")
-        for name in ("T = Σt + (B−1)·t_max", "Σt, the first microbatch", "(B−1)·t_max, the others")
-    )
-    assert list(total.y) == pytest.approx([a + b for a, b in zip(sums.y, waiting.y, strict=True)])
-    (star,) = traces(figure, "the plan")
-    assert star.y[0] == pytest.approx(plan.predicted.iteration_seconds)
-    assert star.x[0] == pytest.approx(plan.predicted.t_max_seconds * 1e3)
-
-
-def test_t_max_shows_the_outcome_of_every_candidate(plan: Plan) -> None:
-    figure = t_max_figure(plan)
-    shown = {name: len(traces(figure, name)[0].x) for name in ("evaluated", "ruled out", "no partition")}
-    assert sum(shown.values()) == len(plan.t_max_sweep)
-    assert all(shown.values())
-
-
-def panels_of(figure: go.Figure) -> list[str]:
-    (headings,) = traces(figure, "submeshes")
-    return [text.removeprefix("<b>").removesuffix("</b>") for text in headings.text]
-
-
-def cell_of(figure: go.Figure, panel: int, first: int, last: int) -> tuple[int, int]:
-    """The cell of a range of layers in a panel, according to the ticks of the axes: (down, across)."""
-    (headings,) = traces(figure, "submeshes")
-    y, x = math.ceil(headings.y[panel]), math.ceil(headings.x[panel])
-
-    def find(axis: go.layout.XAxis, layer: int, start: int) -> int:
-        ticks = zip(axis.tickvals, axis.ticktext, strict=True)
-        return layer + next(at for at, text in ticks if at >= start and text == "0")
-
-    return find(figure.layout.yaxis, first, y), find(figure.layout.xaxis, last, x)
-
-
-def test_stage_costs_frames_the_stages_of_the_plan_and_crosses_out_what_does_not_fit(plan: Plan) -> None:
-    figure = stage_costs_figure(plan)
-    (fits,), (over,) = traces(figure, "fits"), traces(figure, "does not fit")
-    assert len(panels_of(figure)) == len(plan.costs.submeshes)
-    stage = plan.stages[2]
-    y, x = cell_of(figure, panels_of(figure).index("1 × 4 devices"), 2, 4)
-    assert 10 ** fits.z[y][x] == pytest.approx(stage.latency_seconds)
-    assert "layers 2–4" in fits.hovertext[y][x]
-    (frame,) = traces(figure, "stage 2")
-    assert (min(frame.x) + max(frame.x), min(frame.y) + max(frame.y)) == pytest.approx((2 * x, 2 * y))
-    y, x = cell_of(figure, 0, 0, 5)
-    assert over.z[y][x] == 1.0
-    assert "does not fit" in over.hovertext[y][x]
-    assert over.texttemplate == "✕"
-    assert fits.hovertext[y][x] == ""
-    assert math.isnan(fits.z[y][x])
-    assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
-
-
-@pytest.mark.parametrize(("cluster", "layers"), [("1x1:a100", 3), ("2x4:v100", 6), ("2x4:v100", 12)])
-def test_every_pair_of_a_range_of_layers_and_a_submesh_has_a_cell_of_its_own_that_names_it(
-    cluster: str, layers: int
-) -> None:
-    plan = example_plan(cluster, num_layers=layers)
-    figure = stage_costs_figure(plan, submeshes=range(len(plan.costs.submeshes)))
-    named = {
-        (y, x): text
-        for trace in (*traces(figure, "fits"), *traces(figure, "does not fit"))
-        for y, row in enumerate(trace.hovertext)
-        for x, text in enumerate(row)
-        if text
-    }
-    rows = stage_costs_table(plan)
-    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    places = {cell_of(figure, shapes.index(row["submesh"]), *row["layers"]): row for row in rows}
-    assert len(places) == len(rows) == len(named)
-    assert all(f"on submesh {row['submesh']}" in named[at] for at, row in places.items())
-
-
-def test_stage_costs_of_many_layers_draws_some_submeshes_including_those_of_the_plan() -> None:
-    plan = example_plan("8x8:v100", num_layers=12)
-    figure = stage_costs_figure(plan)
-    assert len(panels_of(figure)) == 6 < len(plan.costs.submeshes)
-    assert "6 of the 11 submeshes are drawn" in title_of(figure)
-    assert "Small and grey: does not fit." in title_of(figure)
-    (over,) = traces(figure, "does not fit")
-    assert over.xgap > 5 > traces(figure, "fits")[0].xgap, "colour is not the only sign"
-    assert {f"stage {s.index}" for s in plan.stages} <= {t.name for t in figure.data}
-    assert len(panels_of(stage_costs_figure(plan, submeshes=range(11)))) == 11
-
-
-def test_stage_costs_shows_the_requested_panels(plan: Plan) -> None:
-    assert panels_of(stage_costs_figure(plan, submeshes=[1])) == ["1 × 2 devices"]
-
-
 def test_sharding_colours_a_spec_by_its_number_of_shards(plan: Plan) -> None:
     figure = sharding_figure(plan, 2, start=0, count=6)
     (specs,) = traces(figure, "specs")
@@ -323,11 +204,20 @@ def test_sharding_refuses_a_stage_that_does_not_exist(plan: Plan) -> None:
         sharding_figure(plan, 9)
 
 
-def test_more_stages_than_colours_differ_by_hatching() -> None:
+def test_more_stages_than_colours_differ_by_shade_and_hatching() -> None:
     looks = [(stage_color(i), stage_pattern(i)) for i in range(64)]
     assert len(set(looks)) == 64
+    assert len({color for color, _ in looks[:24]}) == 24, "stages 8 to 23 have colours of their own"
+    assert len({stage_swatch(i) for i in range(24)}) == 24
     assert [stage_pattern(i) for i in range(8)] == [""] * 8
 
 
 def test_text_on_the_colour_of_a_stage_has_the_better_contrast() -> None:
     assert [ink_on(color) for color in OKABE_ITO] == ["#ffffff"] + ["#000000"] * 7
+
+
+def test_the_boxes_of_layers_have_the_labels_that_fit() -> None:
+    plan = example_plan("2x8:v100", num_layers=12, num_microbatches=512)
+    labels = [label for stage in plan.stages for label in traces(layers_figure(plan), f"stage {stage.index}")[0].text]
+    assert "stage 0" not in labels, "a twelfth of the width has no room for it"
+    assert {str(stage.index) for stage in plan.stages} <= set(labels)

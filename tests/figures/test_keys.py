@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from alpa_explore.figures.decisions.cluster import cluster_figure
 from alpa_explore.figures.decisions.layers import layers_figure
 from alpa_explore.figures.decisions.sharding import sharding_figure
-from alpa_explore.figures.keys import agree, key, read_key, valid_key
+from alpa_explore.figures.keys import LINK, agree, key, link, read_key, valid_key
 from alpa_explore.plans.plan import Plan
 from tests.plans.example import example_plan
 
@@ -20,6 +20,12 @@ PARTS = st.fixed_dictionaries(
 @given(PARTS)
 def test_a_key_is_read_back_as_it_was_written(parts: dict[str, int | str]) -> None:
     assert read_key(key(**parts)) == {kind: str(value) for kind, value in parts.items()}
+
+
+@given(PARTS)
+def test_a_link_names_what_it_selects_and_is_no_key(parts: dict[str, int | str]) -> None:
+    assert link(**parts).removeprefix(LINK) == key(**parts)
+    assert "stage" not in read_key(link(**parts))
 
 
 @given(PARTS, PARTS)
@@ -50,7 +56,9 @@ def test_a_selected_layer_highlights_its_operators_its_stage_and_its_devices_and
     devices = [
         k for trace in cluster_figure(plan).data for k in (trace.customdata if trace.customdata is not None else ())
     ]
-    assert {int(read_key(k)["device"]) for k in devices if agree(selection, k)} == set(stage.devices)
+    highlighted = {k for k in devices if k and agree(selection, k)}
+    assert {int(read_key(k)["device"]) for k in highlighted if "device" in read_key(k)} == set(stage.devices)
+    assert key(stage=2) in highlighted, "the ground of its devices"
     rows = sharding_figure(plan, 2, start=0, count=500).data[0].customdata
     highlighted_rows = [row[0] for row in rows if agree(selection, row[0])]
     assert 0 < len(highlighted_rows) < len(rows)

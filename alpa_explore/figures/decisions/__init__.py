@@ -3,7 +3,7 @@
 layers         forward operators in order, their FLOPs, and the bytes that a cut behind each of them would send
 cluster        devices as a grid: the stage of each, and what fills its memory
 t_max          the sweep over t_max: T and its two terms for each candidate
-stage_costs    latency of each range of layers on each submesh (stage_cost_grid lays the panels out)
+stage_costs    latency of each range of layers on each submesh (stage_cost_grid lays the panels out, and colours them)
 operator_rows  which operators of a stage are shown, and which share a row; used by sharding
 sharding       sharding spec, compute and communication time of each operator of a stage
 frontier       latency against memory of a stage

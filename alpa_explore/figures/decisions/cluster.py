@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -10,14 +13,15 @@ from alpa_explore import units
 from alpa_explore.figures.keys import key
 from alpa_explore.figures.style import (
     HOVER_TEXT,
-    dress,
     empty,
     faint,
+    ground,
     hatching,
-    ink_on,
+    ink,
+    layout_of,
     lines,
+    mixed,
     stage_color,
-    stage_marker,
 )
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
@@ -29,9 +33,14 @@ __all__ = ["cluster_figure", "cluster_sentence", "cluster_table"]
 
 cluster_table = stages_table
 
-_WIDTH, _HEAD, _GAUGE = 0.9, 0.36, 0.5
-"""Of a cell of 1 × 1: the width of its box, and the heights of its heading and of its memory gauge."""
-_BOTTOM = (1 - _HEAD - _GAUGE) / 2
+_NODES_PIXELS, _LEAST_NODE, _MOST_NODE = 400, 34, 110
+"""Height of all nodes, and of one: as many as possible on a screen."""
+_HEAD, _EDGE = 17, 5
+"""Height of a heading, and the edge round the boxes below it, in pixels."""
+_NARROW, _CHARACTER = 440, 6.5
+"""Width of the nodes in a narrow window, and of a character of a heading, in pixels."""
+_WIDTH = 0.86
+"""Of the box of a device, which has a place of 1."""
 _PARTS = (("weights, gradients, optimizer state", ""), ("activations held", "/"), ("workspace", "x"))
 
 
@@ -46,44 +55,51 @@ class _Box:
 
 
 def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: int = 64) -> go.Figure:
-    """Nodes as rows, devices as boxes: a heading in the stage's colour above a gauge of the device's memory.
+    """Nodes as rows, devices as boxes that are filled from the left as far as their memory; the devices of a stage in
+    a node have a ground in its colour and a heading.
 
     Of a larger cluster, `count` nodes from node `start` on are shown.
     """
     cluster = plan.cluster
     nodes = range(min(max(start, 0), cluster.nodes - 1), min(start + count, cluster.nodes))
-    stage_of = {d: s for s in plan.stages for d in s.devices}
-    boxes = []
-    for row, node in enumerate(reversed(nodes)):
-        for column in range(cluster.devices_per_node):
-            device = node * cluster.devices_per_node + column
-            stage = stage_of.get(device)
-            color = stage_color(stage.index, theme) if stage else empty(theme)
-            boxes.append(_Box(device=device, column=column, row=row, stage=stage, color=color))
-    figure = go.Figure()
-    _gauges(figure, plan, boxes, theme)
-    _headings(figure, plan, boxes, theme)
-    height = 150 + min(130, max(34, 1500 // len(nodes))) * len(nodes)
-    width = cluster.devices_per_node
-    figure.update_xaxes(
-        title=f"devices of a node, joined by {units.bytes_per_second(cluster.inside_node.bandwidth)} each",
-        range=[-0.5, width - 0.5],
-        tickmode="linear",
-        dtick=1 if width <= 32 else 8,
-        showgrid=False,
-        zeroline=False,
-    )
-    figure.update_yaxes(
-        title=f"nodes, joined by {units.bytes_per_second(cluster.between_nodes.bandwidth)}" if len(nodes) > 1 else "",
-        range=[0, len(nodes)],
-        tickvals=[row + 0.5 for row in range(len(nodes))],
-        ticktext=[f"node {node}" for node in reversed(nodes)],
-        showgrid=False,
-        zeroline=False,
-    )
+    boxes = _boxes(plan, nodes, theme)
+    pixels = min(_MOST_NODE, max(_LEAST_NODE, _NODES_PIXELS / len(nodes)))
     page = "" if len(nodes) == cluster.nodes else f" Nodes {nodes[0]} to {nodes[-1]} of {cluster.nodes} are shown."
-    figure = dress(figure, cluster_sentence(plan) + page, theme=theme, height=height, barmode="overlay")
-    return figure.update_layout(margin={"l": 96})
+    width, edge = cluster.devices_per_node, 0.02 * cluster.devices_per_node
+    between = units.bytes_per_second(cluster.between_nodes.bandwidth)
+    plain = {"showgrid": False, "zeroline": False}
+    layout = layout_of(
+        cluster_sentence(plan) + page,
+        theme=theme,
+        height=round(pixels * len(nodes)) + 150,
+        margin={"l": 84},
+        barmode="overlay",
+        xaxis=plain
+        | {
+            "title": {
+                "text": f"devices of a node, joined by {units.bytes_per_second(cluster.inside_node.bandwidth)} each"
+            },
+            "range": [-0.5 - 2 * edge, width - 0.5],
+            "tickmode": "linear",
+            "dtick": 1 if width <= 32 else 8,
+        },
+        yaxis=plain
+        | {
+            "title": {"text": f"nodes, joined by {between}" if len(nodes) > 1 else ""},
+            "range": [0, len(nodes)],
+            "tickvals": [row + 0.5 for row in range(len(nodes))],
+            "ticktext": [f"node {node}" for node in reversed(nodes)],
+        },
+    )
+    bottom, height = _EDGE / pixels, 1 - (_HEAD + 2 * _EDGE) / pixels
+    traces = [
+        _links(len(nodes), width, edge, bottom + height / 2, theme),
+        _regions(plan, boxes, theme),
+        _memories(plan, boxes, bottom, height, theme),
+        *_contents(plan, boxes, bottom, height),
+        *_legend(plan, theme),
+    ]
+    return go.Figure(data=traces, layout=layout)
 
 
 def cluster_sentence(plan: Plan) -> str:
@@ -96,98 +112,142 @@ def cluster_sentence(plan: Plan) -> str:
     return f"{stages}; stage {full.index} is the fullest, with {used}."
 
 
-def _gauges(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> None:
-    """A box for the memory of each device, filled from the bottom with the parts of its peak."""
-    figure.add_trace(
-        go.Bar(
-            x=[b.column for b in boxes],
-            base=[b.row + _BOTTOM for b in boxes],
-            y=[_GAUGE] * len(boxes),
-            width=_WIDTH,
-            marker={"color": empty(theme), "line": {"color": faint(theme), "width": 1}},
-            hovertext=[_text(plan, b) for b in boxes],
-            hovertemplate=HOVER_TEXT,
-            name="memory of a device",
-            showlegend=False,
-        )
-    )
+def _boxes(plan: Plan, nodes: range, theme: str) -> list[_Box]:
+    stage_of = {d: s for s in plan.stages for d in s.devices}
+    boxes = []
+    for row, node in enumerate(reversed(nodes)):
+        for column in range(plan.cluster.devices_per_node):
+            device = node * plan.cluster.devices_per_node + column
+            stage = stage_of.get(device)
+            color = stage_color(stage.index, theme) if stage else empty(theme)
+            boxes.append(_Box(device=device, column=column, row=row, stage=stage, color=color))
+    return boxes
+
+
+def _links(nodes: int, width: int, edge: float, height: float, theme: str) -> dict[str, Any]:
+    """Lines between the devices of each node, and one at the left that joins the nodes."""
+    left = -0.5 - edge
+    ends = [left, *(column + side * _WIDTH / 2 for column in range(width) for side in (-1, 1))][:-1]
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for row in range(nodes):
+        for start, end in zip(ends[::2], ends[1::2], strict=True):
+            x += [start, end, None]
+            y += [row + height, row + height, None]
+    return {
+        "type": "scatter",
+        "x": [*x, left, left],
+        "y": [*y, height, nodes - 1 + height],
+        "mode": "lines",
+        "line": {"color": faint(theme), "width": 2},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "name": "links",
+    }
+
+
+def _regions(plan: Plan, boxes: list[_Box], theme: str) -> dict[str, Any]:
+    """The devices of a stage in each node, with a heading: a pale ground, so that the memory stands out."""
+    runs = [
+        (stage, list(run))
+        for (_, stage), run in groupby(((b, b.stage) for b in boxes), key=lambda pair: (pair[0].row, pair[1]))
+        if stage is not None
+    ]
+    regions = [(stage, [box for box, _ in run]) for stage, run in runs]
+    return {
+        "type": "bar",
+        "x": [(run[0].column + run[-1].column) / 2 for _, run in regions],
+        "base": [run[0].row + 0.03 for _, run in regions],
+        "y": [0.94] * len(regions),
+        "width": [len(run) - 0.04 for _, run in regions],
+        "marker": {
+            "color": [mixed(run[0].color, ground(theme), 0.78) for _, run in regions],
+            "line": {"color": [run[0].color for _, run in regions], "width": 1.5},
+        },
+        "text": [_heading(plan, stage, len(run)) for stage, run in regions],
+        "textposition": "inside",
+        "insidetextanchor": "end",
+        "textangle": 0,
+        "constraintext": "none",
+        "insidetextfont": {"color": ink(theme), "size": 12},
+        "hovertext": [lines(*_stage_lines(plan, stage), f"click: selects stage {stage.index}") for stage, _ in regions],
+        "hovertemplate": HOVER_TEXT,
+        "customdata": [key(stage=stage.index) for stage, _ in regions],
+        "showlegend": False,
+        "name": "stages",
+    }
+
+
+def _heading(plan: Plan, stage: PlanStage, devices: int) -> str:
+    """As much as fits above so many devices of a node."""
+    room = devices * _NARROW / plan.cluster.devices_per_node / _CHARACTER
+    share = units.percent(round(stage.peak_bytes / plan.cluster.device.memory_bytes, 2))
+    parts = (f"stage {stage.index}", layers_phrase(stage.layers), f"{units.bytes_(stage.peak_bytes)} ({share})")
+    shorter = (f"{stage.index}: {share}", str(stage.index))
+    headings = (" · ".join(parts), " · ".join([*parts[:2], share]), f"{parts[0]} · {share}", *shorter)
+    text = next((heading for heading in headings if len(heading) <= room), "")
+    first, *rest = text.split(" · ")
+    return " · ".join([f"<b>{first}</b>", *rest]) if text else ""
+
+
+def _memories(plan: Plan, boxes: list[_Box], bottom: float, height: float, theme: str) -> dict[str, Any]:
+    """A box for the memory of each device; where it is pressed, filled or not, it selects the device."""
+    return {
+        "type": "bar",
+        "x": [b.column for b in boxes],
+        "base": [b.row + bottom for b in boxes],
+        "y": [height] * len(boxes),
+        "width": _WIDTH,
+        "marker": {"color": ground(theme), "line": {"color": ink(theme), "width": 1}},
+        "hovertext": [_text(plan, b) for b in boxes],
+        "hovertemplate": HOVER_TEXT,
+        "customdata": ["" if b.stage is None else key(stage=b.stage.index, device=b.device) for b in boxes],
+        "name": "memory of a device",
+        "showlegend": False,
+    }
+
+
+def _contents(plan: Plan, boxes: list[_Box], bottom: float, height: float) -> list[dict[str, Any]]:
+    """The parts of each device's peak, beside each other from the left edge of its box."""
+    used = [(b, b.stage) for b in boxes if b.stage is not None]
     memory = plan.cluster.device.memory_bytes
-    used = [b for b in boxes if b.stage is not None]
-    filled = [0.0] * len(used)
+    filled = [b.column - _WIDTH / 2 for b, _ in used]
+    traces = []
     for part, (name, pattern) in enumerate(_PARTS):
-        shares = [_parts(b.stage)[part] / memory for b in used if b.stage is not None]
-        figure.add_trace(
-            go.Bar(
-                x=[b.column for b in used],
-                y=[_GAUGE * share for share in shares],
-                width=_WIDTH,
-                base=[b.row + _BOTTOM + _GAUGE * y for b, y in zip(used, filled, strict=True)],
-                marker={
-                    "color": [b.color for b in used],
-                    "line": {"width": 0},
-                    "pattern": hatching(pattern),
-                },
-                hovertext=[_text(plan, b) for b in used],
-                hovertemplate=HOVER_TEXT,
-                name=name,
-                customdata=[_key(b) for b in used],
-                legendgroup=name,
-                showlegend=False,
-            )
+        widths = [_WIDTH * _parts(stage)[part] / memory for _, stage in used]
+        traces.append(
+            {
+                "type": "bar",
+                "x": [left + width / 2 for left, width in zip(filled, widths, strict=True)],
+                "base": [b.row + bottom for b, _ in used],
+                "y": [height] * len(used),
+                "width": widths,
+                "marker": {"color": [b.color for b, _ in used], "line": {"width": 0}, "pattern": hatching(pattern)},
+                "hoverinfo": "skip",
+                "customdata": [key(stage=stage.index, device=b.device) for b, stage in used],
+                "name": name,
+                "showlegend": False,
+            }
         )
-        # Grey in the legend, no stage's colour: the hatching distinguishes the parts.
-        figure.add_trace(
-            go.Bar(
-                x=[None],
-                y=[None],
-                name=name,
-                legendgroup=name,
-                marker={"color": faint(theme), "pattern": hatching(pattern)},
-            )
-        )
-        filled = [y + share for y, share in zip(filled, shares, strict=True)]
+        filled = [left + width for left, width in zip(filled, widths, strict=True)]
+    return traces
 
 
-def _headings(figure: go.Figure, plan: Plan, boxes: list[_Box], theme: str) -> None:
-    for stage in plan.stages:
-        of_stage = [b for b in boxes if b.stage is stage]
-        figure.add_trace(
-            go.Bar(
-                x=[b.column for b in of_stage],
-                base=[b.row + _BOTTOM + _GAUGE for b in of_stage],
-                y=[_HEAD] * len(of_stage),
-                width=_WIDTH,
-                marker=stage_marker(stage.index, theme),
-                text=[_label(plan, stage)] * len(of_stage),
-                textposition="inside",
-                insidetextanchor="middle",
-                textangle=0,
-                insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
-                hovertext=[_text(plan, b) for b in of_stage],
-                hovertemplate=HOVER_TEXT,
-                customdata=[_key(b) for b in of_stage],
-                name=f"stage {stage.index}",
-                showlegend=False,
-            )
-        )
-
-
-def _key(box: _Box) -> str:
-    return key(device=box.device) if box.stage is None else key(stage=box.stage.index, device=box.device)
+def _legend(plan: Plan, theme: str) -> list[dict[str, Any]]:
+    """Grey, no stage's colour: the hatching distinguishes the parts."""
+    entry = {"type": "bar", "x": [None], "y": [None], "hoverinfo": "skip"}
+    free = {"color": ground(theme), "line": {"color": ink(theme), "width": 1}}
+    return [
+        *(
+            entry | {"name": name, "marker": {"color": faint(theme), "pattern": hatching(pattern)}}
+            for name, pattern in _PARTS
+        ),
+        entry | {"name": f"free of {units.bytes_(plan.cluster.device.memory_bytes)}", "marker": free},
+    ]
 
 
 def _parts(stage: PlanStage) -> tuple[float, float, float]:
     return stage.weight_bytes, stage.activations_held_bytes, stage.workspace_bytes
-
-
-def _label(plan: Plan, stage: PlanStage) -> str:
-    """As much as fits into the heading: cells are narrow where a node has many devices."""
-    share = units.percent(round(stage.peak_bytes / plan.cluster.device.memory_bytes, 2))
-    if plan.cluster.devices_per_node > 8:
-        return str(stage.index)
-    if plan.cluster.devices_per_node > 4:
-        return f"<b>stage {stage.index}</b><br>{share}"
-    return f"<b>stage {stage.index}</b> · {layers_phrase(stage.layers)}<br>{units.bytes_(stage.peak_bytes)} ({share})"
 
 
 def _text(plan: Plan, box: _Box) -> str:
@@ -196,13 +256,23 @@ def _text(plan: Plan, box: _Box) -> str:
     stage = box.stage
     if stage is None:
         return lines(title, "not used")
-    return lines(
-        title,
+    click = f"click: selects device {box.device} and its stage, {stage.index}"
+    return lines(title, *_stage_lines(plan, stage), click)
+
+
+def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
+    memory = plan.cluster.device.memory_bytes
+    share = units.percent(stage.peak_bytes / memory)
+    return (
         f"stage {stage.index}: {layers_phrase(stage.layers)}",
-        f"submesh {stage.submesh}, logical mesh {stage.logical_mesh}",
+        f"submesh {_name(stage.submesh)}, logical mesh {_name(stage.logical_mesh)}",
         f"{units.seconds(stage.latency_seconds)} a microbatch",
         f"weights, gradients, optimizer state {units.bytes_(stage.weight_bytes)}",
         f"activations held {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
         f"workspace {units.bytes_(stage.workspace_bytes)}",
-        f"peak {units.bytes_(stage.peak_bytes)} of {units.bytes_(plan.cluster.device.memory_bytes)}",
+        f"peak {units.bytes_(stage.peak_bytes)} of {units.bytes_(memory)} ({share}) on each of its devices",
     )
+
+
+def _name(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))

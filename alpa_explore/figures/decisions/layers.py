@@ -26,10 +26,14 @@ from alpa_explore.figures.style import (
     stage_color,
     stage_marker,
 )
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import layers_table, stage_of_layer
 
 __all__ = ["layers_figure", "layers_sentence", "layers_table"]
+
+_NARROW, _CHARACTER = 480, 7.0
+"""Width of the strip of stages and layers, a narrow one, and of a character in it, in pixels."""
 
 
 def layers_figure(plan: Plan, theme: str = "light") -> go.Figure:
@@ -97,9 +101,12 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
             start=starts[s.layers[0]],
             end=ends[s.layers[1]],
             stage=s.index,
-            label=f"stage {s.index}" if len(plan.stages) < 13 else f"{s.index}",
+            label=_fitting(ends[s.layers[1]] - starts[s.layers[0]], ends[-1], f"stage {s.index}", f"{s.index}"),
             text=lines(
-                f"<b>stage {s.index}</b>", f"layers {s.layers[0]} to {s.layers[1]}", f"{len(s.devices)} devices"
+                f"<b>stage {s.index}</b>",
+                layers_phrase(s.layers),
+                f"{len(s.devices)} devices",
+                f"click: selects stage {s.index}",
             ),
             key=key(stage=s.index),
         )
@@ -110,12 +117,15 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
             start=starts[layer.index],
             end=ends[layer.index],
             stage=stage_of[layer.index],
-            label=f"{layer.index}" if len(plan.layers) > 8 else f"{layer.index} · {units.flops(layer.flops)}",
+            label=_fitting(
+                len(layer.operators), ends[-1], f"{layer.index} · {units.flops(layer.flops)}", f"{layer.index}"
+            ),
             text=lines(
                 f"<b>layer {layer.index}</b>, stage {stage_of[layer.index]}",
                 f"{len(layer.operators)} forward operators",
                 units.flops(layer.flops),
                 f"{units.bytes_(layer.cut_bytes)} cross the cut behind it",
+                f"click: selects layer {layer.index}",
             ),
             key=key(stage=stage_of[layer.index], layer=layer.index),
         )
@@ -135,6 +145,7 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
                 text=[b.label for b in of_stage],
                 textposition="inside",
                 insidetextanchor="middle",
+                constraintext="none",
                 textangle=0,
                 insidetextfont={"color": ink_on(stage_color(stage.index, theme))},
                 hovertext=[b.text for b in of_stage],
@@ -145,6 +156,12 @@ def _strip(figure: go.Figure, plan: Plan, theme: str) -> None:
             col=1,
         )
     figure.update_yaxes(categoryorder="array", categoryarray=["layer", "stage"], row=1, col=1, showgrid=False)
+
+
+def _fitting(operators: int, of: int, *labels: str) -> str:
+    """The first label that fits, in a narrow window, into a box of so many of all operators; '' for none."""
+    room = _NARROW * operators / (of or 1) / _CHARACTER
+    return next((label for label in labels if len(label) <= room), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +218,7 @@ def _operators_per_mark(plan: Plan) -> int:
 def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
     marks = _marks(plan)
     flops = [mark.flops for mark in marks]
+    click = "this operator" if _operators_per_mark(plan) == 1 else "their layer"
     divisor, unit = units.flops_axis(max(flops, default=0))
     for stage in plan.stages:
         of_stage = [mark for mark in marks if stage.layers[0] <= mark.layer <= stage.layers[1]]
@@ -212,7 +230,7 @@ def _flops(figure: go.Figure, plan: Plan, theme: str) -> None:
                 marker=stage_marker(stage.index, theme),
                 customdata=[mark.key for mark in of_stage],
                 hovertext=[mark.text for mark in of_stage],
-                hovertemplate=HOVER_TEXT,
+                hovertemplate=f"%{{hovertext}}<br>click: selects {click}<extra></extra>",
                 name=f"stage {stage.index}",
             ),
             row=2,

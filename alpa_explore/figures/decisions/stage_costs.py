@@ -11,15 +11,117 @@ import plotly.graph_objects as go
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.decisions.stage_cost_grid import PanelGrid
-from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import HEAT, HOVER_TEXT, dress, empty, faint, ground, ink, lines, stage_color
+from alpa_explore.figures.decisions.stage_cost_grid import Colors, Panel, PanelGrid, choose_panels, lay_out
+from alpa_explore.figures.keys import key, link
+from alpa_explore.figures.style import HOVER_TEXT, faint, ground, ink, layout_of, lines, stage_color
 from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.plans.plan import Plan
-from alpa_explore.plans.report.tables import Row, stage_costs_table
+from alpa_explore.plans.report.tables import Row, stage_costs_table, stage_of_layer
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
 
 __all__ = ["stage_costs_figure", "stage_costs_sentence", "stage_costs_table"]
+
+_GRID_GAP = 40
+"""Pixels between two grids, for the numbers of the layers."""
+
+
+def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
+    """A panel a submesh: first layer across, number of layers down, colour = latency of a microbatch at the plan's B.
+
+    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to
+    `tuning.STAGE_COST_PANELS`.
+    """
+    rows = stage_costs_table(plan)
+    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
+    asked = None if submeshes is None else [shapes[i] for i in submeshes if 0 <= i < len(shapes)]
+    panels = choose_panels(rows, _slowest(plan), asked)
+    grids = lay_out(len(plan.layers), panels)
+    colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
+    traces = []
+    for number, grid in enumerate(grids):
+        axes = {"xaxis": f"x{_suffix(number)}", "yaxis": f"y{_suffix(number)}"}
+        traces += [trace | axes for trace in _traces(plan, grid, _cells(rows, grid), colors, theme)]
+    height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
+    layout = layout_of(
+        _sentence(plan, rows, panels),
+        theme=theme,
+        height=round(height) + 190,
+        margin={"l": 58, "r": 14, "b": 100},
+        showlegend=False,
+        barmode="overlay",
+        coloraxis=colors.axis(theme),
+        **_axes(grids, height),
+    )
+    return go.Figure(data=traces, layout=layout)
+
+
+def _suffix(number: int) -> str:
+    """Of the names of the axes of a grid."""
+    return "" if number == 0 else str(number + 1)
+
+
+def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
+    """The axes of all grids, one grid below the other in `height` pixels."""
+    layout: dict[str, Any] = {}
+    plain = {"showgrid": False, "zeroline": False, "tickangle": 0, "tickfont": {"size": 11}}
+    top = height
+    for number, grid in enumerate(grids):
+        suffix, (across, down) = _suffix(number), grid.axes()
+        below = "first layer of the range" if grid is grids[-1] else ""
+        domain = [max(0.0, top - grid.height) / height, top / height]
+        layout[f"xaxis{suffix}"] = plain | across | {"anchor": f"y{suffix}", "title": {"text": below, "standoff": 6}}
+        layout[f"yaxis{suffix}"] = (
+            plain
+            | down
+            | {"anchor": f"x{suffix}", "title": {"text": "number of layers", "standoff": 6}, "domain": domain}
+        )
+        top -= grid.height + _GRID_GAP
+    return layout
+
+
+def stage_costs_sentence(plan: Plan) -> str:
+    """What the figure shows for this plan."""
+    rows = stage_costs_table(plan)
+    return _sentence(plan, rows, choose_panels(rows, _slowest(plan), None))
+
+
+def _sentence(plan: Plan, rows: list[Row], panels: Sequence[Panel]) -> str:
+    fitting = sum(bool(row["microbatches_fit"]) for row in rows)
+    b = plan.options.num_microbatches
+    framed = "the framed one" if len(plan.stages) == 1 else f"the {len(plan.stages)} framed ones"
+    blank = "no pipeline that uses all devices can contain it"
+    if not plan.costs.complete:
+        blank = "not priced, because lower bounds exclude it from the best plan; Plan prices all"
+    return (
+        f"{fitting} of the {len(rows):,} pairs of a range of layers and a submesh fit in memory; the plan uses "
+        f"{framed} (latency of one microbatch at B = {b:,}). ✕: does not fit. Blank: {blank}.{_left_out(rows, panels)}"
+    )
+
+
+def _slowest(plan: Plan) -> float:
+    """Seconds above which the latency of a range does not matter."""
+    return tuning.STAGE_COST_RATIO * plan.predicted.t_max_seconds
+
+
+def _left_out(rows: list[Row], panels: Sequence[Panel]) -> str:
+    """What has no cell, and why."""
+    most = {p.submesh: p.most for p in panels}
+    shapes = dict.fromkeys(row["submesh"] for row in rows)
+    missing = [_name(shape) for shape in shapes if shape not in most]
+    few = len(missing) <= 4
+    parts = [
+        "longer ranges" if any(r["layers"][1] - r["layers"][0] >= most.get(r["submesh"], 10**6) for r in rows) else "",
+        ", ".join(missing) if few else f"{len(missing)} of the {len(shapes)} submeshes",
+    ]
+    named = " and ".join(part for part in parts if part)
+    why = f"they do not fit, or are slower than {tuning.STAGE_COST_RATIO:g} × t_max"
+    if len(panels) >= tuning.STAGE_COST_PANELS:
+        why += ", or are larger"
+    return f" Left out are {named}: {why}; the table has all." if named else ""
+
+
+def _name(shape: tuple[int, int]) -> str:
+    return f"{shape[0]}×{shape[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,231 +137,147 @@ class _Cell:
         return bool(self.row["microbatches_fit"])
 
 
-def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[int] | None = None) -> go.Figure:
-    """A heatmap a submesh: first layer down, last layer across, colour = latency of a microbatch at the plan's B.
-
-    `submeshes` are indices into `plan.costs.submeshes`; without it those that the plan uses, and others up to
-    `tuning.STAGE_COST_PANELS`.
-    """
-    rows = stage_costs_table(plan)
-    shapes = [(m.nodes, m.devices_per_node) for m in plan.costs.submeshes]
-    drawn = _default_panels(plan, shapes) if submeshes is None else [i for i in submeshes if 0 <= i < len(shapes)]
-    grid = PanelGrid(layers=len(plan.layers), panels=len(drawn))
-    cells = _cells(rows, grid, {shapes[index]: panel for panel, index in enumerate(drawn)})
-    figure = go.Figure(
-        [
-            _too_large(plan, grid, [cell for cell in cells if not cell.fits], theme),
-            _latencies(plan, grid, [cell for cell in cells if cell.fits]),
-            _headings(grid, [shapes[index] for index in drawn]),
-            *_stage_frames(grid, [cell for cell in cells if cell.row["stage"] is not None], theme),
-        ]
-    )
-    (down, across), corners = grid.shape, [grid.cell(panel) for panel in range(grid.panels)]
-    axis = {"showgrid": False, "zeroline": False}
-    dress(
-        figure,
-        _sentence(plan, rows),
-        theme=theme,
-        height=round(grid.cell_pixels * down) + 160,
-        showlegend=False,
-        coloraxis=_color_axis([row["latency_seconds"] for row in rows if row["microbatches_fit"]]),
-        xaxis={
-            "title": {"text": "last layer"},
-            "tickangle": 0,
-            "range": [-0.5, across - 0.5],
-            **axis,
-            **grid.ticks(sorted({x for _, x in corners})),
-        },
-        yaxis={
-            "title": {"text": "first layer"},
-            "range": [down - 0.5, -0.5],
-            **axis,
-            **grid.ticks(sorted({y for y, _ in corners})),
-        },
-    )
-    return figure.update_layout(margin={"r": 96})
-
-
-def stage_costs_sentence(plan: Plan) -> str:
-    """What the figure shows for this plan."""
-    return _sentence(plan, stage_costs_table(plan))
-
-
-def _sentence(plan: Plan, rows: list[Row]) -> str:
-    fitting = sum(bool(row["microbatches_fit"]) for row in rows)
-    b = plan.options.num_microbatches
-    framed = "the framed one" if len(plan.stages) == 1 else f"the {len(plan.stages)} framed ones"
-    drawn, total = _default_panel_count(plan), len(plan.costs.submeshes)
-    part = f" {drawn} of the {total} submeshes are drawn; the table has all." if drawn < total else ""
-    small = "" if len(plan.layers) <= tuning.LETTERED_LAYERS else " Small and grey: does not fit."
-    blank = "no pipeline that uses all devices can contain it"
-    if not plan.costs.complete:
-        blank = "not priced, because lower bounds exclude it from the best plan; Plan prices all"
-    return (
-        f"{fitting} of the {len(rows)} pairs of a range of layers and a submesh fit in memory; the plan uses {framed} "
-        f"(latency of one microbatch at B = {b}).{small} Blank: {blank}.{part}"
-    )
-
-
-def _default_panels(plan: Plan, shapes: list[tuple[int, int]]) -> list[int]:
-    """The submeshes of the plan first, then the smallest, up to the limit; in order of size."""
-    used = {s.submesh for s in plan.stages}
-    order = sorted(range(len(shapes)), key=lambda i: (shapes[i] not in used, i))
-    return sorted(order[: _default_panel_count(plan)])
-
-
-def _default_panel_count(plan: Plan) -> int:
-    if len(plan.layers) <= tuning.LETTERED_LAYERS:
-        return tuning.STAGE_COST_PANELS
-    used = len({s.submesh for s in plan.stages})
-    return min(tuning.STAGE_COST_PANELS, max(tuning.STAGE_COST_PANELS_OF_MANY_LAYERS, used))
-
-
-def _cells(rows: list[Row], grid: PanelGrid, panel_of_shape: dict[tuple[int, int], int]) -> list[_Cell]:
-    """The cell of every row whose submesh is drawn."""
+def _cells(rows: list[Row], grid: PanelGrid) -> list[_Cell]:
+    """The cell of every row of the table that has one."""
+    number = {panel.submesh: i for i, panel in enumerate(grid.panels)}
     cells = []
     for row in rows:
-        if row["submesh"] in panel_of_shape:
-            y, x = grid.cell(panel_of_shape[row["submesh"]], row["layers"])
+        panel, (first, last) = number.get(row["submesh"]), row["layers"]
+        if panel is not None and last - first < grid.panels[panel].most:
+            y, x = grid.cell(panel, (first, last))
             cells.append(_Cell(row=row, y=y, x=x))
     return cells
 
 
-def _headings(grid: PanelGrid, shapes: Sequence[tuple[int, int]]) -> go.Scatter:
-    corners = [grid.cell(panel) for panel in range(grid.panels)]
-    return go.Scatter(
-        x=[x - 0.5 for _, x in corners],
-        y=[y - 0.5 - 8 / grid.cell_pixels for y, _ in corners],
-        mode="text",
-        text=[f"<b>{n} × {m} device{'' if n * m == 1 else 's'}</b>" for n, m in shapes],
-        textposition="top right",
-        hoverinfo="skip",
-        cliponaxis=False,
-        name="submeshes",
-    )
+def _traces(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors, theme: str) -> list[dict[str, Any]]:
+    frames = [cell for cell in cells if cell.row["stage"] is not None]
+    return [_heatmap(plan, grid, cells, colors), _crosses(grid, cells, theme), _headings(grid), *_frames(frames, theme)]
 
 
-def _too_large(plan: Plan, grid: PanelGrid, cells: list[_Cell], theme: str) -> go.Heatmap:
-    """What does not fit in memory: a grey box, crossed out where there is room, else a small one.
-
-    Hundreds of crosses take a browser longer than all the rest of the figure.
-    """
-    boxes, texts = grid.blank_numbers(), grid.blank_texts()
-    for cell in cells:
-        boxes[cell.y, cell.x], texts[cell.y, cell.x] = 1.0, _hover_text(plan, cell.row)
-    grey = empty(theme) if grid.lettered else faint(theme)
-    looks: dict[str, Any] = {"xgap": grid.cell_pixels * 0.8, "ygap": grid.cell_pixels * 0.6, "opacity": 0.5}
-    if grid.lettered:
-        looks = {"xgap": 1, "ygap": 1, "texttemplate": "✕", "textfont": {"color": faint(theme)}}
-    return go.Heatmap(
-        z=boxes,
-        colorscale=[[0, grey], [1, grey]],
-        showscale=False,
-        hovertext=texts,
-        hoverongaps=False,
-        hovertemplate=HOVER_TEXT,
-        name="does not fit",
-        **looks,
-    )
-
-
-def _latencies(plan: Plan, grid: PanelGrid, cells: list[_Cell]) -> go.Heatmap:
-    # Hover texts are most of what goes to the page: each is only in the trace that shows its cell.
-    logarithms, written = grid.blank_numbers(), grid.blank_texts()
-    texts, keys = grid.blank_texts(), grid.blank_texts()
-    gap = "<br>" if grid.layers > 4 else " "
+def _heatmap(plan: Plan, grid: PanelGrid, cells: list[_Cell], colors: Colors) -> dict[str, Any]:
+    logarithms, written, texts, keys = grid.blank_numbers(), grid.blank_texts(), grid.blank_texts(), grid.blank_texts()
+    stages = stage_of_layer(plan)
     for cell in cells:
         row, place = cell.row, (cell.y, cell.x)
-        texts[place] = _hover_text(plan, row)
-        logarithms[place] = math.log10(max(row["latency_seconds"], 1e-12))
-        written[place] = units.seconds(row["latency_seconds"]).replace(" ", gap)
-        keys[place] = "" if row["stage"] is None else key(stage=row["stage"])
+        keys[place], click = _reaction(row, stages)
+        texts[place] = lines(_hover_text(plan, row), click)
+        logarithms[place] = colors.grey
+        if cell.fits:
+            logarithms[place] = round(math.log10(max(row["latency_seconds"], 1e-12)), 4)
+            written[place] = colors.number(row["latency_seconds"], grid.digits)
     letters = {"texttemplate": "%{text}", "text": written, "textfont": {"size": 11}} if grid.lettered else {}
-    return go.Heatmap(
-        z=logarithms,
-        coloraxis="coloraxis",
-        hovertext=texts,
-        customdata=keys,
-        hoverongaps=False,
-        name="fits",
-        hovertemplate=HOVER_TEXT,
-        xgap=1,
-        ygap=1,
+    gap = 2 if grid.lettered else 1
+    return {
+        "type": "heatmap",
+        "z": logarithms,
+        "coloraxis": "coloraxis",
+        "hovertext": texts,
+        "customdata": keys,
+        "hoverongaps": False,
+        "name": "latencies",
+        "hovertemplate": HOVER_TEXT,
+        "xgap": gap,
+        "ygap": gap,
         **letters,
-    )
+    }
 
 
-def _stage_frames(grid: PanelGrid, cells: list[_Cell], theme: str) -> list[go.Scatter]:
-    """A frame round each cell that the plan uses, and the stage's number at its corner.
+def _reaction(row: Row, stages: Sequence[int]) -> tuple[str, str]:
+    """What a click on a cell selects, and the words for it: the stage itself, or where the plan has these layers."""
+    first, last = row["layers"]
+    if row["stage"] is not None:
+        return key(stage=row["stage"]), f"click: selects stage {row['stage']}"
+    if first == last:
+        stage = stages[first]
+        return link(stage=stage, layer=first), f"not in the plan<br>click: selects layer {first}, in stage {stage}"
+    if stages[first] == stages[last]:
+        stage = stages[first]
+        return link(stage=stage), f"not in the plan<br>click: selects stage {stage}, which has these layers"
+    return "", f"not in the plan, where stages {stages[first]} to {stages[last]} have these layers"
+
+
+def _crosses(grid: PanelGrid, cells: list[_Cell], theme: str) -> dict[str, Any]:
+    over = [cell for cell in cells if not cell.fits]
+    return {
+        "type": "scatter",
+        "x": [cell.x for cell in over],
+        "y": [cell.y for cell in over],
+        "mode": "markers",
+        "marker": {
+            "symbol": "x-thin",
+            "size": 8 if grid.lettered else 5,
+            "line": {"width": 1.2, "color": faint(theme)},
+        },
+        "hoverinfo": "skip",
+        "name": "does not fit",
+    }
+
+
+def _headings(grid: PanelGrid) -> dict[str, Any]:
+    """The submesh above each panel, and how many layers it can hold where there is room for it."""
+    corners = [grid.corner(panel) for panel in range(len(grid.panels))]
+    return {
+        "type": "scatter",
+        "x": [x - 0.5 for _, x in corners],
+        "y": [y - 0.5 - 10 / grid.cell_pixels for y, _ in corners],
+        "mode": "text",
+        "text": [f"<b>{_name(p.submesh)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
+        "textposition": "middle right",
+        "hoverinfo": "skip",
+        "cliponaxis": False,
+        "name": "submeshes",
+    }
+
+
+def _frames(cells: list[_Cell], theme: str) -> list[dict[str, Any]]:
+    """A frame round each cell that the plan uses, and the number of its stage at a corner, beside the cell's own.
 
     A frame is a line in the stage's colour on a wider one in the background colour.
     """
-    half, corner_size, no_markers = 0.46, 19 if grid.lettered else 15, [0, 0, 0, 0]
-    frames = []
-    outline: dict[str, list[float | None]] = {"x": [], "y": []}
-    for cell in cells:
-        stage, x, y = cell.row["stage"], cell.x, cell.y
-        color = stage_color(stage, theme)
-        path = {
-            "x": [x + half, x + half, x - half, x - half, x + half],
-            "y": [y - half, y + half, y + half, y - half, y - half],
-        }
-        outline = {axis: [*outline[axis], *path[axis], None] for axis in outline}
-        frames.append(
-            go.Scatter(
-                **path,
-                mode="lines+markers+text",
-                line={"color": color, "width": 4},
-                hoverinfo="skip",
-                cliponaxis=False,
-                text=[f"<b>{stage}</b>"],
-                textfont={"size": 11, "color": ink(theme)},
-                marker={
-                    "size": [corner_size, *no_markers],
-                    "color": ground(theme),
-                    "opacity": 1,
-                    "line": {"color": color, "width": [2, *no_markers]},
-                },
-                name=f"stage {stage}",
-                meta=key(stage=stage),
-            )
-        )
-    wide = {"mode": "lines", "line": {"color": ground(theme), "width": 7}, "hoverinfo": "skip", "cliponaxis": False}
-    return [go.Scatter(name="frames", **outline, **wide), *frames]
-
-
-def _color_axis(latencies: list[float]) -> dict[str, object]:
-    """Colours by the logarithm of the seconds, with ticks in units; the same for all panels."""
-    low, high = min(latencies, default=1e-3), max(latencies, default=1e-3)
-    ticks = [m * 10.0**e for e in range(-7, 5) for m in (1, 2, 5) if low * 0.99 <= m * 10.0**e <= high * 1.01]
-    ticks = ticks if len(ticks) >= 2 else sorted({low, high})
-    return {
-        "colorscale": HEAT,
-        "cmin": math.log10(max(low, 1e-12)),
-        "cmax": math.log10(max(high, low * 1.0001, 1e-12)),
-        "colorbar": {
-            "tickvals": [math.log10(max(t, 1e-12)) for t in ticks],
-            "ticktext": [units.seconds(t) for t in ticks],
-            "title": {"text": "latency"},
-            "thickness": 14,
-            "outlinewidth": 0,
-        },
+    if not cells:
+        return []
+    colors = [stage_color(cell.row["stage"], theme) for cell in cells]
+    keys = [key(stage=cell.row["stage"]) for cell in cells]
+    box = {
+        "type": "bar",
+        "x": [cell.x for cell in cells],
+        "base": [cell.y - 0.5 for cell in cells],
+        "y": [1] * len(cells),
+        "width": 1,
+        "hoverinfo": "skip",
+        "cliponaxis": False,
     }
+    clear = "rgba(0,0,0,0)"
+    return [
+        box | {"marker": {"color": clear, "line": {"color": ground(theme), "width": 6}}, "name": "outlines"},
+        box | {"marker": {"color": clear, "line": {"color": colors, "width": 3}}, "name": "frames", "customdata": keys},
+        {
+            "type": "scatter",
+            "x": [cell.x + 0.5 for cell in cells],
+            "y": [cell.y - 0.5 for cell in cells],
+            "mode": "markers+text",
+            "text": [f"<b>{cell.row['stage']}</b>" for cell in cells],
+            "textfont": {"size": 10, "color": ink(theme)},
+            "marker": {"size": 15, "color": ground(theme), "opacity": 1, "line": {"color": colors, "width": 2}},
+            "hoverinfo": "skip",
+            "cliponaxis": False,
+            "customdata": keys,
+            "name": "stages",
+        },
+    ]
 
 
 def _hover_text(plan: Plan, row: Row) -> str:
     b, held = plan.options.num_microbatches, row["microbatches_fit"]
     provenance = PROVENANCE_PHRASES[row["provenance"]]
-    stage = "" if row["stage"] is None else f"<b>this is stage {row['stage']} of the plan</b>"
     peak = row["weight_bytes"] + row["activation_bytes"] + row["workspace_bytes"]
     if not held:
         memory = f"does not fit: needs {units.bytes_(peak)} or more of {units.bytes_(plan.costs.device_memory_bytes)}"
     else:
         memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     return lines(
-        f"<b>{layers_phrase(row['layers'])} on submesh {row['submesh']}</b>",
-        stage,
-        f"{units.seconds(row['latency_seconds'])} a microbatch, on logical mesh {row['logical_mesh']}",
+        f"<b>{layers_phrase(row['layers'])} on submesh {_name(row['submesh'])}</b>",
+        f"{units.seconds(row['latency_seconds'])} a microbatch, on logical mesh {_name(row['logical_mesh'])}",
         f"weights {units.bytes_(row['weight_bytes'])}, activations {units.bytes_(row['activation_bytes'])} a "
         f"microbatch, workspace {units.bytes_(row['workspace_bytes'])}",
         memory,

@@ -117,13 +117,17 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
     """
     costs, b = plan.costs, plan.options.num_microbatches
     chosen = {(*s.layers, s.submesh): s.index for s in plan.stages}
+    shapes = [(m.nodes, m.devices_per_node) for m in costs.submeshes]
+    memory, last_layer = costs.device_memory_bytes, costs.num_layers - 1
+    # A range that ends with the last layer can be the last stage; any other has at least one stage after it.
+    held_last, held_other = plan.terms.held(1, 1), plan.terms.held(2, 2)
     rows = []
     for (first, last, submesh), candidates in costs.candidates.items():
-        shape = (costs.submeshes[submesh].nodes, costs.submeshes[submesh].devices_per_node)
-        # A range that ends with the last layer can be the last stage; any other has at least one stage after it.
-        place = 1 if last == costs.num_layers - 1 else 2
-        held = plan.terms.held(place, place)
-        best = costs.choose((first, last, submesh), held, b)
+        shape = shapes[submesh]
+        held = held_last if last == last_layer else held_other
+        # `StageCosts.choose`, written out: a thousand rows are made again at each move of a slider.
+        fitting = [c for c in candidates if c.weight_bytes + held * c.activation_bytes + c.workspace_bytes <= memory]
+        best = min(fitting, key=lambda c: c.microbatch_seconds + c.iteration_seconds / b, default=None)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
         room = costs.device_memory_bytes - shown.peak_bytes(0)
         most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0

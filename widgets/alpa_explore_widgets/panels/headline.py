@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alpa_explore import units
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import stage_color, stage_pattern
+from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
@@ -66,8 +66,7 @@ def stages_html(plan: Plan, theme: str) -> str:
             f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), "
             f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device"
         )
-        hatched = ' class="alpa-hatched"' if stage_pattern(s.index) else ""
-        swatch = f'<i{hatched} style="background:{stage_color(s.index, theme)}"></i>'
+        swatch = f'<i style="background:{stage_swatch(s.index, theme)}"></i>'
         items.append(
             f'<li><button type="button" data-alpa-key="{key(stage=s.index)}" title="{what}; press to select it" '
             f'aria-label="{what}"><b>{swatch}{s.index}</b>'

@@ -53,10 +53,13 @@ function fetchPlotly(model) {
 const KEY = /^(stage|layer|operator|device|plan):/;
 const parts = (key) => new Map(key.split("/").map((part) => part.split(":")));
 const agrees = (chosen) => (key) => [...parts(key)].every(([kind, value]) => (chosen.get(kind) ?? value) === value);
-const keyIn = (datum) => {
+const LINK = /^select /; // a click on such a mark makes the selection, but the mark is no part of it
+const textIn = (datum) => {
   const text = Array.isArray(datum) ? datum[datum.length - 1] : datum;
-  return typeof text === "string" && KEY.test(text) ? text : "";
+  return typeof text === "string" ? text : "";
 };
+const keyIn = (datum) => (KEY.test(textIn(datum)) ? textIn(datum) : "");
+const targetIn = (datum) => keyIn(textIn(datum).replace(LINK, ""));
 const FADED = { marker: { opacity: 0.22 } };
 
 function highlight(data, layout, selection, width) {
@@ -104,7 +107,7 @@ async function render({ model, el }) {
   let listening = false;
 
   const clicked = ({ points }) => {
-    const key = points.map((point) => keyIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
+    const key = points.map((point) => targetIn(point.customdata) || keyIn(point.data.meta)).find((text) => text);
     if (!key) return;
     model.set("selection", key === model.get("selection") ? "" : key);
     model.save_changes();

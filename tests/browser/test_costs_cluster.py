@@ -1,0 +1,150 @@
+"""The figures of the stage costs, the cluster and the t_max sweep, pressed with a mouse.
+
+The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on submesh 1×4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.harness.explorer import tab
+from tests.browser.harness.page import LabPage
+from tests.plans.example import example_plan
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+_PIXEL = """(graph, [x, y, across, down]) => {
+  graph.scrollIntoView({ block: "center" });
+  const box = graph.getBoundingClientRect(), [xs, ys] = [graph._fullLayout[across], graph._fullLayout[down]];
+  return [box.left + xs._offset + xs.l2p(x), box.top + ys._offset + ys.l2p(y)];
+}"""
+"""Where a place of a figure, in units of two of its axes, is on the screen."""
+
+
+@pytest.fixture(scope="module")
+def page(
+    new_lab: Callable[[], AbstractContextManager[LabPage]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LabPage]:
+    file: Path = tmp_path_factory.mktemp("plans") / "example.plan.json"
+    example_plan().save(file)
+    cell = f"import alpa_explore as ax\nfrom alpa_explore_widgets import explore\nexplore(ax.load_plan({str(file)!r}))"
+    with new_lab() as lab:
+        lab.open(lab.server.write_notebook("clicks.ipynb", cell))
+        lab.run_all()
+        lab.page.locator(".alpa-tiles").wait_for()
+        yield lab
+
+
+@pytest.fixture
+def shown(page: LabPage) -> Iterator[LabPage]:
+    yield page
+    page.page.keyboard.press("Escape")
+    page.wait_until(lambda: selected(page) == "", "Escape clears the selection")
+    page.guard.check()
+
+
+def selected(lab: LabPage) -> str:
+    """The line that says what is selected; '' for nothing."""
+    return " ".join(lab.page.locator(".alpa-selected:visible").all_inner_texts())
+
+
+def figure_of(lab: LabPage, title: str) -> tuple[Any, dict[str, Any]]:
+    """The figure of a tab, once it is drawn, and its data and layout."""
+    tab(lab.page.locator(".alpa-explorer").first, title).click()
+    plot = lab.figure(lab.page.locator(f".alpa-panel:visible:has(.js-plotly-plot[aria-label^='{title} of '])"))
+    return plot, lab.read_figure(plot)
+
+
+def press(lab: LabPage, plot: Any, x: float, y: float, axes: tuple[str, str] = ("xaxis", "yaxis")) -> str:
+    """Move the mouse to a place of a figure, press it, and return what was shown on hover."""
+    left, top = plot.evaluate(_PIXEL, [x, y, *axes])
+    lab.page.mouse.move(left - 3, top - 3)
+    lab.page.mouse.move(left, top)
+    label = plot.locator(".hoverlayer .hovertext")
+    label.first.wait_for()
+    text = label.first.text_content() or ""
+    lab.page.mouse.click(left, top)
+    return text
+
+
+def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(trace for trace in figure["data"] if trace.get("name") == name)
+
+
+def test_a_device_is_selected_by_its_empty_part_too(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "Cluster")
+    memory = trace(figure, "memory of a device")
+    # At the right edge of the box, which the contents do not reach.
+    x, y = memory["x"][0] + 0.46 * memory["width"], memory["base"][0] + memory["y"][0] / 2
+    text = press(shown, plot, x, y)
+    assert "click: selects device 4 and its stage, 2" in text
+    shown.wait_until(lambda: "device 4 (" in selected(shown), "device 4 is selected")
+    assert "stage 2 (" in selected(shown)
+
+
+def test_the_heading_above_devices_selects_their_stage(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "Cluster")
+    regions = trace(figure, "stages")
+    number = next(i for i, text in enumerate(regions["text"]) if "stage 2" in text)
+    text = press(shown, plot, regions["x"][number], regions["base"][number] + 0.96 * regions["y"][number])
+    assert text.endswith("click: selects stage 2")
+    shown.wait_until(lambda: "stage 2 (" in selected(shown), "stage 2 is selected")
+
+
+def cell_named(figure: dict[str, Any], name: str) -> tuple[int, int, tuple[str, str]]:
+    for one in figure["data"]:
+        for y, row in enumerate(one.get("hovertext", []) if one["type"] == "heatmap" else []):
+            for x, text in enumerate(row):
+                if text.startswith(f"<b>{name}</b>"):
+                    return x, y, (one["xaxis"].replace("x", "xaxis"), one["yaxis"].replace("y", "yaxis"))
+    raise AssertionError(f"no cell {name!r}")
+
+
+def test_a_cost_of_the_plan_selects_its_stage(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "Costs")
+    x, y, axes = cell_named(figure, "layers 2–4 on submesh 1×4")
+    assert "click: selects stage 2" in press(shown, plot, x, y, axes)
+    shown.wait_until(lambda: "stage 2 (" in selected(shown), "stage 2 is selected")
+
+
+def test_another_cost_says_that_it_is_not_in_the_plan_and_selects_where_its_layers_are(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "Costs")
+    x, y, axes = cell_named(figure, "layer 3 on submesh 1×4")
+    text = press(shown, plot, x, y, axes)
+    assert "not in the plan" in text
+    assert "click: selects layer 3, in stage 2" in text
+    shown.wait_until(lambda: "layer 3 (" in selected(shown), "layer 3 is selected")
+    shown.page.keyboard.press("Escape")
+    shown.wait_until(lambda: selected(shown) == "", "Escape clears the selection")
+    x, y, axes = cell_named(figure, "layers 1–2 on submesh 1×4")
+    text = press(shown, plot, x, y, axes)
+    assert "stages 1 to 2 have these layers" in text
+    assert "click" not in text
+
+
+def test_crosses_and_numbers_are_only_in_the_cells_that_have_them(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "Costs")
+    crosses = sum(len(one["x"]) for one in figure["data"] if one.get("name") == "does not fit")
+    numbers = sum(
+        bool(text) for one in figure["data"] if one["type"] == "heatmap" for row in one.get("text", []) for text in row
+    )
+    written = [text for text in plot.locator(".heatmaplayer text, .hm text").all_text_contents() if text.strip()]
+    assert crosses > 0
+    assert len(written) == numbers
+    assert not any("✕" in text for text in written)
+    assert plot.locator(".scatterlayer .trace").count() > 0
+
+
+def test_the_star_of_t_max_selects_the_slowest_stage(shown: LabPage) -> None:
+    plot, figure = figure_of(shown, "t_max")
+    star = trace(figure, "the plan")
+    plan = example_plan()
+    slowest = max(plan.stages, key=lambda stage: stage.latency_seconds).index
+    text = press(shown, plot, star["x"][0], star["y"][0])
+    assert f"click: selects stage {slowest}, the slowest of the plan" in text
+    shown.wait_until(lambda: f"stage {slowest} (" in selected(shown), "the slowest stage is selected")
