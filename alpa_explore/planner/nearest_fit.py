@@ -16,6 +16,7 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import CONSTRAINTS, PipelineOptions, phrases
 from alpa_explore.inter_op.result import PipelineResult
 from alpa_explore.inter_op.stage_table import chosen_candidate
+from alpa_explore.plans.phrases import layers_phrase
 from alpa_explore.pricing.stage_costs import StageCosts
 from alpa_explore.search.bounds.least_bytes import least_weight_bytes
 from alpa_explore.search.pipeline_query import PipelineQuery
@@ -123,9 +124,9 @@ def _needed(costs: StageCosts, query: PipelineQuery) -> tuple[float, str] | None
         if peak > worst:
             worst, over = peak, peak - costs.device_memory_bytes
             where = (
-                f"stage {index} of {depth} (layers {first}–{end - 1} on {costs.submeshes[shape]}) needs "
+                f"stage {index} of {depth} ({layers_phrase((first, end - 1))} on {costs.submeshes[shape]}) needs "
                 f"{units.bytes_(peak)} on each device of {units.bytes_(costs.device_memory_bytes)}, "
-                f"{units.bytes_(over)} ({round(over)} bytes) over"
+                f"{units.bytes_(over)} ({round(over):,} bytes) over"
             )
     return worst, where
 

@@ -43,7 +43,9 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
     samples = f"{planned.samples:,} sample{'' if planned.samples == 1 else 's'}"
     words = f"B = {b:,} microbatches of {samples}"
     if planned.iteration_seconds is not None:
-        words += f": T {units.seconds(planned.iteration_seconds)}, {planned.samples_per_second:,.4g} samples/s"
+        words += (
+            f": T {units.seconds(planned.iteration_seconds)}, {units.number(planned.samples_per_second, 4)} samples/s"
+        )
     if same_global_batch(lines):
         words += f", the most of the {len(lines)} B that divide a global batch of {plan.global_batch:,}"
     elif best is planned:

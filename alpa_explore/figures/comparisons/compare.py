@@ -160,7 +160,7 @@ def _latencies(figure: go.Figure, plan: Plan, name: str, theme: str, *, new: boo
         row=1,
         col=1,
     )
-    figure.update_yaxes(title=f"latency of a microbatch ({unit})", rangemode="tozero", row=1, col=1)
+    figure.update_yaxes(title=f"latency per microbatch ({unit})", rangemode="tozero", row=1, col=1)
     figure.update_xaxes(type="category", title="stage", row=1, col=1)
 
 
@@ -178,9 +178,7 @@ def _stages(figure: go.Figure, plan: Plan, name: str, theme: str, *, selectable:
                 offsetgroup="along the model",
                 name=f"stage {stage.index}",
                 marker=stage_marker(stage.index, theme) | {"line": {"width": 1.5, "color": empty(theme)}},
-                text=f"{stage.index}: {'×'.join(map(str, stage.submesh))}"
-                if end - start > _LABELLED
-                else str(stage.index),
+                text=f"{stage.index}: {units.shape(stage.submesh)}" if end - start > _LABELLED else str(stage.index),
                 textposition="inside",
                 insidetextanchor="middle",
                 textangle=0,

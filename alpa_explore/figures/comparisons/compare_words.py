@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.compare import CutGroup, PlanComparison, compare_plans
@@ -103,12 +103,11 @@ def signed(seconds: float) -> str:
 
 
 def stage_text(stage: PlanStage) -> str:
-    """'layers 0–2 on submesh 1×4 as logical mesh 2×2, 203 ms a microbatch, 6.3 GiB a device'."""
-    mesh, submesh = ("×".join(map(str, shape)) for shape in (stage.logical_mesh, stage.submesh))
-    seen_as = f" as logical mesh {mesh}" if mesh != submesh else ""
+    """'layers 0–2 on 1×4 (logical mesh 2×2), 203 ms per microbatch, 6.3 GiB per device'."""
+    seen_as = f" ({logical_mesh_phrase(stage.logical_mesh)})" if stage.logical_mesh != stage.submesh else ""
     return (
-        f"{layers_phrase(stage.layers)} on submesh {submesh}{seen_as}, {units.seconds(stage.latency_seconds)} a "
-        f"microbatch, {units.bytes_(stage.peak_bytes)} a device"
+        f"{on_submesh(stage.layers, stage.submesh)}{seen_as}, {units.seconds(stage.latency_seconds)} per microbatch, "
+        f"{units.bytes_(stage.peak_bytes)} per device"
     )
 
 

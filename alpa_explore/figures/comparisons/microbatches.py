@@ -78,7 +78,7 @@ def _line(
             y=values,
             name=name,
             mode="lines+markers+text",
-            text=["" if value is None else f"{value:,.3g}" for value in values],
+            text=["" if value is None else units.number(value, 3) for value in values],
             textposition="top center",
             textfont={"size": 11, "color": ink(theme)},
             cliponaxis=False,
@@ -168,7 +168,7 @@ def _memory(
             x=list(names),
             y=[None if t.peak_bytes is None else t.peak_bytes / scale for t in tried],
             mode="text",
-            text=["" if t.peak_bytes is None else f"{t.peak_bytes / scale:.3g}" for t in tried],
+            text=["" if t.peak_bytes is None else f"{units.number(t.peak_bytes / scale, 3)}" for t in tried],
             textposition="top center",
             textfont={"size": 11, "color": ink(theme)},
             hoverinfo="skip",
@@ -205,7 +205,7 @@ def _hover(tried: TriedMicrobatches) -> str:
     parts = [f"{name} {units.bytes_(getattr(tried, field))}" for name, field, _, _ in _PARTS]
     return lines(
         head,
-        f"T {units.seconds(tried.iteration_seconds)}, {tried.samples_per_second:,.4g} samples/s",
+        f"T {units.seconds(tried.iteration_seconds)}, {units.number(tried.samples_per_second, 4)} samples/s",
         f"{tried.stages} stages; on a device of stage {tried.fullest_stage}: {units.bytes_(tried.peak_bytes)}",
         *parts,
     )

@@ -213,7 +213,7 @@ def _hover(plan: Plan, point: Point) -> str:
     more = len(point.plans) - len(listed)
     return lines(
         f"<b>{listed[0]}</b>",
-        f"{point.samples_per_second:.4g} samples/s, T {units.seconds(shown.predicted.iteration_seconds)}",
+        f"{units.number(point.samples_per_second, 4)} samples/s, T {units.seconds(shown.predicted.iteration_seconds)}",
         f"peak {units.bytes_(point.peak_bytes)} of {units.bytes_(shown.cluster.device.memory_bytes)}",
         f"{len(shown.stages)} stage{'' if len(shown.stages) == 1 else 's'}",
         "nearly equal to it:" if others else "",

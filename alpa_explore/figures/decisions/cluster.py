@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -23,7 +22,7 @@ from alpa_explore.figures.style import (
     mixed,
     stage_color,
 )
-from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
 from alpa_explore.plans.report.tables import stages_table
@@ -264,15 +263,11 @@ def _stage_lines(plan: Plan, stage: PlanStage) -> tuple[str, ...]:
     memory = plan.cluster.device.memory_bytes
     share = units.percent(stage.peak_bytes / memory)
     return (
-        f"stage {stage.index}: {layers_phrase(stage.layers)}",
-        f"submesh {_name(stage.submesh)}, logical mesh {_name(stage.logical_mesh)}",
-        f"{units.seconds(stage.latency_seconds)} a microbatch",
+        stage_phrase(stage),
+        logical_mesh_phrase(stage.logical_mesh),
+        f"{units.seconds(stage.latency_seconds)} per microbatch",
         f"weights, gradients, optimizer state {units.bytes_(stage.weight_bytes)}",
         f"activations held {stage.microbatches_held} × {units.bytes_(stage.activation_bytes)}",
         f"workspace {units.bytes_(stage.workspace_bytes)}",
         f"peak {units.bytes_(stage.peak_bytes)} of {units.bytes_(memory)} ({share}) on each of its devices",
     )
-
-
-def _name(shape: Sequence[int]) -> str:
-    return "×".join(map(str, shape))

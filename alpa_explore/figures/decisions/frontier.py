@@ -14,7 +14,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.placing import AxisRange, fitted, label_positions
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, hatching, ink, lines
-from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
@@ -179,7 +179,9 @@ def _marks(figure: go.Figure, frontier: StageFrontier, theme: str) -> None:
     figure.update_xaxes(
         title=x.title(f"peak memory of a device, holding {held} ({x_unit})"), range=list(x), row=1, col=1
     )
-    figure.update_yaxes(title=y.title(f"a microbatch ({y_unit})").replace(", ", ",<br>"), range=list(y), row=1, col=1)
+    figure.update_yaxes(
+        title=y.title(f"latency per microbatch ({y_unit})").replace(", ", ",<br>"), range=list(y), row=1, col=1
+    )
 
 
 def _limit(figure: go.Figure, limit: float, x: AxisRange, y: AxisRange, words: str, theme: str) -> None:
@@ -273,10 +275,10 @@ def _hover(point: FrontierPoint, name: str, frontier: StageFrontier) -> str:
     beside = f", {units.percent(abs(slower))} {'slower' if slower > 0 else 'faster'} than the fastest that fits"
     held = frontier.microbatches_held
     return lines(
-        f"<b>{units.seconds(point.seconds)} a microbatch: {name}</b>{', chosen by the plan' if point.chosen else ''}",
+        f"<b>{units.seconds(point.seconds)} per microbatch: {name}</b>{', chosen by the plan' if point.chosen else ''}",
         f"{units.bytes_(point.peak_bytes)} = weights {units.bytes_(point.weight_bytes)} + activations of {held} "
         f"{units.bytes_(point.activations_held_bytes)} + workspace {units.bytes_(point.workspace_bytes)}",
         f"of {units.bytes_(frontier.memory_bytes)}{beside if abs(slower) >= tuning.NOTICEABLE_SHARE else ''}",
-        f"on logical mesh {'×'.join(map(str, point.logical_mesh))}",
+        logical_mesh_phrase(point.logical_mesh),
         f"what is proven: {phrase}" if phrase else "",
     )

@@ -14,7 +14,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.decisions.stage_cost_grid import Colors, Panel, PanelGrid, choose_panels, lay_out
 from alpa_explore.figures.keys import key, link
 from alpa_explore.figures.style import HOVER_TEXT, faint, ground, ink, layout_of, lines, stage_color
-from alpa_explore.plans.phrases import layers_phrase
+from alpa_explore.plans.phrases import logical_mesh_phrase, on_submesh
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row, stage_costs_table, stage_of_layer
 from alpa_explore.plans.report.text import PROVENANCE_PHRASES
@@ -107,7 +107,7 @@ def _left_out(rows: list[Row], panels: Sequence[Panel]) -> str:
     """What has no cell, and why."""
     most = {p.submesh: p.most for p in panels}
     shapes = dict.fromkeys(row["submesh"] for row in rows)
-    missing = [_name(shape) for shape in shapes if shape not in most]
+    missing = [units.shape(shape) for shape in shapes if shape not in most]
     few = len(missing) <= 4
     parts = [
         "longer ranges" if any(r["layers"][1] - r["layers"][0] >= most.get(r["submesh"], 10**6) for r in rows) else "",
@@ -118,10 +118,6 @@ def _left_out(rows: list[Row], panels: Sequence[Panel]) -> str:
     if len(panels) >= tuning.STAGE_COST_PANELS:
         why += ", or are larger"
     return f" Left out are {named}: {why}; the table has all." if named else ""
-
-
-def _name(shape: tuple[int, int]) -> str:
-    return f"{shape[0]}×{shape[1]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +217,7 @@ def _headings(grid: PanelGrid) -> dict[str, Any]:
         "x": [x - 0.5 for _, x in corners],
         "y": [y - 0.5 - 10 / grid.cell_pixels for y, _ in corners],
         "mode": "text",
-        "text": [f"<b>{_name(p.submesh)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
+        "text": [f"<b>{units.shape(p.submesh)}</b>" + (", in the plan" if p.used else "") for p in grid.panels],
         "textposition": "middle right",
         "hoverinfo": "skip",
         "cliponaxis": False,
@@ -276,8 +272,8 @@ def _hover_text(plan: Plan, row: Row) -> str:
     else:
         memory = "can hold all microbatches" if held >= b else f"can hold {held} microbatches"
     return lines(
-        f"<b>{layers_phrase(row['layers'])} on submesh {_name(row['submesh'])}</b>",
-        f"{units.seconds(row['latency_seconds'])} a microbatch, on logical mesh {_name(row['logical_mesh'])}",
+        f"<b>{on_submesh(row['layers'], row['submesh'])}</b>",
+        f"{units.seconds(row['latency_seconds'])} per microbatch, {logical_mesh_phrase(row['logical_mesh'])}",
         f"weights {units.bytes_(row['weight_bytes'])}, activations {units.bytes_(row['activation_bytes'])} a "
         f"microbatch, workspace {units.bytes_(row['workspace_bytes'])}",
         memory,

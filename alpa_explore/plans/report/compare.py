@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from alpa_explore.plans.phrases import logical_mesh_phrase
 from alpa_explore.plans.records import PlanOperator, PlanStage
 from alpa_explore.plans.report.differences import Difference, differences
 from alpa_explore.plans.report.headline import HeadlineFigure, headline
@@ -174,4 +175,4 @@ def _in_words(operator: PlanOperator, stage: PlanStage) -> str:
 
 
 def _mesh_in_words(stage: PlanStage) -> str:
-    return "logical mesh " + "×".join(map(str, stage.logical_mesh)) if len(stage.devices) > 1 else "one device"
+    return logical_mesh_phrase(stage.logical_mesh) if len(stage.devices) > 1 else "one device"
