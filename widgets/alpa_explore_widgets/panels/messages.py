@@ -25,6 +25,7 @@ class MessagesPanel:
         self._shown: tuple[Offer, ...] = ()
         self.text, self.buttons = W.HTML(), W.HBox([])
         self.buttons.add_class("alpa-buttons")
+        self.buttons.layout.display = "none"
         self.widget = W.VBox([self.text, self.buttons])
 
     def show(self, state: State) -> None:
@@ -34,6 +35,7 @@ class MessagesPanel:
         if offers == self._shown:
             return
         self._shown = offers
+        self.buttons.layout.display = "" if offers else "none"
         self.buttons.children = [
             Button(partial(self._take, offer), description=offer.button, hint=f"{offer.found}: set this and plan")
             for offer in offers

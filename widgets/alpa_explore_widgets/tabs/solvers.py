@@ -41,6 +41,7 @@ class SolversPanel(TriedPanel):
     def below(self) -> list[W.Widget]:
         """The progress."""
         self.progress = W.HTML()
+        self.progress.layout.display = "none"
         return [self.progress]
 
     def follow(self, state: State) -> None:
@@ -49,6 +50,7 @@ class SolversPanel(TriedPanel):
         self.compare.disabled = comparing is not None
         self.cancel.disabled = comparing is None or comparing.pass_name.startswith("stopping")
         self.progress.value = "" if comparing is None else comparing_html(comparing)
+        self.progress.layout.display = "none" if comparing is None else ""
 
     def depends_on(self, state: State) -> tuple[object, ...]:
         """The last comparison."""
