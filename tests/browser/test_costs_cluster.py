@@ -18,12 +18,12 @@ from tests.plans.example import example_plan
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-_PIXEL = """(graph, [x, y, across, down]) => {
+_PIXEL = """(graph, [x, y]) => {
   graph.scrollIntoView({ block: "center" });
-  const box = graph.getBoundingClientRect(), [xs, ys] = [graph._fullLayout[across], graph._fullLayout[down]];
+  const box = graph.getBoundingClientRect(), [xs, ys] = [graph._fullLayout.xaxis, graph._fullLayout.yaxis];
   return [box.left + xs._offset + xs.l2p(x), box.top + ys._offset + ys.l2p(y)];
 }"""
-"""Where a place of a figure, in units of two of its axes, is on the screen."""
+"""Where a place of a figure, in units of its axes, is on the screen."""
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +60,9 @@ def figure_of(lab: LabPage, title: str) -> tuple[Any, dict[str, Any]]:
     return plot, lab.read_figure(plot)
 
 
-def press(lab: LabPage, plot: Any, x: float, y: float, axes: tuple[str, str] = ("xaxis", "yaxis")) -> str:
+def press(lab: LabPage, plot: Any, x: float, y: float) -> str:
     """Move the mouse to a place of a figure, press it, and return what was shown on hover."""
-    left, top = plot.evaluate(_PIXEL, [x, y, *axes])
+    left, top = plot.evaluate(_PIXEL, [x, y])
     lab.page.mouse.move(left - 3, top - 3)
     lab.page.mouse.move(left, top)
     label = plot.locator(".hoverlayer .hovertext")
@@ -96,33 +96,34 @@ def test_the_heading_above_devices_selects_their_stage(shown: LabPage) -> None:
     shown.wait_until(lambda: "stage 2 (" in selected(shown), "stage 2 is selected")
 
 
-def cell_named(figure: dict[str, Any], name: str) -> tuple[int, int, tuple[str, str]]:
+def cell_named(figure: dict[str, Any], name: str) -> tuple[int, int]:
+    """The cell of a range of layers on a submesh: (across, down)."""
     for one in figure["data"]:
         for y, row in enumerate(one.get("hovertext", []) if one["type"] == "heatmap" else []):
             for x, text in enumerate(row):
                 if text.startswith(f"<b>{name}</b>"):
-                    return x, y, (one["xaxis"].replace("x", "xaxis"), one["yaxis"].replace("y", "yaxis"))
+                    return x, y
     raise AssertionError(f"no cell {name!r}")
 
 
 def test_a_cost_of_the_plan_selects_its_stage(shown: LabPage) -> None:
     plot, figure = figure_of(shown, "Costs")
-    x, y, axes = cell_named(figure, "layers 2–4 on submesh 1×4")
-    assert "click: selects stage 2" in press(shown, plot, x, y, axes)
+    x, y = cell_named(figure, "layers 2–4 on submesh 1×4")
+    assert "click: selects stage 2" in press(shown, plot, x, y)
     shown.wait_until(lambda: "stage 2 (" in selected(shown), "stage 2 is selected")
 
 
 def test_another_cost_says_that_it_is_not_in_the_plan_and_selects_where_its_layers_are(shown: LabPage) -> None:
     plot, figure = figure_of(shown, "Costs")
-    x, y, axes = cell_named(figure, "layer 3 on submesh 1×4")
-    text = press(shown, plot, x, y, axes)
+    x, y = cell_named(figure, "layer 3 on submesh 1×4")
+    text = press(shown, plot, x, y)
     assert "not in the plan" in text
     assert "click: selects layer 3, in stage 2" in text
     shown.wait_until(lambda: "layer 3 (" in selected(shown), "layer 3 is selected")
     shown.page.keyboard.press("Escape")
     shown.wait_until(lambda: selected(shown) == "", "Escape clears the selection")
-    x, y, axes = cell_named(figure, "layers 1–2 on submesh 1×4")
-    text = press(shown, plot, x, y, axes)
+    x, y = cell_named(figure, "layers 1–2 on submesh 1×4")
+    text = press(shown, plot, x, y)
     assert "stages 1 to 2 have these layers" in text
     assert "click" not in text
 

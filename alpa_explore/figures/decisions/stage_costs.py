@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,10 +37,10 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
     panels = choose_panels(rows, _slowest(plan), asked)
     grids = lay_out(len(plan.layers), panels)
     colors = Colors.of(rows, plan.predicted.t_max_seconds, _slowest(plan))
-    traces = []
-    for number, grid in enumerate(grids):
-        axes = {"xaxis": f"x{_suffix(number)}", "yaxis": f"y{_suffix(number)}"}
-        traces += [trace | axes for trace in _traces(plan, grid, _cells(rows, grid), colors, theme)]
+    traces = _traces(plan, grids[0], _cells(rows, grids[0]), colors, theme)
+    for grid in grids[1:]:
+        traces += [_below(grids[0], grid, trace) for trace in _traces(plan, grid, _cells(rows, grid), colors, theme)]
+        traces.append(_layer_numbers(grids[0]))
     height = sum(grid.height for grid in grids) + _GRID_GAP * (len(grids) - 1)
     layout = layout_of(
         _sentence(plan, rows, panels),
@@ -55,28 +55,57 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
     return go.Figure(data=traces, layout=layout)
 
 
-def _suffix(number: int) -> str:
-    """Of the names of the axes of a grid."""
-    return "" if number == 0 else str(number + 1)
-
-
 def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
-    """The axes of all grids, one grid below the other in `height` pixels."""
-    layout: dict[str, Any] = {}
+    """Axes in cells of the first grid, with the numbers of the layers at the panels of all; `height` in pixels.
+
+    One pair of axes for both grids: a second one takes a browser longer than all cells.
+    """
+    first, last = grids[0], grids[-1]
     plain = {"showgrid": False, "zeroline": False, "tickangle": 0, "tickfont": {"size": 11}}
-    top = height
-    for number, grid in enumerate(grids):
-        suffix, (across, down) = _suffix(number), grid.axes()
-        below = "first layer of the range" if grid is grids[-1] else ""
-        domain = [max(0.0, top - grid.height) / height, top / height]
-        layout[f"xaxis{suffix}"] = plain | across | {"anchor": f"y{suffix}", "title": {"text": below, "standoff": 6}}
-        layout[f"yaxis{suffix}"] = (
-            plain
-            | down
-            | {"anchor": f"x{suffix}", "title": {"text": "number of layers", "standoff": 6}, "domain": domain}
-        )
-        top -= grid.height + _GRID_GAP
-    return layout
+    across, down = first.axes()
+    if last is not first:
+        below, beside = last.axes()
+        x, y = _scales(first, last)
+        across |= {"tickvals": [x(place) for place in below["tickvals"]], "ticktext": below["ticktext"]}
+        down = {
+            "tickvals": down["tickvals"] + [y(place) for place in beside["tickvals"]],
+            "ticktext": down["ticktext"] + beside["ticktext"],
+            "range": [height / first.cell_pixels - 0.5, -0.5],
+        }
+    return {
+        "xaxis": plain | across | {"title": {"text": "first layer of the range", "standoff": 6}},
+        "yaxis": plain | down | {"title": {"text": "number of layers", "standoff": 6}},
+    }
+
+
+def _scales(first: PanelGrid, grid: PanelGrid) -> tuple[Callable[[float], float], Callable[[float], float]]:
+    """From cells of a grid below the first one to cells of the first: across, down."""
+    wide, high = first.shape[1] / grid.shape[1], grid.cell_pixels / first.cell_pixels
+    top = first.shape[0] + _GRID_GAP / first.cell_pixels - 0.5
+    return lambda x: (x + 0.5) * wide - 0.5, lambda y: (y + 0.5) * high + top
+
+
+def _below(first: PanelGrid, grid: PanelGrid, trace: dict[str, Any]) -> dict[str, Any]:
+    """A trace of a grid below the first one, in cells of the first."""
+    x, y = _scales(first, grid)
+    if trace["type"] == "heatmap":
+        return trace | {"x0": x(0), "dx": x(1) - x(0), "y0": y(0), "dy": y(1) - y(0)}
+    return trace | {"x": [x(place) for place in trace["x"]], "y": [y(place) for place in trace["y"]]}
+
+
+def _layer_numbers(grid: PanelGrid) -> dict[str, Any]:
+    """The numbers of the layers under a grid that is not the last."""
+    across, _ = grid.axes()
+    return {
+        "type": "scatter",
+        "x": across["tickvals"],
+        "y": [grid.shape[0] - 0.5 + 9 / grid.cell_pixels] * len(across["tickvals"]),
+        "mode": "text",
+        "text": across["ticktext"],
+        "textfont": {"size": 11},
+        "hoverinfo": "skip",
+        "name": "layers",
+    }
 
 
 def stage_costs_sentence(plan: Plan) -> str:
