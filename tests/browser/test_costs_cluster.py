@@ -63,9 +63,11 @@ def figure_of(lab: LabPage, title: str) -> tuple[Any, dict[str, Any]]:
 def press(lab: LabPage, plot: Any, x: float, y: float) -> str:
     """Move the mouse to a place of a figure, press it, and return what was shown on hover."""
     left, top = plot.evaluate(_PIXEL, [x, y])
+    label = plot.locator(".hoverlayer .hovertext")
+    lab.page.mouse.move(5, 5)
+    lab.wait_until(lambda: label.count() == 0, "the text of another mark is gone")
     lab.page.mouse.move(left - 3, top - 3)
     lab.page.mouse.move(left, top)
-    label = plot.locator(".hoverlayer .hovertext")
     label.first.wait_for()
     text = label.first.text_content() or ""
     lab.page.mouse.click(left, top)

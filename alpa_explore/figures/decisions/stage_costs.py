@@ -52,7 +52,8 @@ def stage_costs_figure(plan: Plan, theme: str = "light", *, submeshes: Sequence[
         coloraxis=colors.axis(theme),
         **_axes(grids, height),
     )
-    return go.Figure(data=traces, layout=layout)
+    # Unchecked, which saves a fifth of the time that Python takes for a key of a slider; a test checks it instead.
+    return go.Figure(data=traces, layout=layout | {"template": layout["template"].to_plotly_json()}, _validate=False)
 
 
 def _axes(grids: Sequence[PanelGrid], height: float) -> dict[str, Any]:
