@@ -1,6 +1,6 @@
 """The figures of the stage costs, the cluster and the t_max sweep, pressed with a mouse.
 
-The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on submesh 1×4.
+The plan has four stages on 2 × 4 devices; its stage 2 has layers 2 to 4 on 1×4.
 """
 
 from __future__ import annotations
@@ -110,21 +110,21 @@ def cell_named(figure: dict[str, Any], name: str) -> tuple[int, int]:
 
 def test_a_cost_of_the_plan_selects_its_stage(shown: LabPage) -> None:
     plot, figure = figure_of(shown, "Costs")
-    x, y = cell_named(figure, "layers 2–4 on submesh 1×4")
+    x, y = cell_named(figure, "layers 2–4 on 1×4")
     assert "click: selects stage 2" in press(shown, plot, x, y)
     shown.wait_until(lambda: "stage 2 (" in selected(shown), "stage 2 is selected")
 
 
 def test_another_cost_says_that_it_is_not_in_the_plan_and_selects_where_its_layers_are(shown: LabPage) -> None:
     plot, figure = figure_of(shown, "Costs")
-    x, y = cell_named(figure, "layer 3 on submesh 1×4")
+    x, y = cell_named(figure, "layer 3 on 1×4")
     text = press(shown, plot, x, y)
     assert "not in the plan" in text
     assert "click: selects layer 3, in stage 2" in text
     shown.wait_until(lambda: "layer 3 (" in selected(shown), "layer 3 is selected")
     shown.page.keyboard.press("Escape")
     shown.wait_until(lambda: selected(shown) == "", "Escape clears the selection")
-    x, y = cell_named(figure, "layers 1–2 on submesh 1×4")
+    x, y = cell_named(figure, "layers 1–2 on 1×4")
     text = press(shown, plot, x, y)
     assert "stages 1 to 2 have these layers" in text
     assert "click" not in text

@@ -254,7 +254,7 @@ def test_when_nothing_fits_the_error_names_the_stage_the_bytes_and_a_change_that
     error = caught.value
     assert error.exit_code == 1
     assert re.search(r"stage \d of \d .*layers \d–\d.* over", error.found)
-    over = int(re.search(r"\((\d+) bytes\) over", error.found)[1])
+    over = int(re.search(r"\(([\d,]+) bytes\) over", error.found)[1].replace(",", ""))
     assert tiny_plan(cluster=tiny_cluster(memory_bytes=200_000 + over)).stages, "the named change does not fit"
 
 

@@ -46,7 +46,7 @@ def crosses_of(figure: go.Figure) -> set[tuple[float, float]]:
 
 def name_of(row: dict[str, Any]) -> str:
     (first, last), (n, m) = row["layers"], row["submesh"]
-    return f"layer{'' if first == last else 's'} {first if first == last else f'{first}–{last}'} on submesh {n}×{m}"
+    return f"layer{'' if first == last else 's'} {first if first == last else f'{first}–{last}'} on {n}×{m}"
 
 
 @pytest.mark.parametrize("arguments", [{}, {"cluster": "1x1:a100", "num_layers": 3}, LARGE])
@@ -70,7 +70,7 @@ def test_only_what_does_not_fit_is_crossed_out_and_blank_cells_have_nothing(argu
 def test_a_number_is_in_the_unit_that_the_colour_bar_names_and_the_colour_is_its_logarithm(plan: Plan) -> None:
     figure = stage_costs_figure(plan)
     stage = plan.stages[2]
-    trace, y, x = cells_of(figure)["layers 2–4 on submesh 1×4"]
+    trace, y, x = cells_of(figure)["layers 2–4 on 1×4"]
     assert 10 ** trace.z[y][x] == pytest.approx(stage.latency_seconds, rel=1e-3)
     assert "(ms)" in figure.layout.coloraxis.colorbar.title.text
     assert float(trace.text[y][x]) == pytest.approx(1e3 * stage.latency_seconds, rel=0.006)
@@ -100,13 +100,13 @@ def test_every_stage_of_the_plan_is_framed_at_its_cell_and_selected_by_it() -> N
 def test_a_cell_that_is_not_in_the_plan_says_so_and_leads_to_the_stage_that_has_its_layers(plan: Plan) -> None:
     cells = cells_of(stage_costs_figure(plan))
     stage = plan.stages[2]
-    trace, y, x = cells["layer 2 on submesh 1×1"]
+    trace, y, x = cells["layer 2 on 1×1"]
     assert trace.customdata[y][x] == link(stage=2, layer=2)
     assert trace.hovertext[y][x].endswith("not in the plan<br>click: selects layer 2, in stage 2")
-    trace, y, x = cells["layers 2–3 on submesh 1×1"]
+    trace, y, x = cells["layers 2–3 on 1×1"]
     assert stage.layers == (2, 4)
     assert trace.customdata[y][x] == link(stage=2)
-    trace, y, x = cells["layers 1–2 on submesh 1×1"]
+    trace, y, x = cells["layers 1–2 on 1×1"]
     assert trace.customdata[y][x] == ""
     assert trace.hovertext[y][x].endswith("not in the plan, where stages 1 to 2 have these layers")
 
