@@ -34,7 +34,7 @@ _LOOKS = {
     Action.FORWARD: _Look(0.5, 0.55),
     Action.BACKWARD: _Look(0.84, 0.0),
     Action.BACKWARD_INPUT: _Look(0.84, 0.0),
-    Action.BACKWARD_WEIGHT: _Look(0.66, 0.3, "."),
+    Action.BACKWARD_WEIGHT: _Look(0.66, 0.3),
     Action.UPDATE: _Look(0.84, 0.3, "x"),
 }
 _ROW_HEIGHT = 0.84
@@ -73,7 +73,8 @@ def _action_bars(chart: TimelineChart, action: Action) -> None:
     keys = [key(stage=p) for p in range(schedule.num_submeshes)]
     numbers = zip(schedule.stages[tasks].tolist(), schedule.microbatches[tasks].tolist(), rows, strict=True)
     marker: dict[str, Any] = {
-        "color": [colors[p] for p in rows],
+        # One colour where there is a pattern: plotly cannot hatch a trace of many.
+        "color": faint(chart.theme) if look.pattern else [colors[p] for p in rows],
         "line": {"width": 0.5, "color": ground(chart.theme)},
     }
     if look.pattern:
