@@ -82,3 +82,5 @@ RUN_LINEAR_RATIO = 10.0
 axis the smaller one could not be told from 0."""
 PAGE_TABLE_ROWS = 2000
 """Rows of a table on the HTML page; a page with more of them opens slowly."""
+LABELLED_PIXELS = 600
+"""Least width at which figures with many labels are drawn; on a narrower page they are made smaller as a whole."""

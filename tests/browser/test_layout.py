@@ -80,7 +80,7 @@ def test_tiles_and_stages_say_all_in_their_tooltips(wide: LabPage) -> None:
         assert tile.get_attribute("title")
     stage = explorer.locator(".alpa-stages button").nth(3)
     name = stage.get_attribute("aria-label") or ""
-    assert name.startswith("stage 3: layer 3, 1 device (1×1)")
+    assert name.startswith("stage 3: layer 3 on 1×1 (logical mesh 1×1)")
     assert name in (stage.get_attribute("title") or "")
 
 

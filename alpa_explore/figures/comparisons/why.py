@@ -71,7 +71,7 @@ def why_figure(plan: Plan, theme: str = "light", *, tried: Sequence[Plan] = ()) 
     top = figure.layout.margin.t + 14
     figure.update_layout(height=height + top + 112, margin={"t": top, "l": 160, "r": 16, "b": 112})
     below_all = {"x": 0, "xanchor": "left", "y": -46 / height, "yanchor": "top", "traceorder": "normal"}
-    return figure.update_layout(legend=below_all)
+    return figure.update_layout(legend=below_all, meta={"least_width": tuning.LABELLED_PIXELS})
 
 
 def why_sentence(plan: Plan, *, tried: Sequence[Plan] = ()) -> str:

@@ -73,6 +73,7 @@ def sharding_figure(
         bargap=0.3,
         margin={"l": 190, "b": 20, "t": figure.layout.margin.t + 46},
         showlegend=False,
+        meta={"least_width": tuning.LABELLED_PIXELS},
         coloraxis={"colorscale": HEAT, "cmin": 0, "cmax": _top(sizes), "showscale": False},
     )
 

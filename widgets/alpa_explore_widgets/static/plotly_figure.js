@@ -4,6 +4,7 @@
 // same promise. A change of the figure is one message and one Plotly.react, whatever changed in it.
 
 const LIBRARY = Symbol.for("alpa_explore.plotly");
+const TOOLS_PIXELS = 26; // beside a figure, as in the style sheet
 const REQUEST_TIMEOUT_MS = 60_000;
 const REPEAT_MS = [5_000, 20_000]; // a kernel may refuse the first messages of a page that was loaded again
 
@@ -128,9 +129,19 @@ async function render({ model, el }) {
     const size = graph._fullLayout?._size;
     return size ? `${size.t} ${size.b} ${width}` : "";
   };
+  const scaleToFit = () => {
+    // A figure with many labels is drawn no narrower than its least width, and made smaller as a whole.
+    const least = figure.layout.meta?.least_width ?? 0;
+    const scale = Math.min(1, (el.clientWidth - TOOLS_PIXELS) / least);
+    graph.style.flex = scale < 1 ? `none` : "";
+    graph.style.width = scale < 1 ? `${least}px` : "";
+    graph.style.transform = scale < 1 ? `scale(${scale})` : "";
+    graph.style.marginBottom = scale < 1 ? `${(scale - 1) * model.get("height")}px` : "";
+  };
   const draw = () => {
     frame = 0;
-    if (!Plotly || !figure || !graph.offsetWidth) return; // hidden in another tab: drawn when it is shown
+    if (!Plotly || !figure || !el.clientWidth) return; // hidden in another tab: drawn when it is shown
+    scaleToFit();
     if (!outdated && width === graph.offsetWidth) return;
     outdated = false;
     const before = legendRoom();
@@ -176,7 +187,7 @@ async function render({ model, el }) {
   model.on("change:height", setHeight);
   model.on("change:busy", showBusy);
   const watcher = new ResizeObserver(drawSoon);
-  watcher.observe(graph);
+  watcher.observe(el);
   setName();
   setWaiting();
   setHeight();
