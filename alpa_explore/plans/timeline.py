@@ -16,23 +16,34 @@ from itertools import pairwise
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.plans.records import PlanOperator, PlanStage
-from alpa_explore.plans.schedule_stages import schedule_stages, schedule_table
+from alpa_explore.plans.schedule_stages import planned_schedule, schedule_stages, schedule_table
 from alpa_explore.plans.value import PlanValue
 from alpa_explore.schedules.simulator.simulate import simulate
 from alpa_explore.schedules.simulator.timeline import Timeline
 from alpa_explore.schedules.simulator.times import Links, StageTimes
 from alpa_explore.schedules.task import Schedule
 
+_KEY = "timeline"
+
 
 def plan_timeline(
     plan: PlanValue, schedule: str | Schedule | None = None, *, stages_per_submesh: int | None = None
 ) -> Timeline:
-    """One iteration of `plan` under a schedule, by name or as a table; by default under the plan's own.
+    """One iteration of `plan` under a schedule, by name or as a table; by default under the plan's own, which is
+    simulated once per plan value.
 
     UnknownNameError for a name that is none; ScheduleError where the schedule does not exist for this plan, does not
     fit it, or cannot run; OptionError for options that do not go together.
     """
-    table = schedule_table(plan, schedule, stages_per_submesh=stages_per_submesh)
+    if schedule not in (None, planned_schedule(plan)) or stages_per_submesh is not None:
+        return _simulated(plan, schedule_table(plan, schedule, stages_per_submesh=stages_per_submesh))
+    if _KEY not in plan.memo:
+        plan.memo[_KEY] = _simulated(plan, schedule_table(plan))
+    own: Timeline = plan.memo[_KEY]
+    return own
+
+
+def _simulated(plan: PlanValue, table: Schedule) -> Timeline:
     stages = schedule_stages(plan, table)
     shares = _layer_shares(plan.stages)
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])

@@ -81,20 +81,18 @@ class Timeline:
 
     def critical_path(self) -> tuple[PathStep, ...]:
         """A chain of tasks and sends, each starting when the one before it ends, the last ending at the makespan."""
-        steps: list[PathStep] = []
-        step: PathStep | None = PathStep(int(self.end_seconds.argmax()), send=False)
-        while step is not None:
-            steps.append(step)
-            step = self._before(step)
+        cause, send_cause = self.cause.tolist(), self.send_cause.tolist()
+        sends = (~np.isnan(self.send_start_seconds)).tolist()
+        task, send = int(self.end_seconds.argmax()), False
+        steps = [PathStep(task, send=False)]
+        while send or cause[task] != NOTHING:
+            if send:
+                send = send_cause[task] != NOTHING
+                task = send_cause[task] if send else task
+            elif cause[task] == PREVIOUS:
+                task -= 1
+            else:
+                task = cause[task]
+                send = sends[task]
+            steps.append(PathStep(task, send=send))
         return tuple(reversed(steps))
-
-    def _before(self, step: PathStep) -> PathStep | None:
-        if step.send:
-            blocker = int(self.send_cause[step.task])
-            return PathStep(step.task, send=False) if blocker == NOTHING else PathStep(blocker, send=True)
-        cause = int(self.cause[step.task])
-        if cause == PREVIOUS:
-            return PathStep(step.task - 1, send=False)
-        if cause == NOTHING:
-            return None
-        return PathStep(cause, send=bool(~np.isnan(self.send_start_seconds[cause])))
