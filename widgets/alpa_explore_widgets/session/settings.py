@@ -1,4 +1,4 @@
-"""The settings of the explorer: everything that its controls can change, and the changes that "Try neighbours" plans."""
+"""The settings of the explorer: what its controls can change, and the changes that "Try neighbours" plans."""
 
 from __future__ import annotations
 
