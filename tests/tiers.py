@@ -70,7 +70,7 @@ def browser_is_missing() -> str | None:
 
 TIERS = (
     Tier(name="default", markers="not slow and not distributed and not browser", parallel=True),
-    Tier(name="slow", markers="slow and not distributed and not browser"),
+    Tier(name="slow", markers="slow and not distributed and not browser", parallel=True),
     Tier(name="distributed", markers="distributed and not browser"),
     Tier(name="browser", markers="browser", missing=browser_is_missing),
 )
