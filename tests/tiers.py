@@ -4,8 +4,8 @@
     python tests/tiers.py default slow    these
     python tests/tiers.py --no-skips      a tier or a test that would be skipped is a failure (CI)
 
-Tiers are apart because they want different things of a machine: the default tier shares its cores among pytest's
-workers; tests that start processes of their own, or wait for a browser, run alone.
+Tiers are apart because they want different things of a machine: the default and the slow tier share its cores among
+pytest's workers; tests that start processes of their own, or wait for a browser, run alone.
 """
 
 from __future__ import annotations
