@@ -6,7 +6,7 @@ Read in this order, which is also the order of imports:
 
 keys, style    the text that identifies a mark; colours, themes, titles, escaping (neither imports plotly at load)
 tuning         how much a figure draws before it aggregates
-placing        axis ranges that fit the points, labels that do not cover one another
+placing        axis ranges that fit the points, labels that do not cover one another, sums behind bars
 time_bars      stacked bars of the parts of an iteration's time, shared by several figures
 decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory
 timelines/     one iteration of a plan over time

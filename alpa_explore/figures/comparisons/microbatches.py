@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log10
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
+from alpa_explore.figures.placing import bar_texts, limit_label
 from alpa_explore.figures.style import OKABE_ITO, dress, hatching, ink, lines
 from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
@@ -164,31 +166,18 @@ def _memory(
         col=1,
     )
     figure.add_trace(
-        go.Scatter(
-            x=list(names),
-            y=[None if t.peak_bytes is None else t.peak_bytes / scale for t in tried],
-            mode="text",
-            text=["" if t.peak_bytes is None else f"{units.number(t.peak_bytes / scale, 3)}" for t in tried],
-            textposition="top center",
-            textfont={"size": 11, "color": ink(theme)},
-            hoverinfo="skip",
-            showlegend=False,
-            name="sums",
+        bar_texts(
+            names,
+            [None if t.peak_bytes is None else t.peak_bytes / scale for t in tried],
+            ["" if t.peak_bytes is None else units.number(t.peak_bytes / scale, 3) for t in tried],
+            theme,
+            place="top center",
         ),
         row=3,
         col=1,
     )
-    figure.add_annotation(
-        x=0.0,
-        xref="x3 domain",
-        y=capacity / scale,
-        yref="y3",
-        text=f"{units.bytes_(capacity)}, one device",
-        showarrow=False,
-        xanchor="left",
-        yanchor="bottom",
-        font={"size": 12, "color": ink(theme)},
-    )
+    place: dict[str, Any] = {"x": 0.0, "xref": "x3 domain", "y": capacity / scale, "yref": "y3"}
+    figure.add_annotation(limit_label(units.bytes_(capacity), theme, **place, xanchor="left", yanchor="bottom"))
     highest = max([capacity, *(n for n in needed if n is not None)]) / scale
     figure.update_yaxes(title=f"fullest device<br>({byte})", range=[0, 1.22 * highest], row=3, col=1)
 

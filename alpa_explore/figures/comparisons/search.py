@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -10,7 +11,7 @@ from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.comparisons.search_points import Point, comparable, pareto_frontier, points_of
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.placing import AxisRange, fitted, label_positions
+from alpa_explore.figures.placing import AxisRange, fitted, label_positions, limit_label
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
@@ -174,17 +175,13 @@ def _memory_line(figure: go.Figure, capacity: float, x: AxisRange, y: AxisRange,
                 line={"color": ink(theme), "width": 2},
             )
         )
-    figure.add_annotation(
-        x=capacity if seen else 1.0,
-        xref="x" if seen else "paper",
-        y=1.0,
-        yref="paper",
-        text=f"{words}, one device{'' if seen else ' →'}",
-        showarrow=False,
-        xanchor="right",
-        yanchor="bottom",
-        font={"size": 12, "color": ink(theme)},
-    )
+    place: dict[str, Any] = {
+        "x": capacity if seen else 1.0,
+        "xref": "x" if seen else "paper",
+        "y": 1.0,
+        "yref": "paper",
+    }
+    figure.add_annotation(limit_label(words, theme, seen=seen, **place, xanchor="right", yanchor="bottom"))
 
 
 def _no_plan_entry(attempt: NoPlan) -> go.Scatter:

@@ -12,7 +12,8 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import key
-from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, ink, lines, safe
+from alpa_explore.figures.placing import bar_texts
+from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, faint, lines, safe
 from alpa_explore.figures.time_bars import time_bars
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.tables import Row
@@ -194,7 +195,11 @@ def _times(figure: go.Figure, plan: Plan, times: Sequence[StageTime], theme: str
         figure.add_trace(share, row=1, col=2)
     sums = [sum(of) for of in zip(*(bar.x for bar in rest), strict=True)]
     shares = [100 * x * scale / total for x in sums]
-    figure.add_trace(_texts(list(rows), shares, [units.percent(x / 100) for x in shares], theme), row=1, col=2)
+    figure.add_trace(
+        bar_texts(shares, list(rows), [units.percent(x / 100) for x in shares], theme, place="middle right"),
+        row=1,
+        col=2,
+    )
     figure.update_xaxes(title=f"{unit}", row=1, col=1, zeroline=False)
     figure.update_xaxes(title="% of T", range=[0, 1.2 * max([*shares, 0.01])], row=1, col=2, zeroline=False)
     figure.update_yaxes(autorange="reversed", row=1)
@@ -272,23 +277,9 @@ def _bars(
         col=column,
     )
     ends = [max(0.0, 100 * gain) for gain in gains]
-    figure.add_trace(_texts(shown, ends, [_gain_text(gain) for gain in gains], theme), row=2, col=column)
+    figure.add_trace(
+        bar_texts(ends, shown, [_gain_text(gain) for gain in gains], theme, place="middle right"), row=2, col=column
+    )
     largest, least = max([*ends, 0.01]), 100 * min([*gains, 0.0])
     figure.update_xaxes(title="%", range=[1.05 * least, largest + 0.4 * (largest - least)], row=2, col=column)
     figure.update_yaxes(autorange="reversed", row=2, col=column)
-
-
-def _texts(rows: Sequence[str], ends: Sequence[float], texts: Sequence[str], theme: str) -> go.Scatter:
-    """Texts behind the ends of bars. (Bars put the text of negative values on their names.)"""
-    return go.Scatter(
-        x=list(ends),
-        y=list(rows),
-        mode="text",
-        text=list(texts),
-        textposition="middle right",
-        textfont={"color": ink(theme), "size": 12},
-        hoverinfo="skip",
-        showlegend=False,
-        cliponaxis=False,
-        name="sums",
-    )

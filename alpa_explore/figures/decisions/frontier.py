@@ -6,13 +6,14 @@ A choice is named by what it means to the user (`choice_names`); what is proven 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from alpa_explore import units
 from alpa_explore.figures import tuning
-from alpa_explore.figures.placing import AxisRange, fitted, label_positions
+from alpa_explore.figures.placing import AxisRange, bar_texts, fitted, label_positions, limit_label
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, dress, hatching, ink, lines
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase
 from alpa_explore.plans.plan import Plan
@@ -189,17 +190,8 @@ def _limit(figure: go.Figure, limit: float, x: AxisRange, y: AxisRange, words: s
     seen = limit <= x.high
     if seen:
         figure.add_trace(_limit_line([limit] * 2, list(y), theme), row=1, col=1)
-    figure.add_annotation(
-        x=limit if seen else x.high,
-        xref="x",
-        y=1.0,
-        yref="y domain",
-        text=f"{words}, one device{'' if seen else ' →'}",
-        showarrow=False,
-        xanchor="right",
-        yanchor="top",
-        font={"size": 12, "color": ink(theme)},
-    )
+    place: dict[str, Any] = {"x": limit if seen else x.high, "xref": "x", "y": 1.0, "yref": "y domain"}
+    figure.add_annotation(limit_label(words, theme, seen=seen, **place, xanchor="right", yanchor="top"))
 
 
 def _limit_line(xs: Sequence[float], ys: Sequence[float | str], theme: str) -> go.Scatter:
@@ -242,17 +234,12 @@ def _memory(figure: go.Figure, frontier: StageFrontier, bars: Sequence[FrontierP
             col=1,
         )
     figure.add_trace(
-        go.Scatter(
-            x=[p.peak_bytes / scale for p in bars],
-            y=rows,
-            mode="text",
-            text=[units.bytes_(p.peak_bytes) for p in bars],
-            textposition="middle right",
-            textfont={"color": ink(theme), "size": 12},
-            hoverinfo="skip",
-            showlegend=False,
-            cliponaxis=False,
-            name="sums",
+        bar_texts(
+            [p.peak_bytes / scale for p in bars],
+            rows,
+            [units.bytes_(p.peak_bytes) for p in bars],
+            theme,
+            place="middle right",
         ),
         row=2,
         col=1,

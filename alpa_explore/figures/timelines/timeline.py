@@ -43,8 +43,7 @@ def timeline_figure(
     """A chart and its memory for each of `schedules`. Raises as `plan_timeline` does.
 
     `timelines`, where given, are drawn instead. `brush` is for a front end in which the overview can be dragged over:
-    it is there in any case, says so, and `layout.meta.brush` has its axis
-    and that one's range.
+    the overview is then always there and says so, and `layout.meta.brush` names its axis.
     """
     drawn = _timelines(plan, schedules, timelines)
     longest = max(t.makespan_seconds for t in drawn)

@@ -153,7 +153,7 @@ class LabServer(Server):
         return None if record is None else Address(url=record["url"], token=record["token"])
 
     def write_notebook(self, name: str, *cells: str) -> str:
-        """StateStore a notebook of these code cells under the root; returns its path as Lab names it."""
+        """Store a notebook of these code cells under the root; returns its path as Lab names it."""
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
         notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
         notebook.metadata.language_info = {"name": "python"}
@@ -163,7 +163,7 @@ class LabServer(Server):
         return name
 
     def copy_notebook(self, source: Path) -> str:
-        """StateStore a copy of a notebook under the root, so that a run never touches the original."""
+        """Store a copy of a notebook under the root, so that a run never touches the original."""
         target = self.root / source.name
         target.write_bytes(source.read_bytes())
         return source.name

@@ -86,7 +86,7 @@ class TimelinePanel(PlanPanel):
         return (*self.schedules(), self._shown_window())
 
     def draw(self, state: State, theme: str) -> go.Figure:
-        """See `alpa_explore.figures.decisions.timeline`."""
+        """See `alpa_explore.figures.timelines.timeline`."""
         figure: go.Figure = self._function("figure")(
             state.plan, self.schedules(), theme=theme, window=self._shown_window(), brush=True
         )
