@@ -25,13 +25,14 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import ClusterError, nearest_names
 
 SUFFIXES = (".json", ".toml")
@@ -47,6 +48,7 @@ _KEYS = (
     "source",
     "measured",
     "megatron",
+    "software",
 )
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
@@ -116,6 +118,16 @@ def _body(path: str) -> Mapping[str, Any]:
 
 
 def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
+    device, *links = _figures(body, path, may_be_file=may_be_file)
+    software = body.get("software")
+    if software is None:
+        return device, links[0], links[1]
+    if not isinstance(software, str):
+        raise _fault(path, "software", repr(software)[:80], f"Name one of {', '.join(software_names())}.")
+    return replace(device, software=load_software(software)), links[0], links[1]
+
+
+def _figures(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
     device = body.get("device")
     base: Parts | None
     if isinstance(device, str):
@@ -172,6 +184,10 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
                 raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
+        if name == "software":
+            raise _fault(
+                path, key, repr(value)[:80], 'Name a software profile beside the device: software = "megatron".'
+            )
         if name == "name":
             values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
