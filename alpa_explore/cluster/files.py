@@ -32,6 +32,7 @@ from typing import Any
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import ClusterError, nearest_names
 
@@ -208,6 +209,15 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     return Device(**values)
 
 
+def _software(value: Any, path: str) -> Software:
+    if isinstance(value, str):
+        return load_software(value)
+    if not isinstance(value, dict):
+        raise _fault(path, "device.software", repr(value)[:80], f"Name one of {', '.join(software_names())}.")
+    _check_keys(value, Software, path, "device.software")
+    return Software(**value)
+
+
 def _peaks(value: Any, path: str) -> dict[str, float]:
     if not isinstance(value, dict) or "float32" not in value:
         raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s for each dtype, float32 among them.")
@@ -224,7 +234,7 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link], path: str, key: str) -> None:
+def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str) -> None:
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:
