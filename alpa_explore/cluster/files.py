@@ -181,7 +181,7 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
         if name not in given:
             if base is not None:
                 values[name] = getattr(base, name)
-            elif field.default is MISSING:
+            elif field.default is MISSING and field.default_factory is MISSING:
                 raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
@@ -234,7 +234,9 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str) -> None:
+def _check_keys(
+    given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str
+) -> None:
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:
