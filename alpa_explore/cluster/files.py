@@ -186,9 +186,8 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
             continue
         value = given[name]
         if name == "software":
-            raise _fault(
-                path, key, repr(value)[:80], 'Name a software profile beside the device: software = "megatron".'
-            )
+            values[name] = _software(value, path)
+            continue
         if name == "name":
             values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
