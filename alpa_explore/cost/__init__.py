@@ -4,6 +4,7 @@ In the order to read them:
 
     collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
+    fusion        which operators run as one kernel, and the bytes that such a kernel moves
     memory        the peak of live bytes
     resharding    the cheapest sequence of collectives between any two specs of a tensor
     model         CostModel: the strategies of an operator with their seconds, on one mesh
