@@ -4,6 +4,7 @@ In the order to read them:
 
     collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
+    kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
     fusion        which operators run as one kernel, and the bytes that such a kernel moves
     memory        the peak of live bytes
     resharding    the cheapest sequence of collectives between any two specs of a tensor
