@@ -2,6 +2,7 @@
 
 roles         what a mesh axis is for (data, sharded data, tensor), as a restriction of strategies
 kinds         the baselines by name, and the pipelines that each may be on a cluster
+block_work    the work of the parts of a decoder (embedding, block, head) under tensor parallelism
 stage_pricer  prices the stages of a pipeline whose mesh axes have roles
 infeasible    the errors where no pipeline of a baseline fits in memory
 baseline      the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`

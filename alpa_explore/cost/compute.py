@@ -9,25 +9,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from alpa_explore.cluster import Device
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """The work of one device for one operator."""
-
-    flops: float
-    bytes_accessed: float
-    dtype: str
-    matrix: bool
-    """Whether it is a matrix product, which runs on matrix units."""
-
-    @property
-    def is_view(self) -> bool:
-        """No bytes and no FLOPs: it takes no time."""
-        return self.flops == 0 and self.bytes_accessed == 0
+from alpa_explore.cost.kernels import Kernel
 
 
 def compute_seconds(device: Device, kernel: Kernel) -> float:

@@ -32,7 +32,8 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, least_seconds
+from alpa_explore.cost.compute import least_seconds
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
