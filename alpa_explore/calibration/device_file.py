@@ -92,11 +92,12 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
 
 def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
     """The body of a device file with the figures of a cluster that was fitted to runs."""
-    figures = {key: value for key, value in asdict(cluster.device).items() if key not in ("name", "source")}
+    figures = {k: value for k, value in asdict(cluster.device).items() if k not in ("name", "source", "software")}
     return {
         "name": name,
         "aliases": [],
         "source": source,
+        "software": cluster.software.name,
         "device": figures,
         "inside_node": asdict(cluster.inside_node),
         "between_nodes": asdict(cluster.between_nodes),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
+from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
 
@@ -39,7 +40,16 @@ class Device:
     gradient_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of gradient all-reduces that overlaps with the backward pass."""
 
+    software: Software = field(default_factory=Software)
+    """The framework that runs the model on it."""
+
     def __post_init__(self) -> None:
+        if not isinstance(self.software, Software):
+            raise ClusterError(
+                "The software of a device must be a software profile",
+                found=repr(self.software),
+                remedy='Give a name to Cluster.parse: Cluster.parse("1x8:h100", software="megatron").',
+            )
         _check_numbers(
             self,
             "memory_bytes",
@@ -65,6 +75,11 @@ class Device:
                     found=f"{name}={getattr(self, name)}",
                     remedy="Give 0 for no overlap, as in the paper, up to 1 for full overlap.",
                 )
+
+    @property
+    def reserved_bytes(self) -> float:
+        """Bytes that the software keeps back: no plan is offered them."""
+        return self.software.reserved_bytes(self.memory_bytes)
 
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""
