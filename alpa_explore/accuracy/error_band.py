@@ -21,6 +21,7 @@ from alpa_explore.accuracy.scores import errors
 from alpa_explore.cluster import Cluster
 
 Quantity: TypeAlias = Literal["seconds", "bytes"]
+QUANTITIES: tuple[Quantity, Quantity] = ("seconds", "bytes")
 NOT_MEASURED = "not measured on runs of this kind"
 """What stands in the place of a band."""
 _NOTICEABLE_BIAS = 0.01

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore import units
+from alpa_explore.accuracy.error_band import QUANTITIES, Band
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
 from alpa_explore.plans.report.text import fullest, iteration_sum
 from alpa_explore.plans.value import PlanValue
@@ -29,6 +31,16 @@ class HeadlineFigure:
     """1 where more is better, −1 where less is better, 0 where neither is."""
     share: float | None = None
     """The value as a share of a whole, between 0 and 1; None for other figures."""
+    band: str = ""
+    """The error to expect: '± 9 %', '± ?' where it is not known; empty for figures that are no prediction of time or
+    memory."""
+    error: str = ""
+    """The same in full, for a hover or a second line."""
+
+    @property
+    def with_band(self) -> str:
+        """'26.2 s ± 9 %'."""
+        return f"{self.text} {self.band}".strip()
 
 
 def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
@@ -37,14 +49,16 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     full, second, byte = fullest(plan), units.seconds, units.bytes_
     peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
+    of_time, of_memory = (_error(band_of(plan, quantity)) for quantity in QUANTITIES)
     figures = [
-        _iteration(plan),
+        replace(_iteration(plan), **of_time),
         HeadlineFigure(
             name="samples/s",
             value=plan.samples_per_second,
             text=_rate(plan.samples_per_second),
             good=1,
             why=f"{model.samples:,} samples × {b:,} microbatches / {step}",
+            **of_time,
         ),
         HeadlineFigure(
             name="tokens/s",
@@ -52,6 +66,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=_rate(plan.tokens_per_second),
             good=1,
             why=f"{model.tokens:,} tokens × {b:,} microbatches / {step}",
+            **of_time,
         ),
         HeadlineFigure(
             name="FLOP/s of a device",
@@ -62,8 +77,9 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             beside=f"{units.percent(utilization)} of peak",
             why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
             f"{units.flops(model.model_flops)} per microbatch, recomputation not counted",
+            **of_time,
         ),
-        _device_hours(plan),
+        replace(_device_hours(plan), **of_time),
         HeadlineFigure(
             name="bubble",
             value=p.bubble_fraction,
@@ -81,6 +97,7 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             share=p.peak_bytes_per_device / device.memory_bytes,
             why=f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
             f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
+            **of_memory,
         ),
         HeadlineFigure(
             name="stages",
@@ -91,6 +108,11 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
         ),
     ]
     return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)
+
+
+def _error(band: Band | None) -> dict[str, str]:
+    """The fields `band` and `error`."""
+    return {"band": band_short(band), "error": band_meaning(band)}
 
 
 def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
