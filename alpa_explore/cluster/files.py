@@ -181,14 +181,13 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
         if name not in given:
             if base is not None:
                 values[name] = getattr(base, name)
-            elif field.default is MISSING:
+            elif field.default is MISSING and field.default_factory is MISSING:
                 raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
         if name == "software":
-            raise _fault(
-                path, key, repr(value)[:80], 'Name a software profile beside the device: software = "megatron".'
-            )
+            values[name] = _software(value, path)
+            continue
         if name == "name":
             values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
@@ -234,7 +233,9 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str) -> None:
+def _check_keys(
+    given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str
+) -> None:
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:
