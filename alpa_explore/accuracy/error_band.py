@@ -21,7 +21,6 @@ from alpa_explore.accuracy.scores import errors
 from alpa_explore.cluster import Cluster
 
 Quantity: TypeAlias = Literal["seconds", "bytes"]
-QUANTITIES: tuple[Quantity, Quantity] = ("seconds", "bytes")
 NOT_MEASURED = "not measured on runs of this kind"
 """What stands in the place of a band."""
 _NOTICEABLE_BIAS = 0.01
@@ -58,8 +57,10 @@ class Band:
         text = f"{self.short}: mean error of {self.kind}"
         if abs(self.bias) < _NOTICEABLE_BIAS:
             return text
-        side = ("long" if self.bias > 0 else "short") if self.quantity == "seconds" else (
-            "large" if self.bias > 0 else "small"
+        side = (
+            ("long" if self.bias > 0 else "short")
+            if self.quantity == "seconds"
+            else ("large" if self.bias > 0 else "small")
         )
         return f"{text}; on average {abs(100.0 * self.bias):.0f} % too {side}"
 

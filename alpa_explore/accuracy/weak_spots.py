@@ -72,7 +72,7 @@ def weak_spots(
         if run.seconds_error is not None:
             by_source.setdefault(run.source, []).append(run)
     spots = [spot for source, own in by_source.items() for spot in _of_source(source, own, reasons)]
-    spots.sort(key=lambda s: -s.errors.runs * (s.errors.mean - s.of_source.mean))
+    spots.sort(key=_weight)
     return spots[:most]
 
 
@@ -92,7 +92,13 @@ def _of_source(source: str, runs: Sequence[MeasuredRun], reasons: Sequence[Mappi
                 spots.append(
                     WeakSpot(source=source, feature=feature, value=value, errors=part, of_source=whole, why=why)
                 )
-    return spots
+    spots.sort(key=_weight)
+    return spots[: tuning.MOST_OF_A_SOURCE]
+
+
+def _weight(spot: WeakSpot) -> float:
+    """What the kind adds to the error of its source, the most first."""
+    return -spot.errors.runs * (spot.errors.mean - spot.of_source.mean)
 
 
 def _why(reasons: Sequence[Mapping[str, str]], source: str, feature: str, value: str) -> str:

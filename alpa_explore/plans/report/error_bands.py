@@ -16,7 +16,8 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.value import PlanValue
 
-_UNKNOWN = "± ?"
+UNKNOWN = "± ?"
+"""Where there is little room, for an error that is not known."""
 _MEMO = "error band of "
 
 
@@ -31,7 +32,7 @@ def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
 
 def band_short(band: Band | None) -> str:
     """'± 9 %'; '± ?' where it is not known."""
-    return _UNKNOWN if band is None else band.short
+    return UNKNOWN if band is None else band.short
 
 
 def band_meaning(band: Band | None) -> str:

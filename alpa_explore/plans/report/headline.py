@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from alpa_explore import units
-from alpa_explore.accuracy.error_band import QUANTITIES, Band
+from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
-from alpa_explore.plans.report.error_bands import band_meaning, band_of, band_short
+from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
 from alpa_explore.plans.report.text import fullest, iteration_sum
 from alpa_explore.plans.value import PlanValue
+
+_PREDICTED: Mapping[str, Quantity] = {
+    "iteration": "seconds",
+    "samples/s": "seconds",
+    "tokens/s": "seconds",
+    "FLOP/s of a device": "seconds",
+    "device-hours": "seconds",
+    "peak memory": "bytes",
+}
+"""Figures that are predicted -> whose error they have: rates and hours have the relative error of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +50,8 @@ class HeadlineFigure:
 
     @property
     def with_band(self) -> str:
-        """'26.2 s ± 9 %'."""
-        return f"{self.text} {self.band}".strip()
+        """'26.2 s ± 9 %'; '26.2 s' where the error is not known."""
+        return self.text if self.band in ("", UNKNOWN) else f"{self.text} {self.band}"
 
 
 def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
@@ -49,16 +60,14 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
     full, second, byte = fullest(plan), units.seconds, units.bytes_
     peak, precision = units.flops_per_second(device.peak(model.precision)), printable(model.precision)
     step, utilization = second(p.iteration_seconds), plan.flops_utilization
-    of_time, of_memory = (_error(band_of(plan, quantity)) for quantity in QUANTITIES)
     figures = [
-        replace(_iteration(plan), **of_time),
+        _iteration(plan),
         HeadlineFigure(
             name="samples/s",
             value=plan.samples_per_second,
             text=_rate(plan.samples_per_second),
             good=1,
             why=f"{model.samples:,} samples × {b:,} microbatches / {step}",
-            **of_time,
         ),
         HeadlineFigure(
             name="tokens/s",
@@ -66,7 +75,6 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             text=_rate(plan.tokens_per_second),
             good=1,
             why=f"{model.tokens:,} tokens × {b:,} microbatches / {step}",
-            **of_time,
         ),
         HeadlineFigure(
             name="FLOP/s of a device",
@@ -77,9 +85,8 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             beside=f"{units.percent(utilization)} of peak",
             why=f"{units.percent(utilization)} of {peak} in {precision} (MFU); model FLOPs "
             f"{units.flops(model.model_flops)} per microbatch, recomputation not counted",
-            **of_time,
         ),
-        replace(_device_hours(plan), **of_time),
+        _device_hours(plan),
         HeadlineFigure(
             name="bubble",
             value=p.bubble_fraction,
@@ -97,7 +104,6 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             share=p.peak_bytes_per_device / device.memory_bytes,
             why=f"of {byte(device.memory_bytes)}, in stage {full.index}: weights {byte(full.weight_bytes)} + "
             f"{full.microbatches_held:,} × {byte(full.activation_bytes)} held + workspace {byte(full.workspace_bytes)}",
-            **of_memory,
         ),
         HeadlineFigure(
             name="stages",
@@ -107,12 +113,16 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             why="; ".join(map(stage_phrase, plan.stages)),
         ),
     ]
-    return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)
+    shown = [f for f in figures if f.name != "tokens/s" or model.tokens > model.samples]
+    return tuple(_with_error(plan, figure) for figure in shown)
 
 
-def _error(band: Band | None) -> dict[str, str]:
-    """The fields `band` and `error`."""
-    return {"band": band_short(band), "error": band_meaning(band)}
+def _with_error(plan: PlanValue, figure: HeadlineFigure) -> HeadlineFigure:
+    """The figure with its error band, if it is a prediction of time or memory."""
+    if figure.name not in _PREDICTED:
+        return figure
+    band = band_of(plan, _PREDICTED[figure.name])
+    return replace(figure, band=band_short(band), error=band_meaning(band))
 
 
 def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:
