@@ -15,6 +15,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.error_bands import bands_summary
 from alpa_explore.plans.value import PlanValue
 
 Row = dict[str, Any]
@@ -231,6 +232,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "flops_utilization": plan.flops_utilization,
             "sends_seconds": None if time is None else time.sends_seconds,
             "simulated_seconds": None if time is None else time.simulated_seconds,
+            "errors": bands_summary(plan),
         },
         "stages": [
             row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)
