@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.calibration.device_file import Measurements, Point, device_file, link_of, matmul_curve
+from alpa_explore.calibration.device_file import device_file, link_of, matmul_curve
+from alpa_explore.calibration.measurements import Measurements, Point
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cost.collectives import collective_seconds
