@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
+from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
@@ -34,6 +35,8 @@ class Device:
     """Measured points (FLOPs of a matrix product, share of the peak), FLOPs ascending. When empty, `matmul_efficiency`
     and `half_efficiency_flops` describe how efficiency grows with size."""
 
+    kernels: KernelFigures | None = None
+    """How kernels depend on their local sizes. When None, products follow `matmul_curve` or `half_efficiency_flops`."""
     collective_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of collectives that overlaps with the operator beside them (asynchronous
     tensor parallelism); 0 as in the paper."""

@@ -26,9 +26,9 @@ class Software:
 
     fuses_pointwise: bool = False
     """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
-    compiles_launches: bool = False
-    """Whether a fused group costs the host one launch (a compiler), and not one for each of its operators."""
 
+    pace_sharpness: float = 5.0
+    """Exponent of the soft maximum of host and device time: how little they wait for each other."""
     forward_launch_seconds: float = 0.0
     """Host time to launch one kernel of the forward pass: Python, dispatcher, autograd bookkeeping."""
     backward_launch_seconds: float = 0.0
@@ -39,6 +39,9 @@ class Software:
     """Time of a microbatch that is neither of its kernels nor of their launches: schedule, data, synchronisation."""
     iteration_seconds: float = 0.0
     """The same for an iteration: gradient norm, logging, optimizer's Python."""
+
+    attention_factor: float = 1.0
+    """Rate of its fused attention relative to that of the device's figures."""
 
     tensor_overlap: float = 0.0
     """Share of a collective between two operators that runs beside them."""

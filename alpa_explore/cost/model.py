@@ -9,7 +9,7 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.compute import compute_seconds, kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
@@ -135,19 +135,18 @@ class CostModel:
             _read_only(t.bytes * self.reshard(t).shares[places])
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
-        # Many strategies give a device the same work.
-        kernel_seconds: dict[Kernel, float] = {}
-
-        def seconds(strategy: Strategy, local: float) -> float:
-            kernel = _kernel(operator, inputs, outputs, coverage.heavy, strategy, self.mesh.shape, local)
-            if kernel not in kernel_seconds:
-                kernel_seconds[kernel] = compute_seconds(self.device, kernel)
-            return self._sync_seconds(strategy) + kernel_seconds[kernel]
-
         local = sum(sizes, np.zeros(len(strategies))).tolist()
+        kernels = [
+            _kernel(operator, inputs, outputs, coverage.heavy, strategy, self.mesh.shape, held)
+            for strategy, held in zip(strategies, local, strict=True)
+        ]
+        # Many strategies give a device the same work.
+        distinct = {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
+        kernel_seconds = kernels_seconds(self.device, tuple(distinct))[[distinct[kernel] for kernel in kernels]]
+        sync_seconds = [self._sync_seconds(strategy) for strategy in strategies]
         return PricedOperator(
             strategies=strategies,
-            seconds=_read_only(np.array([seconds(*pair) for pair in zip(strategies, local, strict=True)])),
+            seconds=_read_only(kernel_seconds + sync_seconds),
             input_specs=tuple(read),
             output_specs=tuple(made),
             output_bytes=tuple(sizes[len(inputs) :]),

@@ -92,8 +92,8 @@ def _head_html(plan: Plan) -> str:
         + "."
     )
     tiles = "".join(
-        f'<div><dt>{_text(f.name)}</dt><dd class="value">{_text(f"{f.text} {f.beside}")}</dd>'
-        f'<dd class="why">{_text(f.why)}</dd></div>'
+        f'<div><dt>{_text(f.name)}</dt><dd class="value">{_text(f"{f.with_band} {f.beside}")}</dd>'
+        f'<dd class="why">{_text("; ".join(filter(None, (f.why, f.error))))}</dd></div>'
         for f in headline(plan)
     )
     warnings = "".join(f"<li>{_text(warning)}</li>" for warning in plan.warnings)

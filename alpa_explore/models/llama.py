@@ -54,7 +54,7 @@ class GroupedQueryAttention(nn.Module):
 
     def _heads(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, heads · D) -> (B, heads, S, D)."""
-        return x_BSM.unflatten(2, (-1, self.head)).transpose(1, 2)
+        return x_BSM.view(*x_BSM.shape[:2], -1, self.head).transpose(1, 2)
 
 
 class SwiGLU(nn.Module):

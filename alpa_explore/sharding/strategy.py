@@ -36,6 +36,9 @@ class Split:
     and sums of a softmax), for the whole tensor: other factors on other axes divide them."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
+    triangular: bool = False
+    """True when row i of the loop dim costs about i (causal attention): the last of n equal blocks is (2n − 1) / n
+    times the mean, and that device is the one the others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Strategy:
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     work_share: float
+    """Work of the device that has the most to do, as a share of the whole operator."""
     sync_bytes: tuple[int, ...]
     """For each mesh axis the bytes all-reduced along it inside the operator; their time is part of c_v of Eq. 1."""
 
@@ -88,15 +92,21 @@ def enumerate_strategies(
         tuple(divisibility(shape, mesh_shape) for shape in output_shapes),
         len(mesh_shape),
     )
-    strategies = tuple(
-        Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], _synced(c, counts)) for c in choices
-    )
     if not replicable:
-        least = min(s.work_share for s in strategies)
-        strategies = tuple(s for s in strategies if "-" not in s.factors and s.work_share <= least) or tuple(
-            s for s in strategies if s.work_share == least
+        most = max(counts[c.working] for c in choices)
+        choices = tuple(c for c in choices if "-" not in c.factors and counts[c.working] >= most) or tuple(
+            c for c in choices if counts[c.working] == most
         )
-    return strategies
+    return tuple(
+        Strategy(
+            c.factors,
+            c.inputs,
+            c.outputs,
+            (2.0 - 1.0 / counts[c.triangular]) / counts[c.working],
+            _synced(c, counts),
+        )
+        for c in choices
+    )
 
 
 class _Choice(NamedTuple):
@@ -109,6 +119,8 @@ class _Choice(NamedTuple):
     """For each axis: `Split.sync_bytes`, and the axes that another factor divides, as a bit set."""
     working: int
     """The axes that divide the work, as a bit set."""
+    triangular: int
+    """Those of them that divide a triangular loop dim."""
 
 
 # Memo of a pure function.
@@ -136,7 +148,9 @@ def _choices(
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
             sync = tuple((s.sync_bytes, working & ~_axes_of(assignment, s)) for s in assignment)
-            choices[ins, outs] = _Choice(tuple(s.factor for s in assignment), ins, outs, sync, working)
+            triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
+            factors = tuple(s.factor for s in assignment)
+            choices[ins, outs] = _Choice(factors, ins, outs, sync, working, triangular)
     return tuple(choices.values())
 
 

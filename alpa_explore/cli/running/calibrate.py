@@ -104,7 +104,9 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.calibration.microbenchmarks import measure
 
     print("measuring (one to three minutes)", file=sys.stderr, flush=True)
-    measured = measure(kind=options.device, ranks=options.ranks, run_seconds=options.run_seconds, shapes=not options.quick)
+    measured = measure(
+        kind=options.device, ranks=options.ranks, run_seconds=options.run_seconds, shapes=not options.quick
+    )
     body = device_file(measured, name=options.name, like=like)
     _write(options, body, f"1x{measured.ranks}")
     if options.json:

@@ -16,7 +16,10 @@ from alpa_explore.plans.value import PlanValue
 def plan_report(plan: PlanValue) -> str:
     """The summary that `alpa-explore plan` and `show` print."""
     model, options, statistics = plan.model, plan.options, plan.statistics
-    rows = [{"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "from": f.why} for f in headline(plan)]
+    rows = [
+        {"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "error": f.band, "from": f.why}
+        for f in headline(plan)
+    ]
     rows[1:1] = _sends_rows(plan)
     spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
     parts = [
@@ -48,4 +51,4 @@ def _sends_rows(plan: PlanValue) -> list[dict[str, str]]:
     if time is None or not sends_share(time):
         return []
     value = f"{units.seconds(time.sends_seconds)} {units.percent(time.sends_fraction)} of T"
-    return [{"figure": "sends", "value": value, "from": iteration_phrase(time)}]
+    return [{"figure": "sends", "value": value, "error": "", "from": iteration_phrase(time)}]

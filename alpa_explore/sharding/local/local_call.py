@@ -2,9 +2,9 @@
 
 Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
 extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
-the number of shards; the lookup in a sharded table is masked; the statistics of a batch norm (`batch_norm`), the rows
-of a sharded softmax (`softmax`) and the divisor of a loss (`losses`) are combined over devices in the middle of the
-operator.
+the number of shards; the lookup in a sharded table is masked; a shard of causal queries says which is its first; the
+statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softmax`) and the divisor of a loss
+(`losses`) are combined over devices in the middle of the operator.
 """
 
 from __future__ import annotations
@@ -183,6 +183,19 @@ def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> 
     return local, steps.call("aten.unsqueeze.default", foreign, -1)
 
 
+def _attention(causal: int) -> _Local:
+    """The argument at `causal` says whether the mask is; two places on stands the position of the first query, which is
+    that of the shard. The first input has the queries as dim 2."""
+
+    def local(shard: Shard, steps: StepWriter) -> LocalCall:
+        first = shard.block(shard.strategy.inputs[0], 2) * shard.input_shape(0)[2]
+        if not first or steps.arguments[causal] is not True:
+            return _call(shard, steps)
+        return _call(shard, steps, replaced(steps.arguments, causal + 2, first))
+
+    return local
+
+
 def _added_to(shard: Shard, steps: StepWriter) -> LocalCall:
     """index_put, index_add with sharded indices: the tensor that is added to must count once."""
     start = steps.call("aten.alias.default" if shard.adds(0) else "aten.zeros_like.default", steps.arguments[0])
@@ -223,6 +236,8 @@ _LOCAL: dict[str, _Local] = {
     "aten.embedding.default": _embedding,
     "aten.embedding_dense_backward.default": _embedding_backward,
     **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
+    "alpa_explore.attention.default": _attention(4),
+    "alpa_explore.attention_backward.default": _attention(7),
     **dict.fromkeys(
         ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
         _where_needed(batch_norm),
