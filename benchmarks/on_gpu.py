@@ -54,11 +54,16 @@ from alpa_explore.models.configs import GPTConfig, LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.plans.report.text import render_table
 
-COLUMNS = (
-    "model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,topk,seq,global_batch,micro_batch,grad_accum,"
-    "gpus,gpu_type,gpus_per_node,tp,pp,vp,dp,cp,ep,zero_stage,recompute,precision,schedule,tokens_s_gpu,tflops_gpu,"
-    "mfu_pct,memory_gib,step_s,status,framework,source,license,note"
-).split(",")
+COLUMNS = next(
+    csv.reader(
+        [
+            "model,params_b,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,topk,seq,global_batch,micro_batch,"
+            "grad_accum,gpus,gpu_type,gpus_per_node,tp,pp,vp,dp,cp,ep,zero_stage,recompute,precision,schedule,"
+            "tokens_s_gpu,tflops_gpu,mfu_pct,memory_gib,step_s,status,framework,source,license,note"
+        ]
+    )
+)
+"""Of shared/data/measured."""
 WARM_UPS, STEPS = 3, 10
 SHARES = {"calibrate": 0.25, "train": 0.9, "predict": 0.95, "programs": 1.0}
 """Step -> the share of all minutes at which it ends at the latest."""
@@ -438,9 +443,7 @@ def captured(each: Configuration) -> ax.TrainingGraph:
 def predicted(graph: ax.TrainingGraph, each: Configuration, device: Path) -> dict[str, Any]:
     """Seconds and bytes of the only plan for one device. Layers bound what is recomputed, so there is one a block."""
     cluster = ax.Cluster.parse(f"1x1:{device}", software=each.framework)
-    plan = ax.baseline(
-        graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers
-    )
+    plan = ax.baseline(graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers)
     return {"seconds": plan.predicted.iteration_seconds, "bytes": plan.predicted.peak_bytes_per_device}
 
 
