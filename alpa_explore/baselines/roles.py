@@ -26,6 +26,7 @@ import numpy as np
 
 from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
 from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.counts import is_view
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
@@ -103,8 +104,10 @@ def _tensor_parallel(
     if role is Role.TENSOR:
         return inner
     sequence = ~in_batch & np.array([found == {Label.POSITIONS} for found in labelled], dtype=bool)
-    if (sequence & possible).any() and _on_residual(operator, graph.tensors, labels):
-        return sequence
+    if (sequence & possible).any() and _on_residual(operator, graph.tensors, labels) and not is_view(operator.kind):
+        return sequence | np.array(
+            [PARTIAL in option[: len(operator.inputs)] for option in options.options], dtype=bool
+        )
     return inner | sequence
 
 

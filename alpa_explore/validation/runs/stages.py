@@ -14,7 +14,7 @@ Parts are in the order of the model: with interleaving (vp > 1), part c · pp + 
 
 from __future__ import annotations
 
-from alpa_explore.validation.architecture import Architecture
+from alpa_explore.validation.runs.architecture import Architecture
 
 
 def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, software: str) -> tuple[int, ...]:
