@@ -23,6 +23,7 @@ from alpa_explore.figures.style import CONFIG
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import cell, heading, sentence
@@ -97,8 +98,9 @@ def _head_html(plan: Plan) -> str:
         for f in headline(plan)
     )
     warnings = "".join(f"<li>{_text(warning)}</li>" for warning in plan.warnings)
+    lead = f"{sentence(plan)} {plan_bands_sentence(plan)}"
     return (
-        f'<p class="settings">{_text(settings)}</p>\n<p class="lead">{_text(sentence(plan))}</p>\n'
+        f'<p class="settings">{_text(settings)}</p>\n<p class="lead">{_text(lead)}</p>\n'
         f'<dl class="tiles">{tiles}</dl>\n'
         + (f'<div class="warnings" role="note"><b>Warnings</b><ul>{warnings}</ul></div>' if warnings else "")
     )
