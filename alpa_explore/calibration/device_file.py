@@ -1,54 +1,32 @@
 """Write measured curves as a device file, which `alpa-explore calibrate` writes and `--cluster 1x2:FILE` reads.
 
+The figures that the planner reads:
+
 - The smallest kernel takes `launch_seconds`.
 - A matrix product of f FLOPs takes launch + f / (peak × share); `matmul_curve` holds the shares by size.
 - A memory-bound kernel takes launch + bytes / (bandwidth × efficiency): the median over the larger half of the sizes.
 - A collective of p devices takes r · (p − 1) · (alpha + bytes / p / bandwidth) with r as in `cost.collectives`: one fit
   to all kinds and sizes, by least squares of relative errors.
+
+`measured` keeps every raw point, among them products of other shapes, attention, the host and smaller groups, and
+`measured.fitted` what `kernel_fit` makes of them: the fit can be made again from the file alone (`measurements_in`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
 from typing import Any
 
 import numpy as np
 
+from alpa_explore.calibration.kernel_fit import document, fit_kernels
 from alpa_explore.calibration.least_squares import non_negative
+from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One measurement: FLOPs of a product, or bytes of a kernel or a collective, and its seconds."""
-
-    size: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
-    """The measurements of one kind of device."""
-
-    device: str
-    """'cpu' or the accelerator's own name."""
-    software: str
-    """Versions, for the `source` of the file."""
-    memory_bytes: int
-    main_dtype: str
-    """The dtype in `matmul` whose curve is kept."""
-    matmul: dict[str, tuple[Point, ...]]
-    """dtype -> points, FLOPs ascending."""
-    memory: tuple[Point, ...]
-    """Bytes that an elementwise kernel reads and writes, ascending."""
-    ranks: int
-    """The number of devices in the collectives; they also measured kernels at the same time."""
-    collectives: dict[str, tuple[Point, ...]]
-    """Kind -> bytes of the larger side on one device, and seconds; empty for a single device."""
 
 
 def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, Link] | None = None) -> dict[str, Any]:
@@ -65,6 +43,7 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
     best = max(share for _, share in curve)
     source = f"Measured by alpa-explore calibrate on {measured.device} ({measured.software})"
     inside, between = _links(measured, like, source)
+    fits = fit_kernels(measured, peaks=peaks, bandwidth=datasheet)
     return {
         "name": name,
         "aliases": [],
@@ -83,11 +62,43 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
         "between_nodes": asdict(between),
         "measured": {
             "ranks": measured.ranks,
+            "processors": measured.processors,
             "matmul": {dtype: _pairs(points) for dtype, points in measured.matmul.items()},
             "memory": _pairs(measured.memory),
             "collectives": {kind: _pairs(points) for kind, points in measured.collectives.items()},
+            "products": [[p.dtype, p.m, p.n, p.k, p.seconds] for p in measured.products],
+            "attention": [list(astuple(a)) for a in measured.attention],
+            "host_seconds": dict(measured.host_seconds),
+            "groups": [list(astuple(g)) for g in measured.groups],
+            "clocks": dict(measured.clocks),
+            "fitted": document(fits),
         },
     }
+
+
+def measurements_in(body: Mapping[str, Any]) -> Measurements:
+    """The measurements in the body of a device file, to fit its kernels again; KeyError for a file without them, which
+    an older version or `refitted_file` wrote."""
+    kept = body["measured"]
+    return Measurements(
+        device=body["name"],
+        software=body["source"],
+        memory_bytes=body["device"]["memory_bytes"],
+        main_dtype=next(iter(kept["matmul"])),
+        ranks=kept["ranks"],
+        processors=kept["processors"],
+        matmul={dtype: _points(pairs) for dtype, pairs in kept["matmul"].items()},
+        memory=_points(kept["memory"]),
+        collectives={kind: _points(pairs) for kind, pairs in kept["collectives"].items()},
+        products=tuple(Product(dtype=d, m=m, n=n, k=k, seconds=s) for d, m, n, k, s in kept["products"]),
+        attention=tuple(
+            AttentionTime(**dict(zip(AttentionTime.__dataclass_fields__, row, strict=True)))
+            for row in kept["attention"]
+        ),
+        host_seconds=kept["host_seconds"],
+        groups=tuple(GroupTime(kind=k, ranks=r, bytes=b, seconds=s) for k, r, b, s in kept["groups"]),
+        clocks=kept["clocks"],
+    )
 
 
 def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +126,7 @@ def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[t
     return tuple(curve)
 
 
-def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
+def link_of(collectives: Mapping[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
     """(bandwidth, latency_seconds) of the ring that fits the points best."""
     rows, targets = [], []
     for kind, points in collectives.items():
@@ -135,6 +146,9 @@ def _net(point: Point, launch: float) -> float:
 
 def _peaks(measured: Measurements, launch: float, like: tuple[Device, Link, Link] | None) -> dict[str, float]:
     best = {dtype: max(p.size / _net(p, launch) for p in points) for dtype, points in measured.matmul.items()}
+    for p in measured.products:
+        rate = p.flops / _net(Point(size=p.flops, seconds=p.seconds), launch)
+        best[p.dtype] = max(best.get(p.dtype, 0.0), rate)
     if like is None:
         return best
     # No device is faster than its datasheet; if one seems to be, the preset is of another device.
@@ -176,3 +190,7 @@ def _links(measured: Measurements, like: tuple[Device, Link, Link] | None, sourc
 
 def _pairs(points: Sequence[Point]) -> list[list[float]]:
     return [[p.size, p.seconds] for p in points]
+
+
+def _points(pairs: Sequence[Sequence[float]]) -> tuple[Point, ...]:
+    return tuple(Point(size=size, seconds=seconds) for size, seconds in pairs)

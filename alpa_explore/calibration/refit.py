@@ -22,7 +22,8 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, arithmetic_seconds, compute_seconds, memory_seconds
+from alpa_explore.cost.compute import arithmetic_seconds, compute_seconds, memory_seconds
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 

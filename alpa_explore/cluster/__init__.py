@@ -3,6 +3,7 @@
 In the order to read them:
 
     software     a framework: fusion, host time, overlap, precision policy, memory reserve
+    kernel_figures  how the kernels of a device depend on their local sizes
     software_profiles/  frameworks with their figures, one JSON file each
     device       a device (peak rates, memory, efficiencies), with its software; a link (latency, bandwidth)
     presets/     devices with published or measured figures, one JSON file each

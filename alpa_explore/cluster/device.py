@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
+from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
@@ -34,6 +35,8 @@ class Device:
     """Measured points (FLOPs of a matrix product, share of the peak), FLOPs ascending. When empty, `matmul_efficiency`
     and `half_efficiency_flops` describe how efficiency grows with size."""
 
+    kernels: KernelFigures | None = None
+    """How kernels depend on their local sizes. When None, products follow `matmul_curve` or `half_efficiency_flops`."""
     collective_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of collectives that overlaps with the operator beside them (asynchronous
     tensor parallelism); 0 as in the paper."""
@@ -94,9 +97,11 @@ class Link:
     """Bytes per second, one direction: of one device inside a node, of one whole node between nodes."""
     latency_seconds: float
     source: str = ""
+    reduction_bandwidth: float = 0.0
+    """Bus bandwidth of an all-reduce that the switches of the link compute (NVLink SHARP); 0 where they do not."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "bandwidth", "latency_seconds")
+        _check_numbers(self, "bandwidth", "latency_seconds", "reduction_bandwidth")
 
 
 def _check_numbers(part: Device | Link, *fields: str) -> None:

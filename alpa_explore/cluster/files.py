@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software, software_names
@@ -185,6 +186,9 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
                 raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
+        if name == "kernels":
+            values[name] = _kernels(value, path)
+            continue
         if name == "software":
             values[name] = _software(value, path)
             continue
@@ -206,6 +210,18 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     if base is not None and "matmul_curve" not in given and {"peak_flops", "matmul_efficiency"} & set(given):
         values["matmul_curve"] = ()
     return Device(**values)
+
+
+def _kernels(value: Any, path: str) -> KernelFigures | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise _fault(path, "device.kernels", repr(value)[:80], "Give the section of a preset that has it: h100.json.")
+    _check_keys(value, KernelFigures, path, "device.kernels")
+    missing = [f.name for f in fields(KernelFigures) if f.name not in value and f.default_factory is MISSING]
+    if missing:
+        raise _fault(path, f"device.kernels.{missing[0]}", "nothing", "Give it, or leave the section out.")
+    return KernelFigures(**value)
 
 
 def _software(value: Any, path: str) -> Software:
@@ -234,7 +250,10 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
 
 
 def _check_keys(
-    given: Mapping[str, Any], kind: type[Device] | type[Link] | type[Software], path: str, key: str
+    given: Mapping[str, Any],
+    kind: type[Device] | type[Link] | type[Software] | type[KernelFigures],
+    path: str,
+    key: str,
 ) -> None:
     names = [field.name for field in fields(kind)]
     for name in given:

@@ -103,6 +103,8 @@ _PRODUCTS = frozenset(
         "transformers.grouped_mm_fallback_backward",
         "aten.convolution",
         "aten.convolution_backward",
+        "alpa_explore.attention",
+        "alpa_explore.attention_backward",
     }
 )
 
@@ -118,7 +120,7 @@ def is_view(kind: str) -> bool:
 
 
 def is_matrix_product(kind: str) -> bool:
-    """True for matrix products and convolutions, which account for nearly all FLOPs of a model."""
+    """True for matrix products, convolutions and attention, which account for nearly all FLOPs of a model."""
     return packet(kind) in _PRODUCTS
 
 
@@ -144,6 +146,10 @@ def flops(kind: str, inputs: Sequence[Tensor], outputs: Sequence[Tensor], argume
         mask = arguments[10]
         assert isinstance(mask, tuple)
         return forward * sum(bool(selected) for selected in mask[:2])
+    if name == "alpa_explore.attention":
+        return attention_flops(shapes[0], shapes[2], causal=bool(arguments[4]))
+    if name == "alpa_explore.attention_backward":
+        return attention_backward_flops(shapes[1], shapes[3], causal=bool(arguments[7]))
     if name in ("aten.embedding_dense_backward", "aten.index_put", "aten.scatter_add", "aten.index_add"):
         # One addition for each element that is scattered, not for each row of the table.
         return max(inputs[0].elements if name == "aten.embedding_dense_backward" else inputs[-1].elements, 1)
@@ -168,6 +174,27 @@ def bytes_accessed(
 def _product_flops(left: tuple[int, ...], right: tuple[int, ...]) -> int:
     """2·batch·m·k·n for [batch, m, k] times [batch, k, n] (batch absent for plain matrices)."""
     return 2 * math.prod(left) * right[-1]
+
+
+def attention_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
+    """Two products over all scores that are not masked by `causal`: q kᵀ and p v, for [b, hq, sq, d] and [b, hkv, sk,
+    dv]. 4·b·hq·sq·sk·d where dv = d, half of it for causal with sq = sk (kernels skip masked blocks)."""
+    return 2 * (query[-1] + value[-1]) * _scores(query, value, causal=causal) // 2
+
+
+def attention_backward_flops(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
+    """Five products: q kᵀ again, dy vᵀ, pᵀ dy, ds k, dsᵀ q; 2.5 times the forward pass where dv = d."""
+    return 2 * (3 * query[-1] + 2 * value[-1]) * _scores(query, value, causal=causal) // 2
+
+
+def _scores(query: tuple[int, ...], value: tuple[int, ...], *, causal: bool) -> int:
+    """Twice the number of scores. Causal: query i sees the keys 0 … i, taken as an area: a diagonal counts half."""
+    rows, columns = query[-2], value[-2]
+    seen = 2 * rows * columns
+    if causal:
+        square = min(rows, columns)
+        seen = square * square + 2 * (rows - square) * columns
+    return math.prod(query[:-2]) * seen
 
 
 def _convolution_flops(

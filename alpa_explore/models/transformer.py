@@ -1,4 +1,4 @@
-"""The modules that GPT and the mixture of experts share: tied embedding, causal attention, MLP, and the decoder frame.
+"""The modules that GPT and the mixture of experts share: tied embedding, causal attention, MLP, loss, decoder frame.
 
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, D head dim, V vocabulary.
 """
@@ -46,8 +46,12 @@ class TiedEmbedding(nn.Module):
 
     def loss(self, hidden_BSM: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
         """Mean cross-entropy of the tied head's predictions, in float32: a float16 sum over tokens would overflow."""
-        logits_BSV = F.linear(hidden_BSM, self.tokens.weight)
-        return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
+        return token_loss(F.linear(hidden_BSM, self.tokens.weight), targets_BS)
+
+
+def token_loss(logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy over all tokens, a scalar in float32 whatever the dtype of the logits."""
+    return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
 
 
 class CausalSelfAttention(nn.Module):

@@ -32,9 +32,13 @@ class Split:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     sync_bytes: int = 0
-    """Bytes that each device all-reduces along the axis while the operator runs (the statistics of a batch norm)."""
+    """Bytes that the devices of the axis all-reduce while the operator runs (the statistics of a batch norm, the maxima
+    and sums of a softmax), for the whole tensor: other factors on other axes divide them."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
+    triangular: bool = False
+    """True when row i of the loop dim costs about i (causal attention): the last of n equal blocks is (2n − 1) / n
+    times the mean, and that device is the one the others wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Strategy:
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
     work_share: float
+    """Work of the device that has the most to do, as a share of the whole operator."""
     sync_bytes: tuple[int, ...]
     """For each mesh axis the bytes all-reduced along it inside the operator; their time is part of c_v of Eq. 1."""
 
@@ -87,13 +92,21 @@ def enumerate_strategies(
         tuple(divisibility(shape, mesh_shape) for shape in output_shapes),
         len(mesh_shape),
     )
-    strategies = tuple(Strategy(c.factors, c.inputs, c.outputs, 1.0 / counts[c.working], c.sync) for c in choices)
     if not replicable:
-        least = min(s.work_share for s in strategies)
-        strategies = tuple(s for s in strategies if "-" not in s.factors and s.work_share <= least) or tuple(
-            s for s in strategies if s.work_share == least
+        most = max(counts[c.working] for c in choices)
+        choices = tuple(c for c in choices if "-" not in c.factors and counts[c.working] >= most) or tuple(
+            c for c in choices if counts[c.working] == most
         )
-    return strategies
+    return tuple(
+        Strategy(
+            c.factors,
+            c.inputs,
+            c.outputs,
+            (2.0 - 1.0 / counts[c.triangular]) / counts[c.working],
+            _synced(c, counts),
+        )
+        for c in choices
+    )
 
 
 class _Choice(NamedTuple):
@@ -102,9 +115,12 @@ class _Choice(NamedTuple):
     factors: tuple[str, ...]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
-    sync: tuple[int, ...]
+    sync: tuple[tuple[int, int], ...]
+    """For each axis: `Split.sync_bytes`, and the axes that another factor divides, as a bit set."""
     working: int
     """The axes that divide the work, as a bit set."""
+    triangular: int
+    """Those of them that divide a triangular loop dim."""
 
 
 # Memo of a pure function.
@@ -131,9 +147,16 @@ def _choices(
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
-            factors, sync = tuple(s.factor for s in assignment), tuple(s.sync_bytes for s in assignment)
-            choices[ins, outs] = _Choice(factors, ins, outs, sync, working)
+            sync = tuple((s.sync_bytes, working & ~_axes_of(assignment, s)) for s in assignment)
+            triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
+            factors = tuple(s.factor for s in assignment)
+            choices[ins, outs] = _Choice(factors, ins, outs, sync, working, triangular)
     return tuple(choices.values())
+
+
+def _synced(choice: _Choice, counts: Sequence[int]) -> tuple[int, ...]:
+    """`Strategy.sync_bytes`: a statistic that other axes divide keeps at least one number of 4 bytes."""
+    return tuple(max(sent // counts[others], min(sent, 4)) for sent, others in choice.sync)
 
 
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:

@@ -14,6 +14,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, Tensor, counts
+from alpa_explore.tracing import attention  # noqa: F401  # registers the operators of that name
 
 LITERAL = "constant.literal"
 """A tensor written out in the model's code: arguments are its elements (flat) and its shape, keyword `dtype`."""
@@ -114,7 +115,7 @@ def operator_flops(
     values: Sequence[Any],
     outputs: Sequence[torch.Tensor],
 ) -> int:
-    """FLOPs of the whole operator, from `graph.counts`; those of fused attention from torch's flop registry.
+    """FLOPs of the whole operator, from `graph.counts`; of kinds that it lacks, from torch's flop registry.
 
     `values` are the arguments in torch's form and `outputs` the results, on fake or meta tensors.
     """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.calibration.refit import LinkCollective, Observation, mean_error, predicted, refit
 from alpa_explore.cluster import Cluster, Link
-from alpa_explore.cost.compute import Kernel
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.sharding.reshard import StepKind
 
 PLANNED = Cluster.parse("2x4:v100")

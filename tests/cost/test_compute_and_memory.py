@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import Kernel, compute_seconds
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.memory import peak_bytes
 
 DEVICE = Cluster.parse("1x1:v100").device

@@ -25,6 +25,32 @@ def llama(samples):
     return transformers.AutoModelForCausalLM.from_config(config), {"input_ids": tokens, "labels": tokens}
 
 
+class FusedAttention(nn.Module):
+    """A language model with causal attention by torch's function, grouped queries and a skip connection."""
+
+    def __init__(self, heads=4, shared=2, size=8):
+        super().__init__()
+        self.shapes = (heads, shared, shared)
+        self.table = nn.Embedding(32, heads * size)
+        self.norms = nn.ModuleList(nn.LayerNorm(heads * size) for _ in range(2))
+        self.projections = nn.ModuleList(
+            nn.ModuleList(nn.Linear(heads * size, h * size, bias=False) for h in self.shapes) for _ in range(2)
+        )
+        self.outs = nn.ModuleList(nn.Linear(heads * size, heads * size) for _ in range(2))
+
+    def forward(self, tokens, targets):
+        x = self.table(tokens)
+        for norm, projections, out in zip(self.norms, self.projections, self.outs, strict=True):
+            normal = norm(x)
+            q, k, v = (
+                project(normal).unflatten(-1, (heads, -1)).transpose(1, 2)
+                for project, heads in zip(projections, self.shapes, strict=True)
+            )
+            mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            x = x + out(mixed.transpose(1, 2).flatten(2))
+        return functional.cross_entropy((x @ self.table.weight.T).flatten(0, 1), targets.flatten())
+
+
 class ThreeTimes(nn.Module):
     """One weight in three layers."""
 
@@ -102,6 +128,10 @@ def scores(kind):
 
 OWN = {
     "llama-tiny": llama,
+    "fused-attention": lambda samples: (
+        FusedAttention(),
+        (torch.randint(0, 32, (samples, 8)), torch.randint(0, 32, (samples, 8))),
+    ),
     "three-times": lambda samples: (ThreeTimes(), (torch.randn(samples, 16), torch.randn(samples, 1))),
     "tied-embedding": lambda samples: (
         TiedEmbedding(),

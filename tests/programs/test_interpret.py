@@ -10,7 +10,12 @@ from alpa_explore.programs.instruction import Compute, Send
 from alpa_explore.schedules.task import Action
 from tests.programs.cases import Case, at_random, optimal
 
-MODELS = ["mlp-tiny", "gpt-tiny", *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny"))]
+MODELS = [
+    "mlp-tiny",
+    "gpt-tiny",
+    "fused-attention",
+    *(pytest.param(m, marks=pytest.mark.slow) for m in ("moe-tiny", "wide-resnet-tiny")),
+]
 ONE_STAGE = (0, 3)
 
 

@@ -22,10 +22,18 @@ class Case:
     loss: Any = None
 
 
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, is_causal: bool) -> torch.Tensor:
+    """Attention spelled out."""
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -torch.inf)
+    return torch.softmax(scores, -1) @ v
+
+
 class Attention(nn.Module):
-    def __init__(self, hidden: int, heads: int, dropout: float) -> None:
+    def __init__(self, hidden: int, heads: int, dropout: float, spelled_out: bool) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.attend = heads, attend if spelled_out else F.scaled_dot_product_attention
         self.norm, self.qkv, self.out = nn.LayerNorm(hidden), nn.Linear(hidden, 3 * hidden), nn.Linear(hidden, hidden)
         self.dropout = nn.Dropout(dropout)
 
@@ -34,17 +42,19 @@ class Attention(nn.Module):
         q, k, v = (
             part.view(batch, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1)
         )
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, hidden)
+        mixed = self.attend(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, length, hidden)
         return x + self.dropout(self.out(mixed))
 
 
 class TinyGPT(nn.Module):
     """Two blocks, tied embedding, learned positions."""
 
-    def __init__(self, hidden: int = 16, heads: int = 2, vocabulary: int = 23, dropout: float = 0.0) -> None:
+    def __init__(
+        self, hidden: int = 16, heads: int = 2, vocabulary: int = 23, dropout: float = 0.0, spelled_out: bool = False
+    ) -> None:
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, hidden), nn.Embedding(8, hidden)
-        self.attention = nn.ModuleList(Attention(hidden, heads, dropout) for _ in range(2))
+        self.attention = nn.ModuleList(Attention(hidden, heads, dropout, spelled_out) for _ in range(2))
         self.mlp = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(hidden), nn.Linear(hidden, 4 * hidden), nn.GELU(), nn.Linear(4 * hidden, hidden))
             for _ in range(2)
@@ -112,6 +122,7 @@ CASES = (
     ),
     Case("conv net", TinyConvNet, lambda: (torch.randn(4, 3, 8, 8), _classes(5, 4)), "cross_entropy"),
     Case("gpt", TinyGPT, lambda: (_classes(23, 2, 8), _classes(23, 2, 8))),
+    Case("spelled out gpt", lambda: TinyGPT(spelled_out=True), lambda: (_classes(23, 2, 8), _classes(23, 2, 8))),
     Case("experts", TinyExperts, lambda: (torch.randn(2, 5, 8), torch.randn(2, 5, 8)), "mse"),
     Case("matrix inverse", mlp, lambda: (torch.randn(3, 6),), lambda output: torch.linalg.inv(output).sum()),
     Case("lstm", lambda: nn.LSTM(4, 6, 2), lambda: (torch.randn(5, 2, 4),), lambda output: output[0].square().mean()),
@@ -134,6 +145,12 @@ def case(request: pytest.FixtureRequest) -> Case:
 def gpt() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
     torch.manual_seed(0)
     return TinyGPT(), (_classes(23, 2, 8), _classes(23, 2, 8))
+
+
+@pytest.fixture
+def spelled_out_gpt() -> tuple[nn.Module, tuple[torch.Tensor, torch.Tensor]]:
+    torch.manual_seed(0)
+    return TinyGPT(spelled_out=True), (_classes(23, 2, 8), _classes(23, 2, 8))
 
 
 @pytest.fixture

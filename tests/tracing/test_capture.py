@@ -44,8 +44,8 @@ def test_a_sum_of_gradients_follows_the_producer_of_the_tensor_it_accumulates(gp
     assert [o.index for o in followed] == [o.index for o in x_additions[-2::-1]]
 
 
-def test_products_of_attention_keep_heads_as_a_dim_and_their_forward_operators(gpt):
-    model, inputs = gpt
+def test_products_of_attention_keep_heads_as_a_dim_and_their_forward_operators(spelled_out_gpt):
+    model, inputs = spelled_out_gpt
     graph = capture(model, inputs)
     products = [o for o in graph.operators if o.kind == "aten.matmul.default"]
     assert len(products) == 2 * (2 + 4)

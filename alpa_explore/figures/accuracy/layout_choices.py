@@ -82,7 +82,7 @@ def layout_choices_table(record: Record) -> list[Row]:
             "model": choice.best.model,
             "gpus": choice.best.gpus,
             "device": choice.best.device,
-            "layouts": len(choice.runs),
+            "layouts": choice.layouts,
             "predicted_best": choice.predicted_best.layout,
             "takes_seconds": choice.predicted_best.measured_seconds,
             "best": choice.best.layout,
@@ -105,10 +105,10 @@ def _more(regret: float) -> str:
 
 def _hover(record: Record, choice: Choice) -> str:
     best, picked = choice.best, choice.predicted_best
-    same = picked is best
+    same = choice.regret < 1e-9
     return lines(
         f"<b>{safe(best.model)} on {best.gpus:,} × {safe(best.device)}</b>",
-        f"{len(choice.runs):,} layouts that ran, {safe(record.label(best.source))}",
+        f"{choice.layouts:,} layouts that ran, {safe(record.label(best.source))}",
         f"predicted best: {_layout(picked)}, measured {units.seconds(picked.measured_seconds or 0.0)}",
         "it is the best" if same else f"best: {_layout(best)}, measured {units.seconds(best.measured_seconds or 0.0)}",
         "" if same else f"it takes {_more(choice.regret)} the best; one in the middle {_more(choice.median_regret)} it",

@@ -43,7 +43,7 @@ def signed_percent(fraction: float) -> str:
 def run_text(record: Record, run: MeasuredRun) -> str:
     """The hover text of a run: what ran where, predicted, measured, and its line in the table of its source."""
     samples = "" if run.sequence is None else f"sequence {run.sequence:,}"
-    details = "; ".join(safe(part) for part in (samples, run.precision, recomputed(run)) if part)
+    details = "; ".join(safe(part) for part in (run.sizes, samples, run.precision, recomputed(run)) if part)
     return lines(
         f"<b>{safe(run.model)} on {run.gpus:,} × {safe(run.device)}</b>",
         safe(run.layout),

@@ -154,7 +154,7 @@ def _points(record: Record, source: str, label: str, own: Sequence[tuple[Measure
         name=f"{label} ({len(own):,})",
         marker={
             **marker,
-            "symbol": [marker["symbol"] + ("" if run.ran else "-open") for run, _, _ in own],
+            "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],
             "size": 6,
             "opacity": 0.75,
         },

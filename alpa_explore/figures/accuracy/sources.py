@@ -121,6 +121,7 @@ def sources_table(record: Record) -> list[Row]:
                 "bias_fraction": None if whole.seconds is None else whole.seconds.bias,
                 "not_fitted_runs": 0 if fresh.seconds is None else fresh.seconds.runs,
                 "not_fitted_error_fraction": None if fresh.seconds is None else fresh.seconds.mean,
+                "if_not_seen_fraction": source.unseen_fraction,
                 "kendall_tau": whole.tau,
                 "choices": whole.choices,
                 "regret_fraction": whole.regret,

@@ -128,7 +128,7 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
         held = held_last if last == last_layer else held_other
         # `StageCosts.choose`, written out: a thousand rows are made again at each move of a slider.
         fitting = [c for c in candidates if c.weight_bytes + held * c.activation_bytes + c.workspace_bytes <= memory]
-        best = min(fitting, key=lambda c: c.microbatch_seconds + c.iteration_seconds / b, default=None)
+        best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
         room = costs.device_memory_bytes - shown.peak_bytes(0)
         most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0

@@ -21,10 +21,12 @@ from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
+from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 
 _MessageKey = tuple[int, int, bool]
 """(message, microbatch, whether an update task sends it)."""
+_OPERATIONS = {Reduction.SUM: dist.ReduceOp.SUM, Reduction.MAXIMUM: dist.ReduceOp.MAX}
 
 
 class ProcessTransport:
@@ -79,7 +81,7 @@ class ProcessTransport:
         group, count = self._groups[tuple(members)], len(members)
         if instruction.kind is StepKind.ALL_REDUCE:
             result = piece.clone(memory_format=torch.contiguous_format)
-            dist.all_reduce(result, group=group)
+            dist.all_reduce(result, _OPERATIONS[instruction.reduction], group=group)
             return result
         if instruction.kind is StepKind.ALL_GATHER:
             assert instruction.joined is not None

@@ -32,7 +32,8 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, least_seconds
+from alpa_explore.cost.compute import least_seconds
+from alpa_explore.cost.kernels import Kernel, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -118,7 +119,8 @@ class LowerBounds:
                 flops=operator.flops / devices,
                 bytes_accessed=operator.bytes_accessed / devices,
                 dtype=graph.tensors[(*operator.outputs, *operator.inputs)[0]].dtype,
-                matrix=splits_for(operator, graph.tensors).heavy,
+                matrix=(heavy := splits_for(operator, graph.tensors).heavy),
+                kind=kernel_kind(operator, heavy),
             )
             seconds_of[signature] = least_seconds(self.device, kernel)
         places, signatures, times, once = self._work

@@ -2,8 +2,9 @@
 
 Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
 extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
-the number of shards; the lookup in a sharded table is masked; the statistics of a batch norm and the divisor of a loss
-are summed over devices in the middle of the operator (`sums`).
+the number of shards; the lookup in a sharded table is masked; a shard of attention knows its place in the whole; the
+statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softmax`) and the divisor of a loss
+(`losses`) are combined over devices in the middle of the operator.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
+from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
+from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over
 from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, StepWriter
-from alpa_explore.sharding.local.sums import batch_norm, batch_norm_backward, nll_forward
+from alpa_explore.sharding.local.softmax import softmax, softmax_backward
+from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, Reduction, StepWriter
 from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.strategy import Strategy
 
-__all__ = ["AllReduce", "LocalCall", "LocalStep", "localize"]
+__all__ = ["AllReduce", "LocalCall", "LocalStep", "Reduction", "localize", "localize_over_total"]
 
 
 def localize(
@@ -30,7 +33,29 @@ def localize(
     coordinate: Sequence[int],
 ) -> LocalCall:
     """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
-    shard = Shard(
+    shard = _shard(operator, tensors, strategy, mesh_shape, coordinate)
+    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
+
+
+def localize_over_total(
+    operator: Operator,
+    tensors: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: Sequence[int],
+    coordinate: Sequence[int],
+) -> LocalCall:
+    """The same for a mean loss whose divisor is given: one more input value, after those of the operator."""
+    return nll_over(_shard(operator, tensors, strategy, mesh_shape, coordinate), StepWriter(operator))
+
+
+def _shard(
+    operator: Operator,
+    tensors: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: Sequence[int],
+    coordinate: Sequence[int],
+) -> Shard:
+    return Shard(
         operator=operator,
         inputs=tuple(tensors[t] for t in operator.inputs),
         outputs=tuple(tensors[t] for t in operator.outputs),
@@ -38,10 +63,10 @@ def localize(
         mesh_shape=tuple(mesh_shape),
         coordinate=tuple(coordinate),
     )
-    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
 
 
 _Local = Callable[[Shard, StepWriter], LocalCall]
+_Changed = Callable[[Shard, StepWriter], LocalCall | None]
 
 
 def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | None = None) -> LocalCall:
@@ -52,6 +77,11 @@ def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | Non
 
 def _unchanged(shard: Shard, steps: StepWriter) -> LocalCall:
     return _call(shard, steps)
+
+
+def _where_needed(changed: _Changed) -> _Local:
+    """The operator itself where `changed` returns None."""
+    return lambda shard, steps: changed(shard, steps) or _call(shard, steps)
 
 
 def _sized(place: int) -> _Local:
@@ -153,6 +183,21 @@ def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> 
     return local, steps.call("aten.unsqueeze.default", foreign, -1)
 
 
+def _attention(causal: int) -> _Local:
+    """The argument at `causal` says whether the mask is. After it and the scale come dropout, its seed, and the
+    position of the first sample, head and query: that of the shard, where the operator depends on it."""
+
+    def local(shard: Shard, steps: StepWriter) -> LocalCall:
+        spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
+        first = tuple(shard.block(spec, dim) * shape[dim] for dim in range(3))
+        given = (*steps.arguments, 0.0, None)[: causal + 4]
+        if given[causal + 3] is None:
+            first = (0, 0, first[2] if given[causal] is True else 0)
+        return _call(shard, steps, (*given, first) if any(first) else None)
+
+    return local
+
+
 def _added_to(shard: Shard, steps: StepWriter) -> LocalCall:
     """index_put, index_add with sharded indices: the tensor that is added to must count once."""
     start = steps.call("aten.alias.default" if shard.adds(0) else "aten.zeros_like.default", steps.arguments[0])
@@ -193,16 +238,23 @@ _LOCAL: dict[str, _Local] = {
     "aten.embedding.default": _embedding,
     "aten.embedding_dense_backward.default": _embedding_backward,
     **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
+    "alpa_explore.attention.default": _attention(4),
+    "alpa_explore.attention_backward.default": _attention(7),
     **dict.fromkeys(
         ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
-        lambda shard, steps: batch_norm(shard, steps) or _call(shard, steps),
+        _where_needed(batch_norm),
     ),
-    "aten.native_batch_norm_backward.default": lambda shard, steps: (
-        batch_norm_backward(shard, steps) or _call(shard, steps)
+    "aten.native_batch_norm_backward.default": _where_needed(batch_norm_backward),
+    **dict.fromkeys(
+        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"), _where_needed(softmax)
     ),
     **dict.fromkeys(
-        ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"),
-        lambda shard, steps: nll_forward(shard, steps) or _call(shard, steps),
+        ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"),
+        _where_needed(softmax_backward),
+    ),
+    **dict.fromkeys(("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"), _where_needed(nll_forward)),
+    **dict.fromkeys(
+        ("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"), _where_needed(nll_backward)
     ),
 }
 """Operator kinds that do not run unchanged on a shard, with how they run."""

@@ -1,8 +1,8 @@
 """Sharding rules, one file for each operator family: an operator and its tensors in, the splits of its work out.
 
 `factors` holds the helpers with which most rules are one line (`from_factors("mk,kn->mn", …)`); read it first, then
-`matrix`, then any family: convolution, creation, elementwise, indexing, losses, normalization, reductions, views. A
-family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
+`matrix`, then any family: attention, convolution, creation, elementwise, indexing, losses, normalization, reductions,
+views. A family lists its rules by operator kind in `RULES`; kinds whose work must not be replicated are in `HEAVY`.
 
 To add a rule: write a function of operator and tensors in the file of its family (or in a new file); enter it in the
 `RULES` of that file under the operator kind, and in `HEAVY` if its work must not be replicated; if it runs with changed
@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules import (
+    attention,
     convolution,
     creation,
     elementwise,
@@ -36,6 +37,7 @@ from alpa_explore.sharding.strategy import Split
 Rule = Callable[[Operator, tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Split, ...]]
 
 RULES: Mapping[str, Rule] = {
+    **attention.RULES,
     **convolution.RULES,
     **creation.RULES,
     **elementwise.RULES,
@@ -48,5 +50,5 @@ RULES: Mapping[str, Rule] = {
 }
 """Operator kind -> its rule."""
 
-HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY
+HEAVY: frozenset[str] = matrix.HEAVY | convolution.HEAVY | attention.HEAVY
 """Kinds whose work is never replicated along a mesh axis that could divide it."""

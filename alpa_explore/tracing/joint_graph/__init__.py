@@ -1,9 +1,10 @@
 """The joint graph of a model: one torch.fx graph of its forward and backward pass, traced by AOTAutograd.
 
-    locate     module path, source line and torch function of each call while the model is traced
-    unmerge    a rewrite of the graph that restores the batch dims of products, so that heads can be sharded
-    trace      `trace`: the joint graph, its inputs, loss and gradients
-    diagnose   an exception raised while tracing -> a CaptureError that names the place and a remedy
+    attention_calls   calls of torch's attention, replaced by the operator of `tracing.attention`
+    locate            module path, source line and torch function of each call while the model is traced
+    unmerge           a rewrite of the graph that restores the batch dims of products, so that heads can be sharded
+    trace             `trace`: the joint graph, its inputs, loss and gradients
+    diagnose          an exception raised while tracing -> a CaptureError that names the place and a remedy
 
-They import `tracing.cancelling`, `errors` and torch; not `tracing.operators`.
+They import `tracing.attention`, `tracing.cancelling`, `errors` and torch; not `tracing.operators`.
 """

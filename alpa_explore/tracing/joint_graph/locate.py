@@ -20,6 +20,7 @@ from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
+from alpa_explore.tracing.joint_graph.attention_calls import CALL, as_one_operator
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
@@ -84,6 +85,8 @@ class AnnotateCalls(TorchFunctionMode):
         args, kwargs = _on_cpu(function, args, kwargs)
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
+            if function is CALL:
+                function = as_one_operator
             if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}

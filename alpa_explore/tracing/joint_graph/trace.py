@@ -1,8 +1,9 @@
 """The joint graph of a model: AOTAutograd's trace of forward and backward on fake tensors (torch 2.13).
 
-The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed. Two
-groups of operators are decomposed: the losses of `DECOMPOSED`, and attention, into products and a softmax. Products
-over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
+The model is traced as a function of its parameters, buffers and inputs, so that the model itself is not changed.
+Attention that calls torch's function becomes one operator (`attention_calls`). Two groups of operators are decomposed:
+the losses of `DECOMPOSED`, and calls of attention that the operator does not compute, into products and a softmax.
+Products over merged batch dims get their batch dims back (`unmerge`), so that heads can be sharded.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from alpa_explore.errors import CancelledError
 from alpa_explore.tracing.cancelling import stop_if_cancelled
+from alpa_explore.tracing.joint_graph.attention_calls import whole_attention
 from alpa_explore.tracing.joint_graph.unmerge import unmerge_batches
 
 VALUE_ERRORS = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
@@ -91,6 +93,7 @@ def trace(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequen
 def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: Sequence[torch.Tensor]) -> JointGraph:
     accumulates: dict[fx.Node, int] = {}
     with ExitStack() as stack:
+        stack.enter_context(whole_attention())
         stack.enter_context(_plain_attention())
         stack.enter_context(_plain_kernels())
         # torch logs a traceback for each failed shape rule; the CaptureError already reports it.
@@ -108,7 +111,7 @@ def _trace_once(run: Callable[[Sequence[torch.Tensor]], torch.Tensor], tensors: 
 
 @contextmanager
 def _plain_attention() -> Iterator[None]:
-    """Attention as products and a softmax, without casts to fp32 for 16-bit inputs."""
+    """Attention that is not one operator as products and a softmax, without casts to fp32 for 16-bit inputs."""
     before = bool(torch.backends.cuda.fp16_bf16_reduction_math_sdp_allowed())  # type: ignore[no-untyped-call]  # torch has no annotation
     torch.backends.cuda.allow_fp16_bf16_reduction_math_sdp(True)
     try:

@@ -1,0 +1,87 @@
+"""Calls of torch's `scaled_dot_product_attention`, replaced by the one operator of `tracing.attention`.
+
+torch decomposes attention on fake tensors into products and a softmax of all scores, whatever device the model is
+made for; a GPU runs one kernel that stores no scores. Left as torch has them (and so decomposed) are calls that the
+operator does not compute: with a mask that has a gradient, with tensors of more than four dims. Dropout draws a seed,
+and from it other numbers than torch would.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import torch
+from torch.nn import functional
+
+from alpa_explore.tracing.attention import attention
+
+CALL = functional.scaled_dot_product_attention
+"""torch's own function."""
+
+
+def as_one_operator(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """What torch's function returns, by one operator where that computes it."""
+    whole = _four_dims(query, key, value, attn_mask, enable_gqa)
+    plain_mask = attn_mask is None or not (attn_mask.requires_grad or is_causal)
+    if whole is None or not plain_mask or not 0 <= dropout_p < 1:
+        kept = CALL(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return kept
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    seed = torch.rand((), dtype=torch.float64, device=query.device) if dropout_p else None
+    output: torch.Tensor = attention(*whole, is_causal, factor, float(dropout_p), seed)[0]
+    return output.view(output.shape[4 - query.dim() :])
+
+
+@contextmanager
+def whole_attention() -> Iterator[None]:
+    """Within torch's own modules too (`nn.MultiheadAttention`), which call the function by its name in
+    `torch.nn.functional`."""
+    with patch.object(functional, "scaled_dot_product_attention", as_one_operator):
+        yield
+
+
+def _four_dims(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, grouped: bool
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None] | None:
+    """(queries [b, hq, sq, d], keys, values, mask) as the operator takes them; None where it does not.
+
+    Dims that are missing are put in front, so the first of three counts as heads; samples and heads that torch would
+    broadcast are expanded, but one head of keys and values stays one.
+    """
+    tensors = (query, key, value)
+    if any(t.is_nested or not t.is_floating_point() or t.dtype != query.dtype or t.dim() > 4 for t in tensors):
+        return None
+    if min(t.dim() for t in tensors) < 2 or 0 in (*query.shape, *key.shape, *value.shape):
+        return None
+    q, k, v = (t[(None,) * (4 - t.dim())] for t in tensors)
+    if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
+        return None
+    samples, shared = (max(t.shape[d] for t in whole) for d, whole in ((0, (q, k, v)), (1, (k, v))))
+    heads = max(q.shape[1], shared)
+    if any(t.shape[0] not in (1, samples) for t in (q, k, v)) or any(t.shape[1] not in (1, shared) for t in (k, v)):
+        return None
+    if q.shape[1] not in (1, heads) or heads % shared or (shared not in (1, heads) and not grouped):
+        return None
+    if mask is not None and (mask.dim() > 4 or any(m not in (1, n) for m, n in _aligned(mask, q, k, samples, heads))):
+        return None
+    q = q.expand(samples, heads, -1, -1)
+    return q, k.expand(samples, shared, -1, -1), v.expand(samples, shared, -1, -1), mask
+
+
+def _aligned(
+    mask: torch.Tensor, query: torch.Tensor, key: torch.Tensor, samples: int, heads: int
+) -> Iterator[tuple[int, int]]:
+    """(dim of the mask, dim of the scores) from the last one on."""
+    return zip(reversed(mask.shape), (key.shape[-2], query.shape[-2], heads, samples), strict=False)
