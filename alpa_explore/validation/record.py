@@ -1,4 +1,4 @@
-"""Predictions of measured runs as the record of `alpa_explore.accuracy`, from which error bands and figures are made."""
+"""Predictions of measured runs as the record of `alpa_explore.accuracy`: error bands and figures are made from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def record_of(predictions: Predictions, sources: Mapping[str, Source], *, made: 
     `sources` describes each file by its name without folder and suffix; a file that it lacks is named after itself.
     Of a source with an empty `fitted` no run was fitted to; of the others those on the fitted side of the split.
     """
-    rows = [*predictions.predicted, *predictions.refused]
+    rows: list[Prediction | RefusedRow] = [*predictions.predicted, *predictions.refused]
     names = dict.fromkeys([*sources, *(_file(row) for row in rows)])
     present = {_file(row) for row in rows}
     described = {name: sources.get(name, Source(name=name, label=name, origin="", licence="")) for name in names}
