@@ -52,7 +52,7 @@ def weak_spots_figure(record: Record, theme: str = "light") -> go.Figure:
         )
         longest = max(spot.errors.mean for spot in spots)
         figure.update_xaxes(title="mean error of the iteration time", range=[0, 150 * longest], ticksuffix=" %")
-        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11})
+        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
     height = _FRAME + _ROW * max(len(spots), 3)
     return dress(figure, weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
 
