@@ -35,7 +35,7 @@ def page_sections(plan: Plan) -> list[Section]:
         *_plan_sections(plan),
         *(_sharding_section(plan, stage) for stage in plan.stages),
         *(_frontier_section(plan, stage) for stage in plan.stages),
-        _accuracy_section(plan),
+        *([_accuracy_section(plan)] if stored_record().runs else []),
     ]
 
 
