@@ -18,7 +18,7 @@ NORM_EPSILON = 1e-5
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean of x² + ε) · weight, in float32 as in the published code; the result has the dtype of x."""
+    """x / √(mean of x² + ε) · weight by `rms_norm`, which computes in float32; the result has the dtype of x."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -26,9 +26,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
-        wide_BSM = x_BSM.float()
-        scale_BS1 = torch.rsqrt(wide_BSM.pow(2).mean(dim=-1, keepdim=True) + NORM_EPSILON)
-        return self.weight * (wide_BSM * scale_BS1).to(x_BSM.dtype)
+        return F.rms_norm(x_BSM, self.weight.shape, self.weight, NORM_EPSILON)
 
 
 class GroupedQueryAttention(nn.Module):
