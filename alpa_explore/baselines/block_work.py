@@ -23,7 +23,7 @@ from alpa_explore.graph import Phase, TrainingGraph
 from alpa_explore.graph.counts import is_matrix_product, is_view
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
-from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, assign_layers
+from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
 from alpa_explore.pricing.tuning import TIE_SECONDS
@@ -42,6 +42,8 @@ class DecoderWork:
     head: PartWork
     tied: bool
     """Whether the head reads the weight of the embedding."""
+    boundary_bytes: float
+    """Of the activation between two blocks, whole."""
 
 
 def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, tensor_role: Role) -> DecoderWork:
@@ -65,7 +67,25 @@ def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, ten
     parts = _Reader(problem, solution.choices).parts()
     embedding, _, block, head = parts
     uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
-    return DecoderWork(embedding=embedding, block=block, head=head, tied=any({0, 3} <= layers for layers in uses))
+    return DecoderWork(
+        embedding=embedding,
+        block=block,
+        head=head,
+        tied=any({0, 3} <= layers for layers in uses),
+        boundary_bytes=_boundary_bytes(layered),
+    )
+
+
+def _boundary_bytes(layered: LayeredGraph) -> float:
+    graph = layered.graph
+    crossing = (
+        graph.tensors[t].bytes
+        for o in graph.forward_operators
+        if layered.layer_of[o.index] == 2
+        for t in o.inputs
+        if (producer := graph.tensors[t].producer) is not None and layered.layer_of[producer] == 1
+    )
+    return float(max(crossing, default=0))
 
 
 def _parts_of(graph: TrainingGraph) -> tuple[int, ...]:
@@ -190,8 +210,14 @@ class _Reader:
             parameter_tensors=int(self._tensors[part]),
             held_bytes=sum(self._local.get(t, 0.0) for t in held),
             entering_bytes=max((self._local.get(t, 0.0) for t in entering), default=0.0),
+            attention_bytes=sum(self._local.get(t, 0.0) for t in held if self._is_square(t)),
             workspace_bytes=self._workspace(part),
         )
+
+    def _is_square(self, tensor: int) -> bool:
+        """Whether a tensor has an entry for each pair of positions of a sample."""
+        shape = self.graph.tensors[tensor].shape
+        return len(shape) >= 3 and shape[-1] == shape[-2] and shape[-1] > 1
 
     def _made_before(self, tensor: int, part: int) -> bool:
         producer = self.graph.tensors[tensor].producer

@@ -97,9 +97,11 @@ class Link:
     """Bytes per second, one direction: of one device inside a node, of one whole node between nodes."""
     latency_seconds: float
     source: str = ""
+    reduction_bandwidth: float = 0.0
+    """Bus bandwidth of an all-reduce that the switches of the link compute (NVLink SHARP); 0 where they do not."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "bandwidth", "latency_seconds")
+        _check_numbers(self, "bandwidth", "latency_seconds", "reduction_bandwidth")
 
 
 def _check_numbers(part: Device | Link, *fields: str) -> None:

@@ -12,7 +12,8 @@ from numbers import Real
 
 from alpa_explore.errors import ClusterError
 
-_SHARES = ("tensor_overlap", "gradient_overlap", "gather_overlap", "send_overlap")
+_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+SYNCS = ("exposed", "overlapped")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,10 @@ class Software:
 
     fuses_pointwise: bool = False
     """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
+    traffic_factor: float = 1.0
+    """Memory traffic of its pointwise kernels relative to that of the captured graph, dropout and copies included."""
+    attention_factor: float = 1.0
+    """Rate of its fused attention relative to that of the device's figures."""
 
     pace_sharpness: float = 5.0
     """Exponent of the soft maximum of host and device time: how little they wait for each other."""
@@ -35,27 +40,54 @@ class Software:
     """The same in the backward pass, which the autograd engine runs without Python."""
     collective_launch_seconds: float = 0.0
     """Host time to launch one collective."""
+    softmax_heads: int = 0
+    """The fused softmax of spelled-out attention needs a multiple of so many (sample, head) pairs; 0: any number."""
     microbatch_seconds: float = 0.0
     """Time of a microbatch that is neither of its kernels nor of their launches: schedule, data, synchronisation."""
     iteration_seconds: float = 0.0
-    """The same for an iteration: gradient norm, logging, optimizer's Python."""
+    """The same for an iteration: gradient norm, logging, Python of the optimizer."""
+    straggler_share: float = 0.0
+    """Growth of the time for every doubling of the nodes: the slowest of many decides."""
+    shared_node_share: float = 0.0
+    """Further growth for every doubling of a stage's nodes where several tensor-parallel groups share a node."""
 
-    attention_factor: float = 1.0
-    """Rate of its fused attention relative to that of the device's figures."""
+    network_share: float = 1.0
+    """Share of a node's network that collectives reach."""
+    network_decline: float = 0.0
+    """Exponent by which that falls with the number of nodes beyond two."""
+    send_share: float = 1.0
+    """Share of a device's part of the network that a send between stages reaches."""
+    send_seconds: float = 0.0
+    """Start of a send between stages."""
+    wait_seconds: float = 0.0
+    """For every doubling of its ranks, how long a collective waits for the last of them."""
+    hop_seconds: float = 0.0
+    """A step of a collective from one node to the next."""
 
     tensor_overlap: float = 0.0
-    """Share of a collective between two operators that runs beside them."""
-    gradient_overlap: float = 0.0
-    """Share of the gradient sum that runs beside the last backward pass, as far as that is long enough."""
-    gather_overlap: float = 0.0
-    """Share of the gathering of weights (ZeRO-1 … 3) that runs beside computation, as far as that is long enough."""
+    """Share of gathers and reduce-scatters beside a matrix product that runs behind it."""
+    gradient_sync: str = "exposed"
+    """'exposed': after the last backward pass; 'overlapped': beside it, and the gathering of weights beside the first
+    forward pass, as far as these are long enough."""
+    sync_bytes: int = 0
+    """Bytes of an element in gradient sums; 0: the dtype of the weight."""
+    sync_each_tensor: bool = False
+    """Whether every parameter is summed by a collective of its own, and not in buckets."""
+    contention: float = 0.0
+    """Seconds that the device loses for every second of communication beside computation."""
     send_overlap: float = 0.0
-    """Share of the sends between stages that runs beside computation."""
+    """Share of the sends of an interleaved schedule that runs beside computation."""
     sequence_parallel: bool = False
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
 
     gradient_bytes: int = 0
     """Bytes of an element of an accumulated gradient; 0: the dtype of the weight."""
+    accumulate_bytes: float = 0.0
+    """Bytes that adding a gradient to the accumulated one moves, for each parameter and microbatch."""
+    accumulate_in_product: bool = False
+    """Whether the product that makes a gradient adds it to the accumulated one (Megatron's fused accumulation)."""
+    buffer_bytes: float = 0.0
+    """Bytes for each parameter of a device beside weights, gradients and optimizer: buckets of collectives, copies."""
     reserve_bytes: int = 0
     """Memory that no plan is offered: context of the driver, communication buffers, workspaces of libraries."""
     fragmentation: float = 0.0
@@ -70,6 +102,12 @@ class Software:
                     found=f"{name}={value!r}",
                     remedy="Give seconds or bytes; an overlap is a share.",
                 )
+        if self.gradient_sync not in SYNCS:
+            raise ClusterError(
+                "Unknown gradient_sync of a software profile",
+                found=repr(self.gradient_sync),
+                remedy=f"Give one of {', '.join(SYNCS)}.",
+            )
         for name in (*_SHARES, "fragmentation"):
             if getattr(self, name) > 1:
                 raise ClusterError(

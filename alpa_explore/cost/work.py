@@ -47,5 +47,7 @@ class PartWork:
     """Held for the backward pass of one microbatch."""
     entering_bytes: float
     """Of the activation that enters it: all that is held where the part is recomputed."""
+    attention_bytes: float
+    """Of what is held, the scores and probabilities of spelled-out attention: what selective recomputation drops."""
     workspace_bytes: float
     """Peak of its temporary tensors while a microbatch is computed."""

@@ -10,24 +10,33 @@ Memory-Efficient Exact Attention with IO-Awareness", 2022 (arXiv 2205.14135). Qu
 keys and values. On CUDA, 16-bit calls that torch's flash kernel takes run there; all others run as written above, in
 fp32 or wider.
 
-`first_query` is the position of the first query among all queries: a shard of the queries needs it for its causal mask.
+`first` are the positions of the first sample, query head and query of a shard among all: a causal mask needs the last
+of them. Dropout needs all three: whether an entry of p is dropped is a function of its position and of `seed` (a number
+in 0 … 1), so that forward and backward pass agree however each is divided.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 _HEAD_MULTIPLE, _MOST_HEAD_SIZE = 8, 256
 """Head sizes of torch's flash kernel: multiples of the first, up to the second."""
+_FLASH_CAPABILITY = (8, 0)
+"""The oldest GPU that it runs on (Ampere)."""
+_GAMMA, _FIRST_FACTOR, _SECOND_FACTOR = (
+    word - 2**64 for word in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
+"""The constants of SplitMix64, as signed numbers."""
+_OPTIONS = "bool causal, float scale, float dropout=0., Tensor? seed=None, int[3] first=[0, 0, 0]"
 
 
 @torch.library.custom_op(
     "alpa_explore::attention",
     mutates_args=(),
-    schema="(Tensor query, Tensor key, Tensor value, Tensor? mask, bool causal, float scale, int first_query=0)"
-    " -> (Tensor, Tensor)",
+    schema=f"(Tensor query, Tensor key, Tensor value, Tensor? mask, {_OPTIONS}) -> (Tensor, Tensor)",
 )
 def attention(
     query: torch.Tensor,
@@ -36,19 +45,24 @@ def attention(
     mask: torch.Tensor | None,
     causal: bool,
     scale: float,
-    first_query: int = 0,
+    dropout: float = 0.0,
+    seed: torch.Tensor | None = None,
+    first: Sequence[int] = (0, 0, 0),
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(output [b, hq, sq, dv], logsumexp [b, hq, sq] in fp32 or wider).
 
     `mask` broadcasts to [b, hq, sq, sk]: boolean (true: takes part) or added to the scores. `causal`: query i sees the
-    keys 0 … first_query + i. A query that sees no key has output 0.
+    keys 0 … first[2] + i. A query that sees no key has output 0. `dropout` is the share of p that is dropped, below 1;
+    where it is not 0, `seed` is a scalar.
     """
-    if _fits_flash(query, key, value, mask, causal, first_query):
+    if _fits_flash(query, key, value, mask, causal, dropout, first):
         found = torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal, scale=scale)
         return _rows_of_heads(found[0]), found[1]
-    scores = _scores(query, key, mask, causal, scale, first_query)
+    scores = _scores(query, key, mask, causal, scale, first[2])
     logsumexp = scores.logsumexp(-1)
     shares = torch.exp(scores - _finite(logsumexp))
+    if seed is not None:
+        shares = shares * _kept(scores, dropout, seed, first)
     output = shares @ _for_each_query_head(value, query).to(scores.dtype)
     return _rows_of_heads(output.to(query.dtype)), logsumexp
 
@@ -57,7 +71,7 @@ def attention(
     "alpa_explore::attention_backward",
     mutates_args=(),
     schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor? mask, Tensor output, Tensor logsumexp,"
-    " bool causal, float scale, int first_query=0) -> (Tensor, Tensor, Tensor)",
+    f" {_OPTIONS}) -> (Tensor, Tensor, Tensor)",
 )
 def attention_backward(
     gradient: torch.Tensor,
@@ -69,30 +83,27 @@ def attention_backward(
     logsumexp: torch.Tensor,
     causal: bool,
     scale: float,
-    first_query: int = 0,
+    dropout: float = 0.0,
+    seed: torch.Tensor | None = None,
+    first: Sequence[int] = (0, 0, 0),
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(dq, dk, dv), of the shapes of query, key and value; `gradient` is that of the output. The mask has none."""
-    if _fits_flash(query, key, value, mask, causal, first_query):
+    if _fits_flash(query, key, value, mask, causal, dropout, first):
         return _flash_backward(gradient, query, key, value, output, logsumexp, causal, scale)
-    scores = _scores(query, key, mask, causal, scale, first_query)
+    scores = _scores(query, key, mask, causal, scale, first[2])
     shares = torch.exp(scores - _finite(logsumexp.to(scores.dtype)))
     dy, y, q = (t.to(scores.dtype) for t in (gradient, output, query))
     k, v = (_for_each_query_head(t, query).to(scores.dtype) for t in (key, value))
-    change = shares * (dy @ v.transpose(-2, -1) - (dy * y).sum(-1, keepdim=True)) * scale
-    dq, dk, dv = change @ k, change.transpose(-2, -1) @ q, shares.transpose(-2, -1) @ dy
+    kept = 1.0 if seed is None else _kept(scores, dropout, seed, first)
+    change = shares * (kept * (dy @ v.transpose(-2, -1)) - (dy * y).sum(-1, keepdim=True)) * scale
+    dq, dk, dv = change @ k, change.transpose(-2, -1) @ q, (kept * shares).transpose(-2, -1) @ dy
     dk, dv = (t.reshape(*key.shape[:2], -1, *t.shape[2:]).sum(2) for t in (dk, dv))  # over the heads that share them
     return _rows_of_heads(dq.to(query.dtype)), _rows_of_heads(dk.to(key.dtype)), _rows_of_heads(dv.to(value.dtype))
 
 
 @attention.register_fake
 def _shapes(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor | None,
-    causal: bool,
-    scale: float,
-    first_query: int = 0,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None, *options: Any, **named: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
     _check(query, key, value, mask)
     output = query.new_empty(*query.shape[:-1], value.shape[-1])
@@ -106,11 +117,8 @@ def _backward_shapes(
     key: torch.Tensor,
     value: torch.Tensor,
     mask: torch.Tensor | None,
-    output: torch.Tensor,
-    logsumexp: torch.Tensor,
-    causal: bool,
-    scale: float,
-    first_query: int = 0,
+    *options: Any,
+    **named: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     _check(query, key, value, mask)
     dq, dk, dv = (_rows_of_heads(t.new_empty(t.shape)) for t in (query, key, value))
@@ -118,18 +126,20 @@ def _backward_shapes(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    query, key, value, mask, *numbers = inputs
-    ctx.numbers = numbers
-    ctx.save_for_backward(query, key, value, mask, *output)
+    query, key, value, mask, causal, scale, dropout, seed, first = inputs
+    ctx.causal, ctx.scale, ctx.dropout, ctx.first = causal, scale, dropout, first
+    ctx.save_for_backward(query, key, value, mask, *output, seed)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
 
 
 def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
+    nothing = (None,) * 6
     if gradient is None:
-        return (None,) * 7
-    made = torch.ops.alpa_explore.attention_backward(gradient, *ctx.saved_tensors, *ctx.numbers)
-    return (*made, None, None, None, None)
+        return (None, None, None, *nothing)
+    *tensors, seed = ctx.saved_tensors
+    made = attention_backward(gradient, *tensors, ctx.causal, ctx.scale, ctx.dropout, seed, ctx.first)
+    return (*made, *nothing)
 
 
 attention.register_autograd(_differentiate, setup_context=_keep)
@@ -166,6 +176,32 @@ def _scores(
     return scores
 
 
+def _kept(scores: torch.Tensor, dropout: float, seed: torch.Tensor, first: Sequence[int]) -> torch.Tensor:
+    """What dropout multiplies p with: 0 or 1 / (1 − dropout).
+
+    The number of an entry, made of seed and position, is mixed as in SplitMix64 (Steele, Lea and Flood, "Fast
+    Splittable Pseudorandom Number Generators", OOPSLA 2014); its upper 53 bits are a number in 0 … 1.
+    """
+    number = (seed.to(scores.device, torch.float64) * 2.0**53).to(torch.int64)
+    for extent, start in zip(scores.shape, (*first, 0), strict=True):
+        place = torch.arange(start, start + extent, device=scores.device)
+        number = _mixed(number.unsqueeze(-1) + (place + 1) * _GAMMA)
+    uniform = _shifted(number, 11).to(torch.float64) * 2.0**-53
+    return (uniform >= dropout).to(scores.dtype) / (1 - dropout)
+
+
+def _mixed(number: torch.Tensor) -> torch.Tensor:
+    """The last steps of SplitMix64; products wrap around."""
+    number = (number ^ _shifted(number, 30)) * _FIRST_FACTOR
+    number = (number ^ _shifted(number, 27)) * _SECOND_FACTOR
+    return number ^ _shifted(number, 31)
+
+
+def _shifted(number: torch.Tensor, bits: int) -> torch.Tensor:
+    """Shifted right as an unsigned number."""
+    return (number >> bits) & ((1 << 64 - bits) - 1)
+
+
 def _finite(logsumexp: torch.Tensor) -> torch.Tensor:
     """As a column; that of a query that sees no key becomes 0, so that its shares become 0 too."""
     return logsumexp.masked_fill(logsumexp == -torch.inf, 0).unsqueeze(-1)
@@ -188,16 +224,19 @@ def _fits_flash(
     value: torch.Tensor,
     mask: torch.Tensor | None,
     causal: bool,
-    first_query: int,
+    dropout: float,
+    first: Sequence[int],
 ) -> bool:
     """Whether torch's flash kernel computes exactly this call. With causal its queries must be as many as its keys."""
     size = query.shape[-1]
     return (
         query.is_cuda
         and query.dtype in (torch.float16, torch.bfloat16)
+        and torch.cuda.get_device_capability(query.device) >= _FLASH_CAPABILITY
         and mask is None
-        and first_query == 0
-        and not (causal and query.shape[-2] != key.shape[-2])
+        and not dropout
+        and not (causal and (first[2] or query.shape[-2] != key.shape[-2]))
+        and all(t.stride(-1) == 1 for t in (query, key, value))
         and size == value.shape[-1]
         and size % _HEAD_MULTIPLE == 0
         and size <= _MOST_HEAD_SIZE

@@ -143,9 +143,37 @@ def test_flops_and_bytes_are_those_of_a_fused_kernel():
     assert [2 * o.flops for o in causal.operators if "attention" in o.kind] == [forward.flops, backward.flops]
 
 
-@pytest.mark.parametrize("options", [{"dropout_p": 0.5}, {"attn_mask": nn.Parameter(torch.randn(6, 6))}])
-def test_what_the_operator_does_not_compute_stays_spelled_out(options):
-    graph = capture(Mixer((2, 2, 6, 4), (2, 2, 6, 4), **options), (torch.tensor(1.0),))
+def test_dropout_drops_that_share_of_the_softmax_in_both_passes():
+    torch.manual_seed(0)
+    q, k, gradient = (torch.randn(1, 2, 64, 8, dtype=torch.float64) for _ in range(3))
+    v = torch.eye(64, dtype=torch.float64).expand(1, 2, 64, 64)  # so that the output is the softmax after dropout
+    seed = torch.tensor(0.3, dtype=torch.float64)
+    whole, _ = torch.ops.alpa_explore.attention(q, k, v, None, False, 0.5)
+    dropped, _ = torch.ops.alpa_explore.attention(q, k, v, None, False, 0.5, 0.25, seed)
+    kept = dropped != 0
+    assert kept.double().mean().item() == pytest.approx(0.75, abs=0.02)
+    torch.testing.assert_close(dropped, kept * whole / 0.75)
+    other, _ = torch.ops.alpa_explore.attention(q, k, v, None, False, 0.5, 0.25, seed / 2)
+    assert ((other != 0) == kept).double().mean().item() == pytest.approx(0.75**2 + 0.25**2, abs=0.02)
+    leaves = [t.clone().requires_grad_() for t in (q, k, v)]
+    output, _ = torch.ops.alpa_explore.attention(*leaves, None, False, 0.5, 0.25, seed)
+    made = torch.autograd.grad(output.sum(-1), leaves, gradient[..., 0])
+    shares = torch.softmax(leaves[0] @ leaves[1].mT * 0.5, -1) * kept / 0.75
+    for ours, theirs in zip(
+        made, torch.autograd.grad((shares @ leaves[2]).sum(-1), leaves, gradient[..., 0]), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_dropout_draws_one_seed_for_both_passes():
+    graph = capture(Mixer((2, 2, 6, 4), (2, 2, 6, 4), dropout_p=0.5), (torch.tensor(1.0),))
+    (forward,), (backward,), (seed,) = (operators(graph, kind) for kind in (FORWARD, BACKWARD, "aten.rand.default"))
+    assert seed.outputs[0] in forward.inputs
+    assert seed.outputs[0] in backward.inputs
+
+
+def test_a_mask_that_is_learned_stays_spelled_out():
+    graph = capture(Mixer((2, 2, 6, 4), (2, 2, 6, 4), attn_mask=nn.Parameter(torch.randn(6, 6))), (torch.tensor(1.0),))
     assert not operators(graph, FORWARD)
     assert operators(graph, "aten.matmul.default")
 
@@ -167,8 +195,11 @@ def test_graphs_with_attention_are_stored_and_resized(gpt):
 
 
 def test_a_shard_of_causal_queries_says_which_is_its_first():
+    attend = torch.ops.alpa_explore.attention
     q, k, v = (torch.randn(1, 2, 8, 4) for _ in range(3))
-    whole = torch.ops.alpa_explore.attention(q, k, v, None, True, 0.5)
-    halves = [torch.ops.alpa_explore.attention(q[:, :, f : f + 4], k, v, None, True, 0.5, f) for f in (0, 4)]
+    whole = attend(q, k, v, None, True, 0.5)
+    halves = [
+        torch.ops.alpa_explore.attention(q[:, :, f : f + 4], k, v, None, True, 0.5, first=[0, 0, f]) for f in (0, 4)
+    ]
     for complete, parts in zip(whole, itertools.zip_longest(*halves), strict=True):
         torch.testing.assert_close(torch.cat(parts, 2), complete)

@@ -2,7 +2,7 @@
 
 Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
 extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
-the number of shards; the lookup in a sharded table is masked; a shard of causal queries says which is its first; the
+the number of shards; the lookup in a sharded table is masked; a shard of attention knows its place in the whole; the
 statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softmax`) and the divisor of a loss
 (`losses`) are combined over devices in the middle of the operator.
 """
@@ -184,14 +184,16 @@ def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> 
 
 
 def _attention(causal: int) -> _Local:
-    """The argument at `causal` says whether the mask is; two places on stands the position of the first query, which is
-    that of the shard. The first input has the queries as dim 2."""
+    """The argument at `causal` says whether the mask is. After it and the scale come dropout, its seed, and the
+    position of the first sample, head and query: that of the shard, where the operator depends on it."""
 
     def local(shard: Shard, steps: StepWriter) -> LocalCall:
-        first = shard.block(shard.strategy.inputs[0], 2) * shard.input_shape(0)[2]
-        if not first or steps.arguments[causal] is not True:
-            return _call(shard, steps)
-        return _call(shard, steps, replaced(steps.arguments, causal + 2, first))
+        spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
+        first = tuple(shard.block(spec, dim) * shape[dim] for dim in range(3))
+        given = (*steps.arguments, 0.0, None)[: causal + 4]
+        if given[causal + 3] is None:
+            first = (0, 0, first[2] if given[causal] is True else 0)
+        return _call(shard, steps, (*given, first) if any(first) else None)
 
     return local
 

@@ -7,55 +7,46 @@ than the first. Keys are not sharded: the softmax of a query runs over all of th
 
 from __future__ import annotations
 
-from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph import Operator, Ref, Tensor
 from alpa_explore.sharding.rules.factors import Splits, broadcast_dim
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.strategy import Split
 
-_CAUSAL = {"alpa_explore.attention.default": 4, "alpa_explore.attention_backward.default": 7}
-"""Position of the argument that says whether the mask is causal."""
+_FORWARD_CAUSAL, _BACKWARD_CAUSAL = 4, 7
+"""Position of the argument that says whether the mask is causal; three places on stands the seed of dropout."""
 
 
 def attention(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?) -> (output, logsumexp)."""
-    query, key = inputs[:2]
-    mask = inputs[3:]
-
-    def split(factor: str, size: int, dim: int, shared: int) -> Split:
-        """`dim` of queries and outputs, and of the mask where it has it; `shared` of keys and values."""
-        masks = (broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
-        return Split(factor, size, (dim, shared, shared, *masks), (dim, dim), triangular=_triangular(operator, factor))
-
-    return _larger_than_one(
-        split("batch", query.shape[0], 0, 0),
-        split("heads", key.shape[1], 1, 1),
-        split("queries", query.shape[2], 2, REPLICATE),
-    )
+    """(q [b, hq, sq, d], k [b, hkv, sk, d], v, mask?, seed?) -> (output, logsumexp)."""
+    return _splits(operator, inputs, _FORWARD_CAUSAL)
 
 
 def attention_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, q, k, v, mask?, output, logsumexp) -> (dq, dk, dv)."""
-    query, key = inputs[1:3]
-    mask = inputs[4:-2]
+    """(dy, q, k, v, mask?, output, logsumexp, seed?) -> (dq, dk, dv)."""
+    return _splits(operator, inputs, _BACKWARD_CAUSAL)
 
-    def split(factor: str, size: int, dim: int, shared: int, summed: int) -> Split:
-        """As in `attention`; `summed` is the placement of dk and dv."""
-        masks = (broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
-        placed = (dim, dim, shared, shared, *masks, dim, dim)
-        return Split(factor, size, placed, (dim, summed, summed), triangular=_triangular(operator, factor))
 
-    return _larger_than_one(
+def _splits(operator: Operator, inputs: tuple[Tensor, ...], causal: int) -> Splits:
+    backward = causal == _BACKWARD_CAUSAL
+    query, key = inputs[backward : backward + 2]
+    mask = inputs[backward + 3 : backward + 4] if isinstance(operator.arguments[causal - 1 - 2 * backward], Ref) else ()
+    seed = operator.arguments[causal + 3 : causal + 4]
+    seeds = (REPLICATE,) if seed and isinstance(seed[0], Ref) else ()
+
+    def split(factor: str, size: int, dim: int, shared: int, summed: int, *, triangular: bool = False) -> Split:
+        """`dim` of queries and outputs, and of the mask where it has it; `shared` of keys and values, and `summed` of
+        their gradients."""
+        masks = tuple(broadcast_dim(m, dim, 4, query.shape[dim]) for m in mask)
+        read, made = (dim, shared, shared, *masks), (dim, summed, summed)
+        if backward:
+            return Split(factor, size, (dim, *read, dim, dim, *seeds), made, triangular=triangular)
+        return Split(factor, size, (*read, *seeds), (dim, dim), triangular=triangular)
+
+    splits = (
         split("batch", query.shape[0], 0, 0, 0),
         split("heads", key.shape[1], 1, 1, 1),
-        split("queries", query.shape[2], 2, REPLICATE, PARTIAL),
+        split("queries", query.shape[2], 2, REPLICATE, PARTIAL, triangular=operator.arguments[causal] is True),
     )
-
-
-def _triangular(operator: Operator, factor: str) -> bool:
-    return factor == "queries" and operator.arguments[_CAUSAL[operator.kind]] is True
-
-
-def _larger_than_one(*splits: Split) -> Splits:
     return tuple(s for s in splits if s.size > 1)
 
 

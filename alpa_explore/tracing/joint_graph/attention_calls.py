@@ -2,7 +2,8 @@
 
 torch decomposes attention on fake tensors into products and a softmax of all scores, whatever device the model is
 made for; a GPU runs one kernel that stores no scores. Left as torch has them (and so decomposed) are calls that the
-operator does not compute: with dropout, with a mask that has a gradient, with nested or mismatched tensors.
+operator does not compute: with a mask that has a gradient, with tensors of more than four dims. Dropout draws a seed,
+and from it other numbers than torch would.
 """
 
 from __future__ import annotations
@@ -33,11 +34,13 @@ def as_one_operator(
 ) -> torch.Tensor:
     """What torch's function returns, by one operator where that computes it."""
     whole = _four_dims(query, key, value, attn_mask, enable_gqa)
-    if whole is None or dropout_p > 0 or (attn_mask is not None and (attn_mask.requires_grad or is_causal)):
+    plain_mask = attn_mask is None or not (attn_mask.requires_grad or is_causal)
+    if whole is None or not plain_mask or not 0 <= dropout_p < 1:
         kept = CALL(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         return kept
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-    output: torch.Tensor = attention(*whole, is_causal, factor)[0]
+    seed = torch.rand((), dtype=torch.float64, device=query.device) if dropout_p else None
+    output: torch.Tensor = attention(*whole, is_causal, factor, float(dropout_p), seed)[0]
     return output.view(output.shape[4 - query.dim() :])
 
 

@@ -7,19 +7,23 @@ from tests.sharding.call import Call, mask, real
 ALL = "batch heads queries"
 
 
-def forward(*masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, dtype=torch.float64, factors=ALL):
+def forward(*masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, dropout=(), dtype=torch.float64, factors=ALL):
     tensors = (real(*shape, dtype=dtype) for shape in (q, k, k if v is None else v))
-    return Call("alpa_explore.attention.default", *tensors, *(masks or (None,)), causal, 0.3, factors=factors)
+    options = (*(masks or (None,)), causal, 0.3, *dropout)
+    return Call("alpa_explore.attention.default", *tensors, *options, factors=factors)
 
 
-def backward(*masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, dtype=torch.float64, factors=ALL):
+def backward(
+    *masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, dropout=(), dtype=torch.float64, factors=ALL
+):
     q, k, v = (real(*shape, dtype=dtype) for shape in (q, k, k if v is None else v))
     given = masks[0] if masks else None
-    output, logsumexp = torch.ops.alpa_explore.attention(q, k, v, given, causal, 0.3)
+    output, logsumexp = torch.ops.alpa_explore.attention(q, k, v, given, causal, 0.3, *dropout)
     tensors = (real(*output.shape, dtype=dtype), q, k, v, given, output, logsumexp)
-    return Call("alpa_explore.attention_backward.default", *tensors, causal, 0.3, factors=factors)
+    return Call("alpa_explore.attention_backward.default", *tensors, causal, 0.3, *dropout, factors=factors)
 
 
+_DROPOUT = (0.4, torch.tensor(0.7, dtype=torch.float64))
 _SETTINGS = (
     {},
     {"causal": True},
@@ -27,6 +31,8 @@ _SETTINGS = (
     {"q": (2, 8, 4, 4), "k": (2, 1, 6, 4), "factors": "batch queries"},
     {"q": (4, 4, 8, 4), "k": (4, 4, 4, 4), "v": (4, 4, 4, 6), "causal": True},
     {"q": (1, 4, 4, 4), "k": (1, 4, 8, 4), "causal": True, "factors": "heads queries"},
+    {"dropout": _DROPOUT},  # the same entries are dropped, whoever computes them
+    {"q": (4, 8, 8, 4), "causal": True, "dropout": _DROPOUT},
     {"dtype": torch.bfloat16, "causal": True},
 )
 _MASKS = (mask(8, 8), mask(4, 1, 8, 8), mask(4, 1, 1, 8), real(1, 4, 8, 8), real(4, 4, 8, 1), mask(4, 4, 8, 8))
@@ -34,4 +40,5 @@ _MASKS = (mask(8, 8), mask(4, 1, 8, 8), mask(4, 1, 1, 8), real(1, 4, 8, 8), real
 CALLS = (
     *(call(**setting) for setting in _SETTINGS for call in (forward, backward)),
     *(call(given) for given in _MASKS for call in (forward, backward)),
+    *(call(_MASKS[3], dropout=_DROPOUT) for call in (forward, backward)),
 )

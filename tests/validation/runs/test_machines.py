@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
-from alpa_explore.validation.architecture import kind_of, padded_vocabulary
-from alpa_explore.validation.machines import check_overrides, device_name, machine, software_name
+from alpa_explore.validation.runs.architecture import kind_of, padded_vocabulary
+from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
 
 
 @pytest.mark.parametrize(

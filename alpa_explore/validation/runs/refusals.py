@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from alpa_explore.validation.columns import Cells
+from alpa_explore.validation.runs.columns import Cells
 
 EMPTY_STAGES = 2
 """Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""

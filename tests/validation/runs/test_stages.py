@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from alpa_explore.validation.architecture import Architecture
-from alpa_explore.validation.stages import blocks_of_parts, idle_ranks
+from alpa_explore.validation.runs.architecture import Architecture
+from alpa_explore.validation.runs.stages import blocks_of_parts, idle_ranks
 
 LLAMA_8B = Architecture(
     kind="llama", layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocabulary=128256, tied=False

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alpa_explore.errors import OptionError
-from alpa_explore.validation.architecture import Architecture, kind_of
-from alpa_explore.validation.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
-from alpa_explore.validation.refusals import Kind, cells_faults, layout_faults, stage_faults
+from alpa_explore.validation.runs.architecture import Architecture, kind_of
+from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
+from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
 
 if TYPE_CHECKING:
     from _csv import Reader as CsvReader
