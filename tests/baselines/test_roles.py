@@ -8,12 +8,10 @@ import pytest
 
 from alpa_explore.baselines.block_work import decoder_work
 from alpa_explore.baselines.dims import Label, dim_labels
-from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.baselines.roles import Role
 from alpa_explore.cluster import Cluster, Submesh, logical_mesh
 from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.graph import Phase
-from alpa_explore.intra_op.regrets import pinned
-from alpa_explore.intra_op.solve import solve
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.programs.check import check
@@ -23,21 +21,11 @@ from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.tracing.capture import capture
-from tests.programs.cases import Case
+from tests.programs.cases import Case, following
 
 MODELS = ("gpt", "fused gpt", "llama", "tied llama", "fused llama")
 REDUCE, GATHER, SCATTER = StepKind.ALL_REDUCE, StepKind.ALL_GATHER, StepKind.REDUCE_SCATTER
 PRODUCTS = ("aten.mm.default", "aten.addmm.default")
-
-
-def following(*roles):
-    """The fastest choice that the roles permit."""
-
-    def choose(problem):
-        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
-        return solve(pinned(priced, strategies_for_roles(problem, roles))).choices
-
-    return choose
 
 
 def decided(case, mesh, *roles):
@@ -180,6 +168,18 @@ def test_labels_of_a_decoder() -> None:
     assert of("h.1.attention.qkv.weight") == [None, Label.RESIDUAL]
     (lost,) = (o for o in graph.operators if o.kind == "aten.nll_loss_forward.default")
     assert [labels.get((lost.inputs[0], d)) for d in range(2)] == [Label.ROWS, None]
+
+
+def test_a_residual_stream_as_wide_as_the_sequence_is_long_is_not_taken_for_it() -> None:
+    config = LlamaConfig(hidden=16, layers=1, heads=2, vocabulary=64, sequence=16, ffn=48)
+    graph = capture(make_module(config, "meta", 0), make_inputs(config, 2, "meta", 0))
+    labels = dim_labels(graph)
+    for tensor in graph.tensors:
+        found = [label for d in range(len(tensor.shape)) if (label := labels.get((tensor.index, d)))]
+        assert len(found) == len(set(found)), tensor.name
+    norms = [o for o in graph.operators if o.kind == "alpa_explore.rms_norm.default"]
+    assert {labels[o.outputs[0], 2] for o in norms} == {Label.RESIDUAL}
+    assert {labels[o.outputs[1], 1] for o in norms} == {Label.POSITIONS}
 
 
 def test_a_model_without_a_known_sequence_has_no_labels() -> None:
