@@ -85,7 +85,7 @@ def heads_of_groups(
 
     Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
     """
-    grouped_BSKD = qkv_BSM.unflatten(2, (key_heads, -1))
+    grouped_BSKD = qkv_BSM.view(*qkv_BSM.shape[:2], key_heads, -1)
     queries = grouped_BSKD.shape[3] - 2 * head
     q_BSKD, k_BSKD, v_BSKD = grouped_BSKD.split((queries, head, head), dim=3)
     if queries > head:
