@@ -6,6 +6,7 @@ proven is what runs. In the order to read them:
     steps        LocalCall: a straight line of operator calls and all-reduces, and the writer that builds one
     shard        the local shapes and block numbers of one device under a strategy
     sums         operators that need a sum over devices halfway through: batch norm, the divisor of a mean loss
+    attentions   attention on a shard: its place in the whole, and the keys and values that its heads share
     local_call   `localize`: which operators need changed arguments on a shard, and how
 
 It imports `graph`, `sharding.spec`, `sharding.strategy` and, for the list of random operators, `sharding.rules`; it
