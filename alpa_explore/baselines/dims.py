@@ -107,6 +107,8 @@ def _cast_from(graph: TrainingGraph, tensor: int) -> int:
     return _cast_from(graph, graph.operators[producer].inputs[0])
 
 
+_NORMS = ("aten.native_layer_norm.default", "aten.native_layer_norm_backward.default")
+"""Operators that keep their last dim but cannot be divided along it, so that no split says that it is the same."""
 _Merged: TypeAlias = tuple[tuple[Dim, Dim], Dim]
 """(the two dims, the dim that has the entries of both)."""
 
@@ -125,6 +127,12 @@ def _relations(graph: TrainingGraph) -> tuple[dict[Dim, set[Dim]], dict[Dim, lis
             if len({graph.tensors[t].shape[d] for t, d in same}) == 1:
                 for dim in same:
                     together.setdefault(dim, set()).update(same - {dim})
+        if operator.kind in _NORMS:
+            tensors = [t for t in (*operator.inputs, *operator.outputs) if graph.tensors[t].shape]
+            sizes = {graph.tensors[operator.outputs[0]].shape[-1]} - {1}
+            same = {(t, d) for t in tensors if graph.tensors[t].shape[d := len(graph.tensors[t].shape) - 1] in sizes}
+            for dim in same:
+                together.setdefault(dim, set()).update(same - {dim})
         for parts, whole in _merges(operator, graph.tensors):
             for dim in (*parts, whole):
                 together.setdefault(dim, set())

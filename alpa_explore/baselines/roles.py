@@ -45,8 +45,15 @@ class Role(enum.Enum):
 
 
 _TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
-_LOOKUPS = ("aten.embedding.default", "aten.embedding_dense_backward.default")
-"""Not heavy, but divided all the same: Megatron-LM stores a shard of the vocabulary on each device."""
+_OVER_VOCABULARY = (
+    "aten.embedding.default",
+    "aten.embedding_dense_backward.default",
+    "aten._log_softmax.default",
+    "aten._log_softmax_backward_data.default",
+    "aten.nll_loss_forward.default",
+    "aten.nll_loss_backward.default",
+)
+"""Not heavy, but divided all the same: on every device Megatron-LM has a shard of the vocabulary and of the scores."""
 
 
 def strategies_for_roles(
@@ -98,7 +105,7 @@ def _tensor_parallel(
     possible = np.zeros(len(options.options), dtype=bool)
     possible[options.at_axis[axis]] = True
     divides = np.array([any(p >= 0 for p in option) for option in options.options], dtype=bool)
-    if operator.kind in _LOOKUPS or splits_for(operator, graph.tensors).heavy:
+    if operator.kind in _OVER_VOCABULARY or splits_for(operator, graph.tensors).heavy:
         dividing = inner & divides & possible
         return dividing if dividing.any() else inner
     if role is Role.TENSOR:
@@ -138,6 +145,10 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
             return stored >= 0
         if role is Role.DATA:
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
-        return stored < 0 or (tensor, stored) not in labels
+        if stored < 0 or (tensor, stored) not in labels:
+            return True
+        # The gradient of learned positions comes out sharded along the sequence, and is gathered once an iteration.
+        along = role is Role.TENSOR_SEQUENCE and node.kind is NodeKind.ACCUMULATOR
+        return along and labels[tensor, stored] is Label.POSITIONS
 
     return np.array([follows(option) for option in options.options], dtype=bool)

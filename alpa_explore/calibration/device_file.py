@@ -15,7 +15,7 @@ The figures that the planner reads:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,8 @@ import numpy as np
 from alpa_explore.calibration.kernel_fit import document, fit_kernels
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
-from alpa_explore.cluster import Cluster, Device, Link
+from alpa_explore.cluster import Cluster, Device, Link, Software
+from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
@@ -43,21 +44,25 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
     best = max(share for _, share in curve)
     source = f"Measured by alpa-explore calibrate on {measured.device} ({measured.software})"
     inside, between = _links(measured, like, source)
-    fits = fit_kernels(measured, peaks=peaks, bandwidth=datasheet)
+    by_curve = Device(
+        name=name,
+        peak_flops=peaks,
+        memory_bytes=measured.memory_bytes,
+        memory_bandwidth=datasheet,
+        matmul_efficiency=best,
+        half_efficiency_flops=_half(curve, best),
+        memory_efficiency=bandwidth / datasheet,
+        launch_seconds=launch,
+        matmul_curve=curve,
+    )
+    by_shape, fits = fit_kernels(measured, by_curve)
+    # Tiles and waves are those of a GPU; on a CPU the fit is only kept beside its points.
+    is_gpu = measured.processors > 1 and measured.products and measured.attention
     return {
         "name": name,
         "aliases": [],
         "source": source + (f"; peaks of {like[0].name}" if like is not None else "; peaks are the best rates seen"),
-        "device": {
-            "peak_flops": peaks,
-            "memory_bytes": measured.memory_bytes,
-            "memory_bandwidth": datasheet,
-            "matmul_efficiency": best,
-            "half_efficiency_flops": _half(curve, best),
-            "memory_efficiency": bandwidth / datasheet,
-            "launch_seconds": launch,
-            "matmul_curve": [list(point) for point in curve],
-        },
+        "device": _figures(replace(by_shape, software=eager(measured.host_seconds, source)) if is_gpu else by_curve),
         "inside_node": asdict(inside),
         "between_nodes": asdict(between),
         "measured": {
@@ -66,7 +71,7 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
             "matmul": {dtype: _pairs(points) for dtype, points in measured.matmul.items()},
             "memory": _pairs(measured.memory),
             "collectives": {kind: _pairs(points) for kind, points in measured.collectives.items()},
-            "products": [[p.dtype, p.m, p.n, p.k, p.seconds] for p in measured.products],
+            "products": [[p.dtype, p.count, p.m, p.n, p.k, p.seconds] for p in measured.products],
             "attention": [list(astuple(a)) for a in measured.attention],
             "host_seconds": dict(measured.host_seconds),
             "groups": [list(astuple(g)) for g in measured.groups],
@@ -90,7 +95,7 @@ def measurements_in(body: Mapping[str, Any]) -> Measurements:
         matmul={dtype: _points(pairs) for dtype, pairs in kept["matmul"].items()},
         memory=_points(kept["memory"]),
         collectives={kind: _points(pairs) for kind, pairs in kept["collectives"].items()},
-        products=tuple(Product(dtype=d, m=m, n=n, k=k, seconds=s) for d, m, n, k, s in kept["products"]),
+        products=tuple(Product(dtype=d, count=c, m=m, n=n, k=k, seconds=s) for d, c, m, n, k, s in kept["products"]),
         attention=tuple(
             AttentionTime(**dict(zip(AttentionTime.__dataclass_fields__, row, strict=True)))
             for row in kept["attention"]
@@ -101,14 +106,29 @@ def measurements_in(body: Mapping[str, Any]) -> Measurements:
     )
 
 
+def eager(host_seconds: Mapping[str, float], source: str) -> Software:
+    """Eager PyTorch with the host times that were measured on this machine, as far as they were."""
+    software = load_software("eager")
+    if not host_seconds:
+        return software
+    return replace(
+        software,
+        source=f"{source}: launches; other figures: {software.source}",
+        # Some operators of a model are modules, some are plain functions.
+        forward_launch_seconds=(host_seconds["module"] + host_seconds["recorded_operator"]) / 2,
+        # The backward pass of a product of two tensors launches two products and a sum.
+        backward_launch_seconds=host_seconds["backward_operator"] / 3,
+        collective_launch_seconds=host_seconds.get("collective", software.collective_launch_seconds),
+    )
+
+
 def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
     """The body of a device file with the figures of a cluster that was fitted to runs."""
-    figures = {k: value for k, value in asdict(cluster.device).items() if k not in ("name", "source", "software")}
+    figures = _figures(cluster.device)
     return {
         "name": name,
         "aliases": [],
         "source": source,
-        "software": cluster.software.name,
         "device": figures,
         "inside_node": asdict(cluster.inside_node),
         "between_nodes": asdict(cluster.between_nodes),
@@ -118,7 +138,7 @@ def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[st
 
 def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
     """(FLOPs, share of the peak), ascending. Seconds without the launch are made monotonic in the size."""
-    curve, least = [], 0.0
+    curve, least = list[tuple[float, float]](), 0.0
     for point in sorted(points, key=lambda p: p.size):
         least = max(least, _net(point, launch), point.size / peak)
         # At the peak, rounding may make the quotient slightly larger than 1.
@@ -137,6 +157,16 @@ def link_of(collectives: Mapping[str, tuple[Point, ...]], ranks: int) -> tuple[f
             targets.append(1.0)
     alpha, beta = non_negative(np.array(rows), np.array(targets)).tolist()
     return 1.0 / max(beta, 1e-15), alpha
+
+
+def _figures(device: Device) -> dict[str, Any]:
+    """The section `device` of a file; without sections that the device has no figures for."""
+    figures = {key: value for key, value in asdict(device).items() if key not in ("name", "source")}
+    if device.kernels is None:
+        del figures["kernels"]
+    if device.software == Software():
+        del figures["software"]
+    return figures
 
 
 def _net(point: Point, launch: float) -> float:

@@ -1,38 +1,38 @@
-"""Fit the figures of kernels to measured points: a few physical figures for all shapes of a kind.
+"""Fit the kernel figures of a device to measured points, by least squares of the planner's own formulas.
 
-    product     flops / (peak · share · fill(m, n) · k / (k + half_k) · alignment), or its traffic where that is slower
-    attention   flops / (peak · share · s / (s + half_sequence) · (d / 128) ^ head_exponent)
-                with 2.5 times the FLOPs in the backward pass
-    memory      bytes / (bandwidth · share)
-
-each plus the fixed seconds of a kernel. `fill` is the share of useful work in what is computed when tiles cover the
-result and the processors work through the tiles in waves. Each fit minimises the squared logarithm of predicted over
-measured seconds by a pattern search from fixed starting values, so that it gives the same figures every time.
+The formulas are those of `cost.kernel_seconds`: the squared logarithm of predicted over measured seconds is minimised
+by a pattern search from fixed starting values, so that the same points always give the same figures. First the two
+figures of memory-bound kernels (share of the bandwidth, fixed time), then those of products of all dtypes together,
+then those of attention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from alpa_explore.calibration import tuning
-from alpa_explore.calibration.measurements import AttentionTime, Measurements, Point, Product
+from alpa_explore.calibration.measurements import AttentionTime, Measurements, Product
+from alpa_explore.cluster import Device
+from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
+from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.numerics.arrays import Floats
 
-TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.92), (128, 64, 0.75), (64, 64, 0.5))
-"""(rows, columns, relative rate) of the tiles among which libraries choose: smaller tiles reuse less."""
-CORE_TILES = ((16, 16, 1.0),)
-"""The same of a CPU core, whose registers hold small tiles and whose caches need no choice here."""
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
+_SHARE = (0.01, 1.0)
+_Bounds = Mapping[str, tuple[float, float, float]]
+"""Figure -> (start, least, most)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
     """The figures of one kind of kernel, and how well they tell the points."""
 
+    kind: str
     figures: Mapping[str, float]
     points: int
     mean_error: float
@@ -40,23 +40,97 @@ class Fit:
     worst_error: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelFits:
-    """The fits of a device; `peak` and `bandwidth` are those to which the shares relate."""
+def fit_kernels(measured: Measurements, base: Device) -> tuple[Device, tuple[Fit, ...]]:
+    """`base` with the figures that fit the measurements, and the fits; shares relate to the peaks of `base`.
 
-    products: Mapping[str, Fit]
-    """dtype -> share, half_k, wave, unaligned."""
-    attention: Mapping[str, Fit]
-    """dtype -> share, half_sequence, head_exponent, backward."""
-    memory: Fit
-    """share, kernel_seconds."""
+    A kind of kernel that was not measured keeps its figures.
+    """
+    device = replace(base, kernels=base.kernels or _start(measured.processors), matmul_curve=())
+    fits = [_fit_memory(measured, device)]
+    device = replace(
+        device,
+        memory_efficiency=fits[0].figures["memory_efficiency"],
+        launch_seconds=fits[0].figures["launch_seconds"],
+    )
+    for fit_next in (_fit_products, _fit_attention):
+        fit = fit_next(measured, device)
+        if fit is not None:
+            device = with_figures(device, fit.figures)
+            fits.append(fit)
+    return device, tuple(fits)
 
 
-def fit_kernels(measured: Measurements, *, peaks: Mapping[str, float], bandwidth: float) -> KernelFits:
-    """Fit all kinds of kernels that were measured. `peaks` maps dtype to FLOP/s, `bandwidth` is bytes per second."""
-    processors = measured.processors
-    memory = fit_memory(measured.memory, bandwidth)
-    rate, fixed = bandwidth * memory.figures["share"], memory.figures["kernel_seconds"]
+def with_figures(device: Device, figures: Mapping[str, float]) -> Device:
+    """A device with other kernel figures; `share.DTYPE` is that of products of one dtype."""
+    assert device.kernels is not None
+    shares = {name.removeprefix("share."): value for name, value in figures.items() if name.startswith("share.")}
+    others = {name: value for name, value in figures.items() if not name.startswith("share.")}
+    changed = KernelFigures(**{**_fields(device.kernels), **others, "shares": {**device.kernels.shares, **shares}})
+    return replace(device, kernels=changed)
+
+
+def _fields(figures: KernelFigures) -> dict[str, Any]:
+    return {name: getattr(figures, name) for name in figures.__dataclass_fields__}
+
+
+def product_kernel(product: Product) -> Kernel:
+    """The kernel of a measured product, as the planner counts it; products of 8 bits are stored in 16."""
+    item = ITEM_BYTES[product.dtype]
+    read = product.m * product.k + product.n * product.k
+    written = product.m * product.n
+    return Kernel(
+        flops=product.flops,
+        bytes_accessed=product.count * (item * read + max(item, 2) * written),
+        dtype=product.dtype,
+        matrix=True,
+        kind=KernelKind.PRODUCT,
+        sizes=(product.count, product.m, product.n, product.k),
+    )
+
+
+def attention_kernel(time: AttentionTime, *, backward: bool) -> Kernel:
+    """The kernel of measured attention: queries, keys, values and output once, in the backward pass with gradients."""
+    tensor = ITEM_BYTES[time.dtype] * time.batch_heads * time.sequence * time.head
+    return Kernel(
+        flops=time.flops * (2.5 if backward else 1.0),
+        bytes_accessed=tensor * (8 if backward else 4) + 4 * time.batch_heads * time.sequence,
+        dtype=time.dtype,
+        matrix=True,
+        kind=KernelKind.ATTENTION_BACKWARD if backward else KernelKind.ATTENTION,
+        sizes=(time.batch_heads, time.sequence, time.sequence, time.head),
+    )
+
+
+def document(fits: Sequence[Fit]) -> list[dict[str, Any]]:
+    """The fits for a device file, where they stand beside the raw points."""
+    return [asdict(fit) for fit in fits]
+
+
+def _start(processors: int) -> KernelFigures:
+    return KernelFigures(
+        processors=processors,
+        wave_loss=0.5,
+        product_depth=100.0,
+        unaligned_share=0.7,
+        batched_share=0.8,
+        attention_share=0.5,
+        attention_backward_share=0.8,
+        attention_head_exponent=0.5,
+        attention_keys=300.0,
+    )
+
+
+def _fit_memory(measured: Measurements, device: Device) -> Fit:
+    sizes, seconds = (np.array([getattr(p, name) for p in measured.memory]) for name in ("size", "seconds"))
+
+    def predicted(x: Floats) -> Floats:
+        return np.asarray(x[1] + sizes / (device.memory_bandwidth * x[0]), dtype=np.float64)
+
+    start = {"memory_efficiency": (0.8, *_SHARE), "launch_seconds": (float(seconds.min()), 1e-8, 1e-3)}
+    return _fitted("memory-bound kernels", predicted, seconds, start)
+
+
+def _fit_products(measured: Measurements, device: Device) -> Fit | None:
     squares = [
         Product(dtype=dtype, m=side, n=side, k=side, seconds=p.seconds)
         for dtype, points in measured.matmul.items()
@@ -64,113 +138,48 @@ def fit_kernels(measured: Measurements, *, peaks: Mapping[str, float], bandwidth
         for side in [round((p.size / 2) ** (1 / 3))]
     ]
     shaped = {p.dtype for p in measured.products}
-    return KernelFits(
-        products={
-            dtype: fit_products(
-                [p for p in (*measured.products, *squares) if p.dtype == dtype], peaks[dtype], rate, fixed, processors
-            )
-            for dtype in dict.fromkeys(p.dtype for p in measured.products)
-            if dtype in peaks and dtype in shaped
-        },
-        attention={
-            dtype: fit_attention([a for a in measured.attention if a.dtype == dtype], peaks[dtype], fixed, processors)
-            for dtype in dict.fromkeys(a.dtype for a in measured.attention)
-            if dtype in peaks
-        },
-        memory=memory,
-    )
+    points = [p for p in (*measured.products, *squares) if p.dtype in shaped and p.dtype in device.peak_flops]
+    if not points:
+        return None
+    start: dict[str, tuple[float, float, float]] = {
+        **{f"share.{dtype}": (0.7, *_SHARE) for dtype in dict.fromkeys(p.dtype for p in points)},
+        "product_depth": (100.0, 1.0, 4096.0),
+        "wave_loss": (0.5, *_SHARE),
+        "unaligned_share": (0.7, *_SHARE),
+    }
+    if any(p.count > 1 for p in points):
+        start["batched_share"] = (0.8, *_SHARE)
+    table = KernelTable.of([product_kernel(p) for p in points])
+    return _fitted("products", _by_planner(device, table, start), np.array([p.seconds for p in points]), start)
 
 
-def fit_memory(points: Sequence[Point], bandwidth: float) -> Fit:
-    """Share of the bandwidth, and fixed seconds of a kernel."""
-    sizes, seconds = np.array([p.size for p in points]), np.array([p.seconds for p in points])
-
-    def predicted(x: Floats) -> Floats:
-        return np.asarray(x[1] + sizes / (bandwidth * x[0]), dtype=np.float64)
-
-    return _fitted(
-        predicted, seconds, {"share": (0.8, 0.01, 1.0), "kernel_seconds": (float(seconds.min()), 1e-8, 1e-3)}
-    )
-
-
-def fit_products(
-    points: Sequence[Product], peak: float, memory_rate: float, kernel_seconds: float, processors: int
-) -> Fit:
-    """share, half_k, wave (what is lost of a last wave that is not full), unaligned (factor of a side that is no
-    multiple of 8)."""
-    m, n, k = (np.array([getattr(p, side) for p in points], dtype=np.float64) for side in "mnk")
-    item = np.array([ITEM_BYTES[p.dtype] for p in points])
-    stored = np.where(item == 1, 2, item)  # products of 8 bits are stored in 16
-    traffic = (item * (m * k + n * k) + stored * m * n) / memory_rate
-    crooked = (m % 8 > 0) | (n % 8 > 0) | (k % 8 > 0)
-    seconds = np.array([p.seconds for p in points])
-
-    def predicted(x: Floats) -> Floats:
-        share, half_k, wave, unaligned = x
-        rate = peak * share * fill(m, n, processors, wave) * k / (k + half_k) * np.where(crooked, unaligned, 1.0)
-        return np.asarray(kernel_seconds + np.maximum(2 * m * n * k / rate, traffic), dtype=np.float64)
-
+def _fit_attention(measured: Measurements, device: Device) -> Fit | None:
+    times = [a for a in measured.attention if a.dtype in device.peak_flops]
+    if not times:
+        return None
+    # Only GPUs have the peak of bfloat16 to which the share relates; elsewhere it may be above 1.
     start = {
-        "share": (0.7, 0.01, 1.0),
-        "half_k": (100.0, 1.0, 4096.0),
-        "wave": (0.5, 0.01, 1.0),
-        "unaligned": (0.8, 0.05, 1.0),
+        "attention_share": (0.5, 0.001, 10.0),
+        "attention_backward_share": (0.8, 0.05, 2.0),
+        "attention_head_exponent": (0.5, 0.01, 2.0),
+        "attention_keys": (300.0, 1.0, 8192.0),
     }
-    return _fitted(predicted, seconds, start)
+    table = KernelTable.of([attention_kernel(a, backward=backward) for backward in (False, True) for a in times])
+    seconds = np.array([a.forward_seconds for a in times] + [a.backward_seconds for a in times])
+    return _fitted("attention", _by_planner(device, table, start), seconds, start)
 
 
-def fit_attention(points: Sequence[AttentionTime], peak: float, kernel_seconds: float, processors: int) -> Fit:
-    """share, half_sequence, head_exponent, backward (share of the backward pass relative to the forward pass)."""
-    flops, s, d, heads = (
-        np.array([getattr(p, name) for p in points], dtype=np.float64)
-        for name in ("flops", "sequence", "head", "batch_heads")
-    )
-    blocks = np.ceil(s / 128) * heads / processors
-    idle = np.maximum(blocks, 1) / blocks
-    seconds = np.array([p.forward_seconds for p in points] + [p.backward_seconds for p in points])
-
+def _by_planner(device: Device, table: KernelTable, start: _Bounds) -> Callable[[Floats], Floats]:
     def predicted(x: Floats) -> Floats:
-        share, half_sequence, head_exponent, backward = x
-        rate = peak * share * s / (s + half_sequence) * np.minimum(1, d / 128) ** head_exponent
-        forward = flops / rate * idle
-        return np.concatenate([forward, 2.5 * forward / backward]) + kernel_seconds
+        return table_seconds(with_figures(device, dict(zip(start, x.tolist(), strict=True))), table)
 
-    start = {
-        "share": (0.5, 0.01, 1.0),
-        "half_sequence": (300.0, 1.0, 8192.0),
-        "head_exponent": (0.5, 0.01, 2.0),
-        "backward": (0.8, 0.1, 1.5),
-    }
-    return _fitted(predicted, seconds, start)
+    return predicted
 
 
-def fill(m: Floats, n: Floats, processors: int, wave: float) -> Floats:
-    """The share of useful work for an m × n result: the best of the tiles. On one processor only edges are lost."""
-    best = np.zeros_like(m)
-    for rows, columns, relative in TILES if processors > 1 else CORE_TILES:
-        tiles = np.ceil(m / rows) * np.ceil(n / columns)
-        waves = tiles / processors
-        waves = waves + wave * (np.ceil(waves) - waves)
-        best = np.maximum(best, relative * m * n / (waves * processors * rows * columns))
-    return best
-
-
-def document(fits: KernelFits) -> dict[str, Any]:
-    """The fits as the section `fitted` of a device file, beside the raw points."""
-    return {
-        "form": "alpa_explore.calibration.kernel_fit",
-        "products": {dtype: asdict(fit) for dtype, fit in fits.products.items()},
-        "attention": {dtype: asdict(fit) for dtype, fit in fits.attention.items()},
-        "memory": asdict(fits.memory),
-    }
-
-
-def _fitted(
-    predicted: Callable[[Floats], Floats], seconds: Floats, start: Mapping[str, tuple[float, float, float]]
-) -> Fit:
+def _fitted(kind: str, predicted: Callable[[Floats], Floats], seconds: Floats, start: _Bounds) -> Fit:
     """Pattern search: every figure is multiplied and divided by a step that shrinks where nothing gets better."""
-    least, most = (np.array([bounds[i] for bounds in start.values()]) for i in (1, 2))
-    x = np.clip(np.array([bounds[0] for bounds in start.values()]), least, most)
+    x, least, most = (np.array([bounds[i] for bounds in start.values()]) for i in range(3))
+    x = np.clip(x, least, most)
 
     def error(at: Floats) -> float:
         return float((np.log(predicted(at) / seconds) ** 2).mean())
@@ -184,10 +193,11 @@ def _fitted(
                 tried[place] = min(max(x[place] * factor, least[place]), most[place])
                 if (found := error(tried)) < best:
                     x, best = tried, found
-        if best >= before * (1 - 1e-6):
+        if best >= before * (1 - tuning.LEAST_GAIN):
             step /= 2
     errors = np.abs(predicted(x) / seconds - 1)
     return Fit(
+        kind=kind,
         figures=dict(zip(start, x.tolist(), strict=True)),
         points=len(seconds),
         mean_error=float(errors.mean()),

@@ -16,18 +16,20 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """A matrix product (m, k) × (k, n) on one device, the second factor stored transposed as in a linear layer."""
+    """`count` matrix products (m, k) × (k, n) in one kernel, the second factor stored transposed as in a linear
+    layer."""
 
     dtype: str
     m: int
     n: int
     k: int
     seconds: float
+    count: int = 1
 
     @property
     def flops(self) -> float:
-        """2 · m · n · k."""
-        return 2.0 * self.m * self.n * self.k
+        """2 · count · m · n · k."""
+        return 2.0 * self.count * self.m * self.n * self.k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,6 +42,8 @@ FIRST_STEP = 0.5
 """The first relative step of the pattern search of `kernel_fit`."""
 LAST_STEP = 1e-4
 """The search ends with this step: figures are kept to four digits."""
+LEAST_GAIN = 1e-3
+"""A round that lowers the error by a smaller share ends its step."""
 
 PRIOR = 0.1
 """Weight of the row that holds a figure near its previous value; a task of average weight counts 1."""

@@ -22,7 +22,7 @@ from alpa_explore.validation.runs.machines import Machine, machine
 from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
-from alpa_explore.validation.runs.stages import blocks_of_parts, idle_ranks
+from alpa_explore.validation.runs.stages import blocks_of_parts, head_part, idle_ranks
 
 _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
@@ -129,13 +129,21 @@ def _request(
     number: int, row: MeasuredRow, device: str | None, software: str | None
 ) -> tuple[Machine, ModelKey, RunRequest]:
     """The machine and the request of a row. AlpaExploreError for names that are not known."""
-    on = machine(row.gpu_type, row.framework, row.devices, row.devices_per_node, device=device, software=software)
+    on = machine(
+        row.gpu_type,
+        row.framework,
+        row.devices,
+        row.devices_per_node,
+        source=row.source,
+        device=device,
+        software=software,
+    )
     precision, model = precision_of(row.precision), row.architecture
     words = padded_vocabulary(model.vocabulary, row.tensor, on.software)
     replicated = replace(model, kv_heads=max(model.kv_heads, row.tensor))
     zero = row.zero_stage
     key = ModelKey(
-        config=replicated.config(row.sequence, layers=BLOCKS_CAPTURED, vocabulary=words),
+        config=replicated.config(row.sequence, layers=BLOCKS_CAPTURED, vocabulary=words, software=on.software),
         micro_batch=row.micro_batch,
         dtype=precision.tensors,
     )
@@ -147,6 +155,7 @@ def _request(
         pipeline=row.pipeline,
         chunks=row.chunks,
         blocks=blocks_of_parts(model, row.pipeline, row.chunks, on.software),
+        head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
         recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),

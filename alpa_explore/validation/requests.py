@@ -43,6 +43,8 @@ class RunRequest:
     """Parts of the model on each stage; 1 without interleaving."""
     blocks: tuple[int, ...]
     """Of each of the pipeline · chunks parts, in the order of the model."""
+    head_part: int
+    """The part that has the LM head and the loss."""
     microbatches: int
     """Of one replica in an iteration."""
     zero_stage: int

@@ -36,9 +36,10 @@ def square_products(clock: Clock, dtype: str) -> list[Point]:
     return points
 
 
-def shapes(kind: str) -> Iterator[tuple[int, int, int]]:
-    """(m, n, k) of products as in transformer layers, in units of a width: rows of few and many tokens, wide and narrow
-    weights (what tensor parallelism leaves), short inner dims, and dims that do not fill the tiles."""
+def shapes(kind: str) -> Iterator[tuple[int, ...]]:
+    """(m, n, k), and count where it is not 1, of products as in transformer layers, in units of a width: rows of few
+    and many tokens, wide and narrow weights (what tensor parallelism leaves), short inner dims, dims that do not fill
+    the tiles, and the batches of spelled-out attention."""
     unit = tuning.PRODUCT_UNIT[kind]
     for m in (unit // 4, unit, 4 * unit):
         for n, k in ((1, 1), (3, 1), (4, 1), (1, 4), (4, 4), (0.125, 1), (1, 0.125)):
@@ -49,6 +50,8 @@ def shapes(kind: str) -> Iterator[tuple[int, int, int]]:
         yield unit, unit + extra, unit
     for m, n, k in ((0, 1, 0), (1, 0, 0), (0, 0, 1), (0, 4, 0), (0, 0, 8)):
         yield unit + m, unit + n, unit + k
+    for m, n, k in ((unit // 4, unit // 4, 64), (unit // 4, 64, unit // 4)):
+        yield m, n, k, 32
     if kind == "cuda":
         yield from ((4096, 50257, 1024), (4096, 50304, 1024), (8192, 8192, 8192), (8192, 16384, 8192))
 
@@ -56,10 +59,11 @@ def shapes(kind: str) -> Iterator[tuple[int, int, int]]:
 def products(clock: Clock, dtype: str) -> list[Product]:
     """Products of `shapes`; none where the device has no such product. A shape that it refuses is left out."""
     found: list[Product] = []
-    for m, n, k in shapes(clock.kind):
-        kernel = _product(clock.kind, dtype, m, n, k)
+    for m, n, k, *batched in shapes(clock.kind):
+        count = batched[0] if batched else 1
+        kernel = _product(clock.kind, dtype, m, n, k, count)
         if kernel is not None:
-            found.append(Product(dtype=dtype, m=m, n=n, k=k, seconds=clock(kernel)))
+            found.append(Product(dtype=dtype, m=m, n=n, k=k, count=count, seconds=clock(kernel)))
     return found
 
 
@@ -126,7 +130,13 @@ def _random(kind: str, dtype: str, *shape: int) -> torch.Tensor:
     return torch.randn(shape, device=kind).to(getattr(torch, dtype))
 
 
-def _product(kind: str, dtype: str, m: int, n: int, k: int) -> Callable[[], object] | None:
+def _product(kind: str, dtype: str, m: int, n: int, k: int, count: int) -> Callable[[], object] | None:
+    if count > 1:
+        if dtype.startswith("float8"):
+            return None
+        many, others = _random(kind, dtype, count, m, k), _random(kind, dtype, count, n, k)
+        results = torch.empty(count, m, n, dtype=many.dtype, device=kind)
+        return lambda: torch.bmm(many, others.transpose(1, 2), out=results)
     a, b = _random(kind, dtype, m, k), _random(kind, dtype, n, k)
     if not dtype.startswith("float8"):
         out = torch.empty(m, n, dtype=a.dtype, device=kind)

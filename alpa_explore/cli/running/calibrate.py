@@ -141,16 +141,12 @@ def _print_measured(measured: Measurements, body: dict[str, Any]) -> None:
         print(f"\n{render_table(rows)}")
 
 
-def _fitted(measured: Measurements, fitted: dict[str, Any]) -> list[str]:
+def _fitted(measured: Measurements, fitted: list[dict[str, Any]]) -> list[str]:
     """One line for each kind of kernel that was fitted, and one for the host."""
-
-    def line(kind: str, fit: dict[str, Any]) -> str:
+    lines = []
+    for fit in fitted:
         figures = ", ".join(f"{name} {value:.3g}" for name, value in fit["figures"].items())
-        return f"{kind}: {figures} ({fit['points']} points, mean error {fit['mean_error']:.0%})"
-
-    lines = [line(f"{dtype} products", fit) for dtype, fit in fitted["products"].items()]
-    lines += [line(f"{dtype} attention", fit) for dtype, fit in fitted["attention"].items()]
-    lines.append(line("memory-bound kernels", fitted["memory"]))
+        lines.append(f"{fit['kind']}: {figures} ({fit['points']} points, mean error {fit['mean_error']:.0%})")
     host = [f"{name.replace('_', ' ')} {units.seconds(value)}" for name, value in measured.host_seconds.items()]
     return [*lines, f"host, a call: {', '.join(host)}"] if host else lines
 

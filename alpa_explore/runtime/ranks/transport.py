@@ -37,7 +37,7 @@ class ProcessTransport:
         self.job, self.rank, self.device = job, rank, device
         self.waits_for = ""
         """A description of what the rank waits for now; empty while it does not wait."""
-        self.collective_seconds = self.receive_seconds = 0.0
+        self.collective_time, self.receive_time = Stopwatch(device), Stopwatch(device)
         self._place = {r: place for place, r in enumerate(job.ranks)}
         self._groups = {
             ranks: dist.new_group([self._place[r] for r in ranks], timeout=tuning.TORCH_TIMEOUT) for ranks in job.groups
@@ -70,9 +70,8 @@ class ProcessTransport:
         """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
-        start = time.perf_counter()
-        result = self._collective(instruction, piece)
-        self.collective_seconds += time.perf_counter() - start
+        with self.collective_time:
+            result = self._collective(instruction, piece)
         self.waits_for = ""
         return result
 
@@ -116,18 +115,17 @@ class ProcessTransport:
         """The piece that `source` sends; earlier messages of `source` are received and kept."""
         yield from ()
         awaited = _message_key(instruction.message, task)
-        start = time.perf_counter()
-        while (source, awaited) not in self._kept:
-            key = next(self._expected[source])
-            pair = (source, self.rank)
-            expected = self._receives[key[0], key[2]]
-            extents = [last - first for first, last in dict(expected.pieces)[source]]
-            piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
-            work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
-            assert work is not None, "both ranks are in the group"
-            self._wait(f"a message of rank {source}", work)
-            self._kept[source, key] = piece
-        self.receive_seconds += time.perf_counter() - start
+        with self.receive_time:
+            while (source, awaited) not in self._kept:
+                key = next(self._expected[source])
+                pair = (source, self.rank)
+                expected = self._receives[key[0], key[2]]
+                extents = [last - first for first, last in dict(expected.pieces)[source]]
+                piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
+                work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
+                assert work is not None, "both ranks are in the group"
+                self._wait(f"a message of rank {source}", work)
+                self._kept[source, key] = piece
         return self._kept.pop((source, awaited))
 
     def _wait(self, what: str, work: dist.Work) -> None:
@@ -145,6 +143,44 @@ class ProcessTransport:
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
                 yield _message_key(message, task)
+
+
+class Stopwatch:
+    """The seconds spent in `with` blocks.
+
+    On a GPU a block only queues its work, and waiting for NCCL delays the stream, not the host: there the device's
+    clock counts, between two events of the current stream.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_device = device.type == "cuda"
+        self._seconds = 0.0
+        self._began = 0.0
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def __enter__(self) -> None:
+        if self._on_device:
+            self._events.append((_event(), _event()))
+            self._events[-1][0].record()
+        else:
+            self._began = time.perf_counter()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._on_device:
+            self._events[-1][1].record()
+        else:
+            self._seconds += time.perf_counter() - self._began
+
+    def seconds(self) -> float:
+        """The seconds until now. On a GPU all blocks must be over there: synchronise first."""
+        while self._events:
+            first, last = self._events.pop()
+            self._seconds += first.elapsed_time(last) / 1e3
+        return self._seconds
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch has no annotation
 
 
 class _PendingSends:

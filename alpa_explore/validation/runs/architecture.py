@@ -28,9 +28,13 @@ class Architecture:
     """As the source gives it; frameworks pad it (`padded_vocabulary`)."""
     tied: bool
 
-    def config(self, sequence: int, *, layers: int | None = None, vocabulary: int | None = None) -> ModelConfig:
-        """The config of the model, or of one with fewer layers or a padded vocabulary. OptionError for sizes that do
-        not divide."""
+    def config(
+        self, sequence: int, *, layers: int | None = None, vocabulary: int | None = None, software: str = ""
+    ) -> ModelConfig:
+        """The config of the model as `software` runs it, or of one with fewer layers or a padded vocabulary.
+
+        OptionError for sizes that do not divide.
+        """
         blocks = self.layers if layers is None else layers
         words = self.vocabulary if vocabulary is None else vocabulary
         if self.kind == "llama":
@@ -43,8 +47,20 @@ class Architecture:
                 vocabulary=words,
                 sequence=sequence,
                 tied=self.tied,
+                fused_projections=True,
             )
         plain = self.kind == "gpt"
+        # The Megatron of 2021 and its fork spell attention out.
+        spelled_out = software in SPELLED_OUT and plain and self.kv_heads == self.heads and self.tied
+        if spelled_out and self.ffn % self.hidden == 0:
+            return GPTConfig(
+                hidden=self.hidden,
+                layers=blocks,
+                heads=self.heads,
+                vocabulary=words,
+                sequence=sequence,
+                mlp_ratio=self.ffn // self.hidden,
+            )
         return GPTConfig(
             hidden=self.hidden,
             layers=blocks,
@@ -73,6 +89,8 @@ class Architecture:
         return 6.0 * per_token * tokens
 
 
+SPELLED_OUT = ("megatron-v2", "megatron-deepspeed")
+"""Software that computes attention by matrix products and a softmax."""
 ModelConfig = GPTConfig | LlamaConfig
 
 
@@ -92,5 +110,5 @@ def kind_of(model: str, hidden: int, ffn: int | None) -> Literal["llama", "gpt",
 def padded_vocabulary(vocabulary: int, tensor: int, software: str) -> int:
     """The vocabulary that the framework trains: Megatron pads it to a multiple of 128 × tp (its default
     make_vocab_size_divisible_by), the others as far as tp devices need it."""
-    unit = 128 * tensor if software.startswith("megatron") else tensor
+    unit = 128 * tensor if software.startswith("megatron") and tensor > 1 else tensor
     return -(-vocabulary // unit) * unit

@@ -48,7 +48,7 @@ _VTRAIN_SHARED = {
     "precision": "fp16",
     "schedule": "1f1b",
     "status": "ok",
-    "framework": "Megatron-DeepSpeed",
+    "framework": "Megatron-DeepSpeed (vTrain)",
     "source": "vTrain",
     "license": "MIT",
 }

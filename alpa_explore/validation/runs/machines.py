@@ -7,7 +7,7 @@ run is spread over more racks by this than it has to be; the network of a rack i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import is_file_name
@@ -16,8 +16,9 @@ from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import ClusterError, UnknownNameError, nearest_names
 
 _FRAMEWORKS = (
+    ("megatron-deepspeed (vtrain)", "megatron-v2"),  # without DeepSpeed's own optimizer, and in fp16
     ("megatron-deepspeed", "megatron-deepspeed"),
-    ("megatron-lm (sc21)", "megatron-deepspeed"),  # the code of 2021, before Megatron-Core
+    ("megatron-lm (sc21)", "megatron-v2"),  # the code of 2021, before Megatron-Core
     ("llm-foundry", "fsdp"),
     ("composer", "fsdp"),
     ("maxtext", "maxtext"),
@@ -33,6 +34,17 @@ _FRAMEWORKS = (
     ("pytorch", "eager"),
 )
 """(part of a framework's name in lower case, software profile), the more special name first."""
+NETWORKS = (
+    (
+        "bigscience",
+        "a100",
+        50e9,
+    ),  # Jean Zay: 4 Omni-Path adapters of 100 Gbit/s a node (chronicles of BLOOM's training)
+    ("llm-foundry", "a100", 200e9),  # 8 × 200 Gbit/s a node (MosaicML's clusters)
+    ("vtrain", "a100", 100e9),  # 800 Gbit/s a node (the default of vTrain's predictor)
+)
+"""(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
+source is not that of the preset."""
 RACK = 72
 RACK_AS = 64
 
@@ -55,6 +67,7 @@ def machine(
     devices: int,
     devices_per_node: int,
     *,
+    source: str = "",
     device: str | None = None,
     software: str | None = None,
 ) -> Machine:
@@ -67,6 +80,9 @@ def machine(
     profile = software_name(framework) if software is None else load_software(software).name
     nodes, per_node = _nodes(devices, devices_per_node)
     cluster = Cluster.parse(f"{nodes}x{per_node}:{name}", software=profile)
+    for part, family, bandwidth in NETWORKS:
+        if device is None and part in source.lower() and cluster.device.name.startswith(family):
+            cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
     return Machine(cluster=cluster, device=cluster.device.name, software=profile)
 
 
