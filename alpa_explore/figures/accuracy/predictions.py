@@ -14,7 +14,7 @@ from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
 from alpa_explore.figures.accuracy.marks import LEGEND_BELOW, NO_RUNS, run_text, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, dress, ink
+from alpa_explore.figures.style import HOVER_TEXT, dress, ink, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
@@ -151,7 +151,7 @@ def _points(record: Record, source: str, label: str, own: Sequence[tuple[Measure
         x=[_digits(measured) for _, _, measured in own],
         y=[_digits(predicted) for _, predicted, _ in own],
         mode="markers",
-        name=f"{label} ({len(own):,})",
+        name=f"{safe(label)} ({len(own):,})",
         marker={
             **marker,
             "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],
