@@ -384,7 +384,6 @@ def row(each: Configuration, run: dict[str, Any], told: dict[str, Any], kind: st
         "ffn": config.ffn if llama else config.mlp_width,
         "vocab": config.vocabulary,
         "tied": int(config.tied),
-        "experts": 0,
         "seq": each.sequence,
         "global_batch": batch,
         "micro_batch": each.microbatch,
