@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-RAN = ("ok",)
+TIMED = ("ok",)
 """Values of `status` for a run whose time can be compared."""
+RAN = ("ok", "doubtful")
+"""Values of `status` for a run that fitted in memory and had a time, be it a doubtful one."""
 FAILED = ("oom", "failed")
 """Values of `status` for a run that ended before it had a time."""
 
@@ -25,6 +27,9 @@ class MeasuredRun:
     gpus: int
     gpus_per_node: int = 8
     model: str
+    """As its source names it."""
+    sizes: str = ""
+    """'24 layers, hidden 1,024, 16 heads, vocabulary 50,257': tells models of one name apart."""
     sequence: int | None = None
     """Tokens of a sample."""
     global_batch: int | None = None
@@ -55,7 +60,7 @@ class MeasuredRun:
     refused: str = ""
     """Why it has no prediction; empty where it has one."""
     left_out: str = ""
-    """Why it counts in no score, as a fault of the measurement; empty where it counts."""
+    """Why its time counts in no score, as a fault of the software that it ran on; empty where it counts."""
     held_out: bool = True
     """Whether no figure of the cost model was fitted to this run."""
 
@@ -66,18 +71,23 @@ class MeasuredRun:
 
     @property
     def ran(self) -> bool:
-        """Whether it ran, and nothing speaks against its figures."""
-        return self.status in RAN and not self.left_out
+        """Whether it fitted and ran."""
+        return self.status in RAN
+
+    @property
+    def timed(self) -> bool:
+        """Whether its time counts: nothing speaks against it."""
+        return self.status in TIMED and not self.left_out
 
     @property
     def failed(self) -> bool:
         """Whether it failed; most sources do not tell lack of memory from a crash."""
-        return self.status in FAILED and not self.left_out
+        return self.status in FAILED
 
     @property
     def seconds_error(self) -> float | None:
         """Predicted / measured − 1 of the iteration time; None where the run counts in no score."""
-        return _error(self.predicted_seconds, self.measured_seconds) if self.ran else None
+        return _error(self.predicted_seconds, self.measured_seconds) if self.timed else None
 
     @property
     def bytes_error(self) -> float | None:

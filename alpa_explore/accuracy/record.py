@@ -34,6 +34,9 @@ class Source:
     licence: str
     fitted: str = ""
     """Which of its runs figures were fitted to; empty for none."""
+    unseen_fraction: float | None = None
+    """Mean error of its iteration times where figures are fitted to the other sources alone: what to expect of a
+    cluster that nobody measured. None where that was not computed."""
 
 
 @dataclass(frozen=True, kw_only=True)

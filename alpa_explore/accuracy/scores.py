@@ -3,7 +3,7 @@
     error of a run          e = predicted / measured − 1
     mean absolute error     mean |e|          bias   mean e
 
-Runs that count: `MeasuredRun.ran`, with a prediction.
+Runs that count: for time `MeasuredRun.timed`, for memory and what fits `ran` (and `failed`), with a prediction.
 """
 
 from __future__ import annotations

@@ -67,7 +67,29 @@ class _Pricer:
         self.replicas: Group = device_group(cluster, layout.data, layout.tensor)
         self.parameters = [self._parameters(stage) for stage in range(layout.pipeline)]
 
+    def seconds_only(self) -> float:
+        """The seconds of an iteration; for fits."""
+        return self._times()[0]
+
     def price(self) -> LayoutPrice:
+        """Seconds and bytes."""
+        seconds, pipeline, sync, update, slowest = self._times()
+        stage, parts = max(
+            ((i, self._bytes(i)) for i in range(self.layout.pipeline)), key=lambda entry: sum(b for _, b in entry[1])
+        )
+        return LayoutPrice(
+            seconds=seconds,
+            pipeline_seconds=pipeline,
+            sync_seconds=sync,
+            update_seconds=update,
+            slowest_stage=slowest,
+            bytes=sum(b for _, b in parts),
+            fullest_stage=stage,
+            parts_bytes=parts,
+        )
+
+    def _times(self) -> tuple[float, float, float, float, int]:
+        """Seconds of the iteration, the pipeline, the gradient sum and the update; the slowest stage."""
         forward, backward = zip(*(self._stage(stage) for stage in range(self.layout.pipeline)), strict=True)
         sends = self._sends()
         each = [
@@ -82,19 +104,7 @@ class _Pricer:
         share = self.layout.data if self.layout.zero_stage else 1
         moved = UPDATE_BYTES * max(self.parameters) / share
         update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
-        stage, parts = max(
-            ((i, self._bytes(i)) for i in range(self.layout.pipeline)), key=lambda entry: sum(b for _, b in entry[1])
-        )
-        return LayoutPrice(
-            seconds=pipeline + sync + update,
-            pipeline_seconds=pipeline,
-            sync_seconds=sync,
-            update_seconds=update,
-            slowest_stage=each.index(slowest),
-            bytes=sum(b for _, b in parts),
-            fullest_stage=stage,
-            parts_bytes=parts,
-        )
+        return pipeline + sync + update, pipeline, sync, update, each.index(slowest)
 
     def _parts_of(self, stage: int) -> list[tuple[int, int]]:
         """(number of the part, its blocks) of a stage."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from alpa_explore.baselines.block_work import DecoderWork
-from alpa_explore.cluster import Cluster, Device
+from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
@@ -61,33 +62,45 @@ def decoder_time(
     work: DecoderWork, cluster: Cluster, tensor: int, low_precision: str | None, recompute: str = "none"
 ) -> DecoderTime:
     """Seconds of the parts of a decoder on `tensor` tensor-parallel devices of a cluster with kernel figures."""
-    group = device_group(cluster, tensor, 1)
-    return DecoderTime(
-        *(
-            _part_time(part, cluster.device, group, low_precision if part is work.block else None, recompute)
-            for part in (work.embedding, work.block, work.head)
-        )
-    )
+    passes = passes_of(work, cluster.software, low_precision, recompute)
+    return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, tensor)
 
 
-def _part_time(part: PartWork, device: Device, group: Group, low_precision: str | None, recompute: str) -> PartTime:
-    forward, backward = part.forward, part.backward
-    if low_precision is not None:
-        forward, backward = in_low_precision(forward, backward, low_precision)
-    ahead, back = (
-        _pass_time(work, device, group, launch)
-        for work, launch in (
-            (forward, device.software.forward_launch_seconds),
-            (backward, device.software.backward_launch_seconds),
-        )
-    )
-    again = ahead
-    if recompute == "selective":
-        kernels = tuple(k for k in forward.kernels if _in_attention(k))
-        again = _pass_time(
-            PassWork(kernels=kernels, launches=len(kernels)), device, group, device.software.forward_launch_seconds
-        )
-    return PartTime(ahead, back, again)
+def passes_of(work: DecoderWork, software: Software, low_precision: str | None, recompute: str) -> tuple[PassWork, ...]:
+    """Forward, backward and recomputed pass of embedding, block and head, in this order."""
+    passes: list[PassWork] = []
+    for part in (work.embedding, work.block, work.head):
+        forward, backward = part.forward, part.backward
+        if low_precision is not None and part is work.block:
+            forward, backward = in_low_precision(forward, backward, low_precision)
+        backward = _accumulating(backward, part, software)
+        again = forward
+        if recompute == "selective":
+            kernels = tuple(k for k in forward.kernels if _in_attention(k))
+            again = PassWork(kernels=kernels, launches=len(kernels))
+        passes += (forward, backward, again)
+    return tuple(passes)
+
+
+def decoder_time_of(passes: Sequence[PassWork], seconds: Sequence[float], cluster: Cluster, tensor: int) -> DecoderTime:
+    """The times of a decoder from the seconds of the kernels of its passes (`passes_of`)."""
+    group, software = device_group(cluster, tensor, 1), cluster.software
+    launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
+    times = [
+        _pass_time(work, kernels, software, group, launches[i % 3])
+        for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
+    ]
+    return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
+
+
+def _accumulating(backward: PassWork, part: PartWork, software: Software) -> PassWork:
+    """A backward pass that also adds the gradients of its parameters to the accumulated ones."""
+    if not (software.accumulate_bytes and part.parameters):
+        return backward
+    moved = software.accumulate_bytes * part.parameters
+    adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
+    launches = 0 if software.accumulate_in_product else part.parameter_tensors
+    return replace(backward, kernels=(*backward.kernels, adding), launches=backward.launches + launches)
 
 
 def _in_attention(kernel: Kernel) -> bool:
@@ -115,8 +128,7 @@ def in_low_precision(forward: PassWork, backward: PassWork, dtype: str) -> tuple
     )
 
 
-def _pass_time(work: PassWork, device: Device, group: Group, launch_seconds: float) -> PassTime:
-    software = device.software
+def _pass_time(work: PassWork, kernels: float, software: Software, group: Group, launch_seconds: float) -> PassTime:
     calls = 0.0
     for call in work.collectives:
         seconds = group_seconds(call.kind, call.bytes, group)
@@ -127,14 +139,18 @@ def _pass_time(work: PassWork, device: Device, group: Group, launch_seconds: flo
         heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
-    host = launches * launch_seconds + len(work.collectives) * software.collective_launch_seconds
-    return PassTime(float(_kernel_seconds(device, work.kernels).sum()) + calls, host)
+    return PassTime(
+        kernels + calls, launches * launch_seconds + len(work.collectives) * software.collective_launch_seconds
+    )
 
 
-def _kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:
-    if not kernels:
-        return np.zeros(0)
-    table = KernelTable.of(kernels)
+def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> float:
+    """Device seconds of some kernels."""
+    return float(table_of_pass_seconds(device, KernelTable.of(kernels)).sum()) if kernels else 0.0
+
+
+def table_of_pass_seconds(device: Device, table: KernelTable) -> Floats:
+    """Seconds of every kernel, with the memory traffic that the software has for pointwise ones."""
     pointwise = table.kind == list(KernelKind).index(KernelKind.MEMORY)
     factor = np.where(pointwise, device.software.traffic_factor, 1.0)
     return table_seconds(device, table._replace(bytes_accessed=table.bytes_accessed * factor))

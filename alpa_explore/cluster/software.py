@@ -82,6 +82,8 @@ class Software:
 
     gradient_bytes: int = 0
     """Bytes of an element of an accumulated gradient; 0: the dtype of the weight."""
+    accumulate_bytes: float = 0.0
+    """Bytes that adding a gradient to the accumulated one moves, for each parameter and microbatch."""
     accumulate_in_product: bool = False
     """Whether the product that makes a gradient adds it to the accumulated one (Megatron's fused accumulation)."""
     buffer_bytes: float = 0.0

@@ -35,6 +35,8 @@ _NEVER = frozenset(
     }
 )
 """Operators, beside matrix products and attention, that run as kernels of their own."""
+_FUSIBLE = frozenset({"alpa_explore.rms_norm", "alpa_explore.rms_norm_backward"})
+"""Kinds beside those of ATen that compilers fuse: written in pointwise operators and reductions of rows."""
 _REDUCTIONS = frozenset({"aten.sum", "aten.mean", "aten.amax", "aten.var_mean"})
 
 
@@ -78,7 +80,8 @@ def is_fusible(operator: Operator, graph: TrainingGraph) -> bool:
     kind = operator.kind
     if operator.phase is Phase.UPDATE or is_view(kind) or is_matrix_product(kind) or packet(kind) in _NEVER:
         return False
-    if not kind.startswith("aten.") or not operator.bytes_accessed or not operator.outputs:
+    known = kind.startswith("aten.") or packet(kind) in _FUSIBLE
+    if not known or not operator.bytes_accessed or not operator.outputs:
         return False
     return packet(kind) not in _REDUCTIONS or _keeps_rows(operator, graph)
 

@@ -36,12 +36,15 @@ class KernelTable(NamedTuple):
     m: Floats
     n: Floats
     k: Floats
-    dtype: tuple[str, ...]
+    dtype: Ints
+    """Position in `dtypes`."""
+    dtypes: tuple[str, ...]
 
     @classmethod
     def of(cls, kernels: Sequence[Kernel]) -> KernelTable:
         """The table of some kernels."""
         kinds = list(KernelKind)
+        dtypes = {name: place for place, name in enumerate(dict.fromkeys(kernel.dtype for kernel in kernels))}
         sizes = np.array([kernel.sizes for kernel in kernels], dtype=np.float64).reshape(-1, 4)
         return cls(
             np.array([kinds.index(kernel.kind) for kernel in kernels], dtype=np.int64),
@@ -51,7 +54,8 @@ class KernelTable(NamedTuple):
             sizes[:, 1],
             sizes[:, 2],
             sizes[:, 3],
-            tuple(kernel.dtype for kernel in kernels),
+            np.array([dtypes[kernel.dtype] for kernel in kernels], dtype=np.int64),
+            tuple(dtypes),
         )
 
 
@@ -60,11 +64,11 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     figures = device.kernels
     assert figures is not None, "a device with kernel figures"
     kinds = list(KernelKind)
-    peak = np.array([device.peak(dtype) for dtype in table.dtype])
-    share = np.array([figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtype])
+    reached = [device.peak(dtype) * figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
+    rate_of_large = np.array(reached)[table.dtype]
     arithmetic = np.zeros(len(table.flops))
     product = table.kind == kinds.index(KernelKind.PRODUCT)
-    arithmetic[product] = (table.flops / (peak * share))[product] / product_rate(
+    arithmetic[product] = (table.flops / rate_of_large)[product] / product_rate(
         figures, table.counts[product], table.m[product], table.n[product], table.k[product]
     )
     for kind, factor in (
@@ -73,8 +77,8 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     ):
         chosen = table.kind == kinds.index(kind)
         rate = attention_rate(figures, table.counts[chosen], table.m[chosen], table.n[chosen], table.k[chosen])
-        reached = figures.attention_share * device.software.attention_factor * factor
-        arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * reached) / rate
+        share = figures.attention_share * device.software.attention_factor * factor
+        arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * share) / rate
     memory = table.bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
     seconds = soft_maximum(arithmetic, memory, tuning.ROOFLINE_SHARPNESS) + device.launch_seconds
     return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds))

@@ -118,6 +118,9 @@ class LlamaConfig:
     """Heads of keys and values; None is `heads`."""
     tied: bool = False
     """Whether the LM head is the token embedding's weight."""
+    fused_projections: bool = False
+    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
+    and NeMo compute them."""
     rope_theta: float = 500_000.0
     """Base of the rotary frequencies; no shape and no time depends on it."""
 

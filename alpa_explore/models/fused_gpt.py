@@ -11,7 +11,7 @@ from torch import nn
 
 from alpa_explore.models.configs import GPTConfig
 from alpa_explore.models.rotary import rotary_tables, rotated, table_for
-from alpa_explore.models.transformer import INITIAL_STD, init_weights, token_loss
+from alpa_explore.models.transformer import INITIAL_STD, heads_of_groups, init_weights, token_loss
 
 ROPE_THETA = 10_000.0
 """Base of the rotary frequencies of Nemotron; no shape depends on it."""
@@ -30,12 +30,7 @@ class FusedCausalAttention(nn.Module):
 
     def forward(self, x_BSM: torch.Tensor, tables: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
         """(B, S, M) -> (B, S, M); `tables` are cosines and sines of rotary positions."""
-        # Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
-        qkv_BSKD = self.qkv(x_BSM).unflatten(2, (self.key_heads, -1))
-        q_BSKD, k_BSKD, v_BSKD = qkv_BSKD.split((self.group * self.head, self.head, self.head), dim=3)
-        if self.group > 1:
-            q_BSKD = q_BSKD.reshape(*q_BSKD.shape[:2], -1, self.head)
-        q_BHSD, k_BKSD, v_BKSD = (x.transpose(1, 2) for x in (q_BSKD, k_BSKD, v_BSKD))
+        q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
         if tables is not None:
             q_BHSD, k_BKSD = rotated(q_BHSD, *tables), rotated(k_BKSD, *tables)
         mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=self.group > 1)

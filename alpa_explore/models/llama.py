@@ -11,14 +11,14 @@ from torch import nn
 
 from alpa_explore.models.configs import LlamaConfig
 from alpa_explore.models.rotary import rotary_tables, rotated, table_for
-from alpa_explore.models.transformer import init_weights, token_loss
+from alpa_explore.models.transformer import heads_of_groups, init_weights, token_loss
 
 NORM_EPSILON = 1e-5
 """Added to the mean square, as in the published configs of Llama 2 and 3."""
 
 
 class RMSNorm(nn.Module):
-    """x / √(mean of x² + ε) · weight, in float32 as in the published code; the result has the dtype of x."""
+    """x / √(mean of x² + ε) · weight by `rms_norm`, which computes in float32; the result has the dtype of x."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -26,9 +26,7 @@ class RMSNorm(nn.Module):
 
     def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
-        wide_BSM = x_BSM.float()
-        scale_BS1 = torch.rsqrt(wide_BSM.pow(2).mean(dim=-1, keepdim=True) + NORM_EPSILON)
-        return self.weight * (wide_BSM * scale_BS1).to(x_BSM.dtype)
+        return F.rms_norm(x_BSM, self.weight.shape, self.weight, NORM_EPSILON)
 
 
 class GroupedQueryAttention(nn.Module):
@@ -45,16 +43,38 @@ class GroupedQueryAttention(nn.Module):
 
     def forward(self, x_BSM: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
-        q_BHSD = rotated(self._heads(self.q(x_BSM)), cosines_SD, sines_SD)
-        k_BKSD = rotated(self._heads(self.k(x_BSM)), cosines_SD, sines_SD)
-        v_BKSD = self._heads(self.v(x_BSM))
-        mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=self.grouped)
-        merged: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).flatten(2))
-        return merged
+        q_BHSD, k_BKSD, v_BKSD = (self._heads(product(x_BSM)) for product in (self.q, self.k, self.v))
+        turned = (rotated(x, cosines_SD, sines_SD) for x in (q_BHSD, k_BKSD))
+        return _attended(self.projection, *turned, v_BKSD, grouped=self.grouped)
 
     def _heads(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, heads · D) -> (B, heads, S, D)."""
         return x_BSM.view(*x_BSM.shape[:2], -1, self.head).transpose(1, 2)
+
+
+class FusedGroupedQueryAttention(nn.Module):
+    """The same with queries, keys and values from one product."""
+
+    def __init__(self, hidden: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.head, self.key_heads = hidden // heads, kv_heads
+        self.grouped = kv_heads != heads
+        self.qkv = nn.Linear(hidden, (heads + 2 * kv_heads) * self.head, bias=False)
+        self.projection = nn.Linear(hidden, hidden, bias=False)
+
+    def forward(self, x_BSM: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
+        turned = (rotated(x, cosines_SD, sines_SD) for x in (q_BHSD, k_BKSD))
+        return _attended(self.projection, *turned, v_BKSD, grouped=self.grouped)
+
+
+def _attended(
+    projection: nn.Module, q_BHSD: torch.Tensor, k_BKSD: torch.Tensor, v_BKSD: torch.Tensor, *, grouped: bool
+) -> torch.Tensor:
+    mixed_BHSD = F.scaled_dot_product_attention(q_BHSD, k_BKSD, v_BKSD, is_causal=True, enable_gqa=grouped)
+    merged: torch.Tensor = projection(mixed_BHSD.transpose(1, 2).flatten(2))
+    return merged
 
 
 class SwiGLU(nn.Module):
@@ -72,15 +92,33 @@ class SwiGLU(nn.Module):
         return y
 
 
+class FusedSwiGLU(nn.Module):
+    """The same with gate and up from one product. Their rows alternate in its weight, so that a shard of the rows holds
+    gate and up of the same channels."""
+
+    def __init__(self, hidden: int, ffn: int) -> None:
+        super().__init__()
+        self.gate_up = nn.Linear(hidden, 2 * ffn, bias=False)
+        self.down = nn.Linear(ffn, hidden, bias=False)
+
+    def forward(self, x_BSM: torch.Tensor) -> torch.Tensor:
+        """(B, S, M) -> (B, S, M)."""
+        gate, up = self.gate_up(x_BSM).unflatten(2, (-1, 2)).unbind(3)
+        y: torch.Tensor = self.down(F.silu(gate) * up)
+        return y
+
+
 class LlamaBlock(nn.Module):
     """x + attention(norm(x)), then x + MLP(norm(x))."""
 
     def __init__(self, config: LlamaConfig) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(config.hidden)
-        self.attention = GroupedQueryAttention(config.hidden, config.heads, config.key_heads)
+        fused = config.fused_projections
+        attention = FusedGroupedQueryAttention if fused else GroupedQueryAttention
+        self.attention = attention(config.hidden, config.heads, config.key_heads)
         self.mlp_norm = RMSNorm(config.hidden)
-        self.mlp = SwiGLU(config.hidden, config.ffn)
+        self.mlp = (FusedSwiGLU if fused else SwiGLU)(config.hidden, config.ffn)
 
     def forward(self, x_BSM: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""

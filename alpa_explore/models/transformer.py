@@ -78,6 +78,21 @@ class CausalSelfAttention(nn.Module):
         return merged
 
 
+def heads_of_groups(
+    qkv_BSM: torch.Tensor, key_heads: int, head: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The output of one product, (B, S, K · (G + 2) · D), as queries (B, H, S, D), keys and values (B, K, S, D).
+
+    Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
+    """
+    grouped_BSKD = qkv_BSM.unflatten(2, (key_heads, -1))
+    queries = grouped_BSKD.shape[3] - 2 * head
+    q_BSKD, k_BSKD, v_BSKD = grouped_BSKD.split((queries, head, head), dim=3)
+    if queries > head:
+        q_BSKD = q_BSKD.reshape(*q_BSKD.shape[:2], -1, head)
+    return q_BSKD.transpose(1, 2), k_BSKD.transpose(1, 2), v_BSKD.transpose(1, 2)
+
+
 class FeedForward(nn.Module):
     """Two linear layers with a GELU between them."""
 

@@ -9,6 +9,7 @@ In the order to read them:
     split      which configurations are fitted and which are held out
     score      errors, bias, order, regret, memory, fits against failed, by source and group
     report     records and tables of predictions and scores
+    record     predictions as the stored record that error bands and figures are made from
 
 It imports `baselines` and what is below it; `cli` and `figures` use it.
 """

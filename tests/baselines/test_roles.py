@@ -7,31 +7,19 @@ from collections import Counter
 import pytest
 
 from alpa_explore.baselines.dims import Label, dim_labels
-from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.baselines.roles import Role
 from alpa_explore.graph import Phase
-from alpa_explore.intra_op.regrets import pinned
-from alpa_explore.intra_op.solve import solve
 from alpa_explore.programs.check import check
 from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
-from tests.programs.cases import Case
+from tests.programs.cases import Case, following
 
 MODELS = ("gpt", "fused gpt", "llama", "tied llama")
 REDUCE, GATHER, SCATTER = StepKind.ALL_REDUCE, StepKind.ALL_GATHER, StepKind.REDUCE_SCATTER
 PRODUCTS = ("aten.mm.default", "aten.addmm.default")
-
-
-def following(*roles):
-    """The fastest choice that the roles permit."""
-
-    def choose(problem):
-        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
-        return solve(pinned(priced, strategies_for_roles(problem, roles))).choices
-
-    return choose
 
 
 def decided(case, mesh, *roles):

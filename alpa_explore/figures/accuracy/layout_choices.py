@@ -10,7 +10,7 @@ from alpa_explore import units
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.accuracy.marks import NO_RUNS, recomputed, source_marker
+from alpa_explore.figures.accuracy.marks import LEGEND_BELOW, NO_RUNS, recomputed, source_marker
 from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
 
@@ -56,12 +56,9 @@ def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
                     )
                 )
         top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
-        figure.update_yaxes(
-            title="time of the predicted best above the best", range=[-4 * top, 112 * top], ticksuffix=" %"
-        )
+        figure.update_yaxes(title="time above the best", range=[-4 * top, 112 * top], ticksuffix=" %")
         figure.update_xaxes(title="groups of layouts, in this order", range=[0, len(found) + 1])
-    legend = {"orientation": "v", "x": 1.0, "xanchor": "left", "y": 1.0, "yanchor": "top", "font": {"size": 12}}
-    return dress(figure, layout_choices_sentence(record), theme=theme, height=_HEIGHT, legend=legend)
+    return dress(figure, layout_choices_sentence(record), theme=theme, height=_HEIGHT, legend=LEGEND_BELOW)
 
 
 def layout_choices_sentence(record: Record) -> str:
@@ -69,13 +66,11 @@ def layout_choices_sentence(record: Record) -> str:
     found = choices(record.runs)
     if not found:
         return NO_RUNS
-    right = sum(choice.regret < 1e-9 for choice in found)
     near = sum(choice.regret <= 0.05 for choice in found)
     return (
-        f"In {len(found)} groups of layouts that were measured on one model and number of GPUs, the predicted best "
-        f"takes {units.percent(fmean(c.regret for c in found))} longer than the best on average, a layout in the "
-        f"middle {units.percent(fmean(c.median_regret for c in found))}; it is the best in {right}, "
-        f"and at most 5 % slower in {near}."
+        f"{len(found)} groups of measured layouts of one model and number of GPUs: the predicted best takes "
+        f"{units.percent(fmean(c.regret for c in found))} longer than the best on average, a layout in the middle "
+        f"{units.percent(fmean(c.median_regret for c in found))}; at most 5 % in {near} groups."
     )
 
 
@@ -87,7 +82,7 @@ def layout_choices_table(record: Record) -> list[Row]:
             "model": choice.best.model,
             "gpus": choice.best.gpus,
             "device": choice.best.device,
-            "layouts": len(choice.runs),
+            "layouts": choice.layouts,
             "predicted_best": choice.predicted_best.layout,
             "takes_seconds": choice.predicted_best.measured_seconds,
             "best": choice.best.layout,
@@ -110,10 +105,10 @@ def _more(regret: float) -> str:
 
 def _hover(record: Record, choice: Choice) -> str:
     best, picked = choice.best, choice.predicted_best
-    same = picked is best
+    same = choice.regret < 1e-9
     return lines(
         f"<b>{safe(best.model)} on {best.gpus:,} × {safe(best.device)}</b>",
-        f"{len(choice.runs):,} layouts that ran, {safe(record.label(best.source))}",
+        f"{choice.layouts:,} layouts that ran, {safe(record.label(best.source))}",
         f"predicted best: {_layout(picked)}, measured {units.seconds(picked.measured_seconds or 0.0)}",
         "it is the best" if same else f"best: {_layout(best)}, measured {units.seconds(best.measured_seconds or 0.0)}",
         "" if same else f"it takes {_more(choice.regret)} the best; one in the middle {_more(choice.median_regret)} it",

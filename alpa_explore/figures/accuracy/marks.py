@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from alpa_explore import units
@@ -10,6 +11,16 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.figures.style import OKABE_ITO, lines, safe
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
+LEGEND_BELOW: Mapping[str, Any] = {
+    "orientation": "h",
+    "x": 0.0,
+    "xanchor": "left",
+    "y": -0.22,
+    "yanchor": "top",
+    "traceorder": "normal",
+    "font": {"size": 12},
+}
+"""plotly's legend below the axis title: as many rows as the width of the page makes of it, and plotly makes room."""
 NO_RUNS = "No measured runs are stored with this version: the errors of its predictions are not known."
 """The sentence of a figure without runs."""
 
@@ -32,7 +43,7 @@ def signed_percent(fraction: float) -> str:
 def run_text(record: Record, run: MeasuredRun) -> str:
     """The hover text of a run: what ran where, predicted, measured, and its line in the table of its source."""
     samples = "" if run.sequence is None else f"sequence {run.sequence:,}"
-    details = "; ".join(safe(part) for part in (samples, run.precision, recomputed(run)) if part)
+    details = "; ".join(safe(part) for part in (run.sizes, samples, run.precision, recomputed(run)) if part)
     return lines(
         f"<b>{safe(run.model)} on {run.gpus:,} × {safe(run.device)}</b>",
         safe(run.layout),

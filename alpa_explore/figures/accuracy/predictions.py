@@ -13,7 +13,7 @@ from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
-from alpa_explore.figures.accuracy.marks import NO_RUNS, run_text, source_marker
+from alpa_explore.figures.accuracy.marks import LEGEND_BELOW, NO_RUNS, run_text, source_marker
 from alpa_explore.figures.style import HOVER_TEXT, dress, ink
 from alpa_explore.plans.report.tables import Row
 
@@ -21,7 +21,7 @@ __all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
 
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
-_HEIGHT = 480
+_HEIGHT = 520
 _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
@@ -44,9 +44,8 @@ def predictions_figure(record: Record, theme: str = "light", *, quantity: Quanti
                 figure.add_trace(_points(record, source.name, source.label, own))
         figure.update_xaxes(_axis("measured", quantity, low, high))
         figure.update_yaxes(_axis("predicted", quantity, low, high))
-    legend = {"orientation": "v", "x": 1.0, "xanchor": "left", "y": 1.0, "yanchor": "top", "font": {"size": 12}}
     title = predictions_sentence(record, quantity=quantity)
-    return dress(figure, title, theme=theme, height=_HEIGHT, legend=legend)
+    return dress(figure, title, theme=theme, height=_HEIGHT, legend=LEGEND_BELOW)
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -124,7 +123,7 @@ def _diagonals(low: float, high: float, theme: str) -> list[go.Scatter]:
     traces: list[go.Scatter] = []
     for width, opacity in _BANDS:
         color = f"rgba(128,140,152,{opacity})"
-        common: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip", "line": {"width": 0}, "legendgroup": f"{width}"}
+        common: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip", "line": {"width": 0}}
         # +25 % is 1.25 times the measured value, −25 % is 0.75 times.
         traces.append(
             go.Scatter(x=[low, high], y=[low * (1 - width), high * (1 - width)], showlegend=False, name="", **common)
@@ -135,7 +134,7 @@ def _diagonals(low: float, high: float, theme: str) -> list[go.Scatter]:
                 y=[low * (1 + width), high * (1 + width)],
                 fill="tonexty",
                 fillcolor=color,
-                name=f"within {width:.0%}".replace("%", " %"),
+                name=f"within {100 * width:.0f} %",
                 **common,
             )
         )
@@ -155,7 +154,7 @@ def _points(record: Record, source: str, label: str, own: Sequence[tuple[Measure
         name=f"{label} ({len(own):,})",
         marker={
             **marker,
-            "symbol": [marker["symbol"] + ("" if run.ran else "-open") for run, _, _ in own],
+            "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],
             "size": 6,
             "opacity": 0.75,
         },

@@ -13,14 +13,18 @@ from alpa_explore.plans.report.tables import Row
 
 __all__ = ["reasons_table", "weak_spots_figure", "weak_spots_sentence", "weak_spots_table"]
 
-_ROW, _FRAME = 26, 130
+_ROW, _FRAME = 34, 130
 """Pixels of a row, and of axis and legend."""
 
 
 def weak_spots_figure(record: Record, theme: str = "light") -> go.Figure:
     """A bar for the mean error of each kind of runs, with the mean error of its whole source as a mark."""
     spots = _spots(record)
-    names = [safe(_name(record, spot)) for spot in spots]
+    names = [
+        f"{safe(spot.feature)} {safe(spot.value)}<br>"
+        f"<span style='color:{faint(theme)}'>{safe(record.label(spot.source))}</span>"
+        for spot in spots
+    ]
     figure = go.Figure()
     if spots:
         common = {"y": names, "hovertext": [_hover(record, spot) for spot in spots], "hovertemplate": HOVER_TEXT}
@@ -47,9 +51,8 @@ def weak_spots_figure(record: Record, theme: str = "light") -> go.Figure:
             )
         )
         longest = max(spot.errors.mean for spot in spots)
-        figure.update_xaxes(title="mean error of the iteration time", range=[0, 128 * longest], ticksuffix=" %")
-        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11}, gridcolor=faint(theme))
-        figure.update_yaxes(showgrid=False)
+        figure.update_xaxes(title="mean error of the iteration time", range=[0, 150 * longest], ticksuffix=" %")
+        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
     height = _FRAME + _ROW * max(len(spots), 3)
     return dress(figure, weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
 

@@ -6,6 +6,7 @@ from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.tables import stages_table
@@ -30,7 +31,7 @@ def plan_report(plan: PlanValue) -> str:
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
-        sentence(plan),
+        f"{sentence(plan)} {plan_bands_sentence(plan)}",
         *([rematerialized_sentence(plan)] if options.rematerialization else []),
         *tied_sentences(plan),
         render_table(stages_table(plan)),

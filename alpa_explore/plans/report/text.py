@@ -10,7 +10,7 @@ from alpa_explore.cluster import Device
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
-from alpa_explore.plans.report.error_bands import plan_bands_sentence, time_with_band
+from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.value import PlanValue
 
 _HEADINGS = {
@@ -96,9 +96,8 @@ def fullest(plan: PlanValue) -> PlanStage:
 
 
 def sentence(plan: PlanValue) -> str:
-    """The plan in three sentences: stages, time and throughput; memory; the error of the predicted figures."""
+    """The plan in two sentences: stages, time, throughput, memory."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
-    bands = plan_bands_sentence(plan)
     rate = (
         f"{time_with_band(plan, p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
@@ -107,12 +106,12 @@ def sentence(plan: PlanValue) -> str:
     memory = f"memory is {units.percent(full.peak_bytes / plan.cluster.device.memory_bytes)} full"
     if len(plan.stages) == 1:
         count = plan.cluster.devices
-        return f"One stage on {count:,} {'device' if count == 1 else 'devices'}: {rate}; its {memory}. {bands}"
+        return f"One stage on {count:,} {'device' if count == 1 else 'devices'}: {rate}; its {memory}."
     whose = "its" if full is slow else f"stage {full.index}'s"
     return (
         f"{_stages_on_devices(plan)}: {rate}. "
-        f"Stage {slow.index} is the slowest, with {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
-        f"{memory}. {bands}"
+        f"Stage {slow.index} is slowest: {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
+        f"{memory}."
     )
 
 

@@ -20,7 +20,7 @@ from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint_graph.attention_calls import CALL, as_one_operator
+from alpa_explore.tracing.joint_graph import attention_calls, norm_calls
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
@@ -85,14 +85,20 @@ class AnnotateCalls(TorchFunctionMode):
         args, kwargs = _on_cpu(function, args, kwargs)
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
-            if function is CALL:
-                function = as_one_operator
+            function = _whole(function)
             if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
             result = function(*args, **kwargs)
         self._place.function = ""
         return result
+
+
+def _whole(function: Any) -> Any:
+    """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
+    if function is attention_calls.CALL:
+        return attention_calls.as_one_operator
+    return norm_calls.rms_norm if function in (norm_calls.CALL, norm_calls.BUILTIN) else function
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -47,6 +47,7 @@ class Architecture:
                 vocabulary=words,
                 sequence=sequence,
                 tied=self.tied,
+                fused_projections=True,
             )
         plain = self.kind == "gpt"
         # The Megatron of 2021 and its fork spell attention out.

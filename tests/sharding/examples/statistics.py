@@ -78,6 +78,17 @@ def layer_norm_backward(mask, weight=True):
     )
 
 
+def rms_norm(*, weight=True, dims=1, dtype=torch.float64, factors="dim0 dim1"):
+    """Forward and backward."""
+    given = x.to(dtype)
+    w = positive(*x.shape[3 - dims :], dtype=dtype) if weight else None
+    _, rstd = torch.ops.alpa_explore.rms_norm(given, w, 1e-5, dims)
+    return (
+        Call("alpa_explore.rms_norm.default", given, w, 1e-5, dims, factors=factors),
+        Call("alpa_explore.rms_norm_backward.default", real(*x.shape, dtype=dtype), given, rstd, w, factors=factors),
+    )
+
+
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
 CLASSES = TARGETS.clone()
 TARGETS[2:5] = -100  # the shards differ in how many targets count
@@ -147,6 +158,11 @@ CALLS = (
     aten("native_layer_norm.default", x, [8, 16], None, None, 1e-5, factors="dim0"),
     *(layer_norm_backward(m) for m in ((True, True, True), (True, False, False), (False, True, True))),
     layer_norm_backward((True, False, False), weight=False),
+    *rms_norm(),
+    *rms_norm(weight=False),
+    *rms_norm(dims=2, factors="dim0"),
+    *rms_norm(dims=2, weight=False, factors="dim0"),
+    *rms_norm(dtype=torch.bfloat16),
     aten("native_group_norm.default", image, positive(4), real(4), 8, 4, 15, 2, 1e-5, factors="dim0"),
     *(group_norm_backward(m) for m in ((True, True, True), (True, False, False))),
     batch_norm(),

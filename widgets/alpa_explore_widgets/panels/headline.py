@@ -22,12 +22,14 @@ _TONES = {1: ("alpa-better", "better"), -1: ("alpa-worse", "worse"), 0: ("", "")
 """Tone of a change -> (CSS class, word)."""
 
 
-_TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device"}
+_TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device", "peak memory": "memory"}
 """Figure -> its name on a tile, where the full one is too long; the tooltip has the full one."""
 _SHORT = {"a billion tokens": "per 10⁹ tokens", "a million samples": "per 10⁶ samples"}
 """The same for what stands beside a figure."""
 _BANDED = ("iteration", "peak memory")
 """Figures with their error band on the tile; those that follow from them have it in the tooltip."""
+_BAND_ROOM = 2
+"""Characters more for a name with a band: ± and % are wide."""
 _USUAL, _DIGIT, _SIGN = "00,000", 1.75, 0.9
 """The longest usual number; widths of a digit and of a sign of a figure, in characters of the small text."""
 
@@ -84,9 +86,8 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
     number, _, unit = figure.text.partition(" ")
     width = None if figure.share is None else min(max(figure.share, 0.0), 1.0)
     meter = "" if width is None else f'<div class="alpa-meter"><i style="width:{100 * width:.1f}%"></i></div>'
-    unit = f"{unit} {figure.band}" if figure.name in _BANDED else unit
     unit_html = f" <small>{escape(unit)}</small>" if unit else ""
-    shown_name, shown_beside = _TILE_NAMES.get(figure.name, figure.name), _SHORT.get(figure.beside, figure.beside)
+    shown_name, shown_beside = _tile_name(figure), _SHORT.get(figure.beside, figure.beside)
     below = f"<i>{escape(shown_beside)}</i>" if figure.beside else ""
     tooltip = "; ".join(filter(None, (figure.why, figure.error)))
     if pinned is not None:
@@ -96,11 +97,18 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
         tooltip += f"; pinned: {pinned.text}"
     # Widths that depend on no usual number: a tile keeps its place while a slider moves.
     large = max(_width(number), _width(_USUAL)) + (len(unit) + 1 if unit else 0)
-    share = max(len(shown_name), len(shown_beside), large)
+    room = len(shown_name) + (_BAND_ROOM if figure.name in _BANDED else 0)
+    share = max(room, len(shown_beside), large)
     return (
         f'<div class="alpa-tile" style="--alpa-share:{share:.3g}" title="{escape(tooltip)}">'
         f"<span>{escape(shown_name)}</span><b>{escape(number)}{unit_html}</b><p>{below}</p>{meter}</div>"
     )
+
+
+def _tile_name(figure: HeadlineFigure) -> str:
+    """'iteration ± 9 %'."""
+    name = _TILE_NAMES.get(figure.name, figure.name)
+    return f"{name} {figure.band}" if figure.name in _BANDED else name
 
 
 def _width(number: str) -> float:

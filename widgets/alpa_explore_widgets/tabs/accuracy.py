@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets as W
 
 from alpa_explore.accuracy.record import stored_record
-from alpa_explore.plans.report.error_bands import band_meaning, band_of
+from alpa_explore.plans.report.error_bands import band_meaning, band_of, band_short, plan_bands_sentence
 from alpa_explore_widgets.elements.fields import ChoiceField
 from alpa_explore_widgets.elements.tables import table_html
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
@@ -36,7 +36,7 @@ class AccuracyPanel(FigurePanel):
     """How good are these numbers?"""
 
     title = "Accuracy"
-    question = "How good are these numbers? Measured training runs that were published, beside what is predicted."
+    question = "How good are these numbers? Published training runs, predicted and measured."
 
     def controls(self) -> list[W.Widget]:
         """The choice of the view."""
@@ -50,21 +50,16 @@ class AccuracyPanel(FigurePanel):
         self.view.observe(self._chosen, "value")
         return [self.view]
 
-    def below(self) -> list[W.Widget]:
-        """The error bands of this plan."""
-        self.bands = W.HTML()
-        return [self.bands]
-
     def __init__(self) -> None:
         super().__init__()
         self.details = W.HTML()
-        """What stands below the figure: a table of the sources, or the known reasons for errors."""
+        """What stands below the figure: the bands of this plan, and a table of the sources or of known reasons."""
         self.widget.children = (*self.widget.children, self.details)
 
     def follow(self, state: State) -> None:
-        """Update the bands of the plan on screen."""
+        """Say how good the numbers of the plan on screen are."""
         if state.plan is not None:
-            self.bands.value = bands_html(state.plan)
+            self.question_line.value = question_html(state.plan)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The view."""
@@ -84,21 +79,31 @@ class AccuracyPanel(FigurePanel):
         return rows
 
     def _details(self, state: State) -> str:
-        """The table below the figure; '' where the figure is all there is."""
+        """The bands in full, and the table that belongs to the view."""
         assert state.plan is not None, "shown before there was a plan"
+        bands = bands_html(state.plan)
         kind = {"sources": "sources_table", "weak spots": "reasons_table"}.get(self.view.value)
         if kind is None or not stored_record().runs:
-            return ""
+            return bands
         name = _VIEWS[self.view.value][1]
         rows = getattr(import_module(f"alpa_explore.figures.accuracy.{name}"), kind)(stored_record())
-        return table_html(rows, state.plan)
+        return bands + table_html(rows, state.plan)
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()
 
 
+def question_html(plan: Plan) -> str:
+    """The question, answered for the plan on screen as shortly as possible; the tooltip has the whole answer."""
+    times, memory = (band_short(band_of(plan, quantity)) for quantity in ("seconds", "bytes"))
+    return (
+        f'<p class="alpa-question" title="{escape(plan_bands_sentence(plan))}">How good are these numbers? Times '
+        f"{times}, memory {memory}.</p>"
+    )
+
+
 def bands_html(plan: Plan) -> str:
-    """The error to expect of the predicted times and sizes of a plan, a sentence each."""
+    """What error to expect of the times and sizes of a plan, and where that is known from."""
     parts = [
         f"<b>{what}</b> {escape(band_meaning(band_of(plan, quantity)), quote=False)}"
         for what, quantity in (("Times of this plan:", "seconds"), ("Memory:", "bytes"))
