@@ -13,8 +13,9 @@ Every step has a time budget, and what it found is on disk when it ends: `on_gpu
 command goes on where an earlier one stopped; a configuration during which the process died is not tried again. Rows
 are of bfloat16 weights and gradients with a float32 master copy and moments (fused AdamW), as the planner counts them.
 
-It needs torch with CUDA beside the requirements of the package, and no network. No GPU was at hand when it was written:
-its path on CUDA has run with `--device cpu` only.
+Steps 1 and 2 need torch (with CUDA) and numpy, the others all requirements of the package. On a machine without them the
+first two are done; copy the folder to one that has them and call the script there with `--device cpu`: it predicts the
+rows of the GPU. No network is used. No GPU was at hand when this was written: it has run with `--device cpu` only.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ def main() -> int:
         torch.backends.cudnn.allow_tf32 = False
     options.folder.mkdir(parents=True, exist_ok=True)
     state, start = State(options.folder), time.monotonic()
-    state.found["machine"] = machine(options.device)
+    state.found.setdefault("machine", machine(options.device))
     steps: dict[str, Callable[[Any, State, Callable[[], float]], None]] = {
         "calibrate": calibrate,
         "train": train,
@@ -443,7 +444,9 @@ def predicted(graph: ax.TrainingGraph, each: Configuration, device: Path) -> dic
     """Seconds and bytes of the only plan for one device. Layers bound what is recomputed, so there is one a block."""
     cluster = ax.Cluster.parse(f"1x1:{device}", software=each.framework)
     plan = ax.baseline(graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers)
-    return {"seconds": plan.predicted.iteration_seconds, "bytes": plan.predicted.peak_bytes_per_device}
+    # What torch counts as allocated knows of no reserve.
+    used = plan.predicted.peak_bytes_per_device - cluster.device.reserved_bytes
+    return {"seconds": plan.predicted.iteration_seconds, "bytes": used}
 
 
 def compared(state: State) -> list[dict[str, Any]]:
