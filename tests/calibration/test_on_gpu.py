@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore.cluster.presets import load_preset
 from benchmarks import on_gpu
 from tests.architecture.sources import ROOT
 
@@ -83,3 +84,19 @@ def test_there_are_enough_configurations_and_each_has_a_name_of_its_own() -> Non
     assert {each.framework for each in found} == {"eager", "compiled"}
     assert {each.recompute for each in found} == {"none", "full"}
     assert {type(each.config).__name__ for each in found} == {"GPTConfig", "LlamaConfig"}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "preset"),
+    [
+        ("nvidia-a100-sxm4-80gb", "a100-80gb"),
+        ("nvidia-a100-sxm4-40gb", "a100-40gb"),
+        ("nvidia-h100-80gb-hbm3", "h100-80gb"),
+        ("nvidia-h200", "h200"),
+        ("nvidia-gb200", "gb200"),
+        ("tesla-v100-sxm2-16gb", "v100"),
+        ("something-new", "h100"),
+    ],
+)
+def test_the_datasheet_is_that_of_the_gpu(gpu: str, preset: str) -> None:
+    assert load_preset(on_gpu.matching_preset(gpu))[0].name == load_preset(preset)[0].name
