@@ -96,6 +96,7 @@ def _start(processors: int) -> KernelFigures:
     return KernelFigures(
         processors=processors,
         wave_loss=0.5,
+        small_tile_exponent=0.2,
         product_depth=100.0,
         unaligned_share=0.7,
         batched_share=0.8,
@@ -131,6 +132,7 @@ def _fit_products(measured: Measurements, device: Device) -> Fit | None:
         **{f"share.{dtype}": (0.7, *_SHARE) for dtype in dict.fromkeys(p.dtype for p in points)},
         "product_depth": (100.0, 1.0, 4096.0),
         "wave_loss": (0.5, *_SHARE),
+        "small_tile_exponent": (0.2, 0.01, 1.0),
         "unaligned_share": (0.7, *_SHARE),
     }
     if any(p.count > 1 for p in points):

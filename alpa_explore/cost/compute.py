@@ -45,7 +45,8 @@ def seconds_of_table(device: Device, table: KernelTable) -> Floats:
     if device.kernels is not None:
         return table_seconds(device, table)
     kinds = list(KernelKind)
-    columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), table.dtype, strict=True)
+    dtypes = [table.dtypes[place] for place in table.dtype]
+    columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
     kernels = [
         Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] is not KernelKind.MEMORY, kind=kinds[kind])
         for kind, f, b, dtype in columns
