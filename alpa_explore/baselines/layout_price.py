@@ -54,7 +54,7 @@ class LayoutPrice:
 
 def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
     """The price of a layout of a decoder on a cluster whose device has kernel figures."""
-    time = decoder_time(work, cluster, layout.tensor, layout.low_precision, layout.recompute)
+    time = decoder_time(work, cluster, layout)
     return _Pricer(work, cluster, layout, time).price()
 
 

@@ -40,6 +40,9 @@ class Software:
     """The same in the backward pass, which the autograd engine runs without Python."""
     collective_launch_seconds: float = 0.0
     """Host time to launch one collective."""
+    rank_launch_seconds: float = 0.0
+    """Further host time of a tensor-parallel collective for each of its ranks, where a pipeline spans several nodes: a
+    fault of one version of nanotron."""
     softmax_heads: int = 0
     """The fused softmax of spelled-out attention needs a multiple of so many (sample, head) pairs; 0: any number."""
     microbatch_seconds: float = 0.0
