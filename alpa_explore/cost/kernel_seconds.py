@@ -5,11 +5,11 @@ best of a few tile shapes it takes
 
     2·m·n·k / (peak × share × fill),    fill = s · m·n·k / (waves · processors · tile · (k / parts + depth)),
 
-where the last wave of tiles may be partly empty, the start and end of a tile cost `depth` of its k, smaller tiles run at
-a lower rate s, and k may be divided into parts that different processors compute. Attention takes
-its FLOPs / (peak × share), where the share falls with small heads and few keys. Every kernel also takes its memory
-traffic; the slower of the two counts (a soft maximum), and a fixed time is added. Sizes of a mebibyte and more are
-assumed: nothing is read from caches.
+where the last wave of tiles may be partly empty, the start and end of a tile cost `depth` of its k, smaller tiles run
+at a lower rate s, and k may be divided into parts that different processors compute. Attention takes its FLOPs /
+(peak × share), where the share falls with small heads and few keys. Every kernel also takes its memory traffic; the
+slower of the two counts (a soft maximum), and a fixed time is added. Sizes of a mebibyte and more are assumed: nothing
+is read from caches.
 """
 
 from __future__ import annotations
