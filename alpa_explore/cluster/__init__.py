@@ -10,6 +10,7 @@ In the order to read them:
     files        devices and clusters from a user's JSON or TOML file
     topology     Cluster, and `Cluster.parse("2x8:a100")`
     mesh         Submesh and LogicalMesh
+    group        the ranks of a collective: nodes that they span, their part of the network
     candidates   the submeshes and logical meshes that the planner tries
     placement    which devices of the cluster the submeshes of a plan get
 
