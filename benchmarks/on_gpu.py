@@ -1,5 +1,7 @@
 """Everything that this project wants to know of a CUDA GPU, in one command and 20 minutes at most.
 
+The file has more than 500 lines because it is one command, copied to a GPU machine and read there as a whole.
+
     PYTHONPATH=. python benchmarks/on_gpu.py --folder gpu-h100 [--minutes 20]
     PYTHONPATH=. python benchmarks/on_gpu.py --folder /tmp/x --device cpu --quick      its own test, without a GPU
 
@@ -18,8 +20,6 @@ Steps 1 and 2 need torch (with CUDA) and numpy, the others also cloudpickle, fas
 platformdirs and pulp. On a machine that lacks some of them the first two are done all the same: copy the folder to one
 that has them and call the script there with `--device cpu`, and it predicts the rows of the GPU. No network is used.
 No GPU was at hand when this was written: it has run with `--device cpu` only.
-
-The file has more than 500 lines because it is one command, copied to a GPU machine and read there as a whole.
 """
 
 from __future__ import annotations
