@@ -75,7 +75,7 @@ def test_vtrains_columns_are_read(capsys: Capture) -> None:
     assert predict(VTRAIN, "--json") == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert len(rows) == 28
-    assert {(row["device"], row["software"]) for row in rows} == {("a100-80gb", "megatron-deepspeed")}
+    assert {(row["device"], row["software"]) for row in rows} == {("a100-80gb", "megatron-v2")}
 
 
 def test_the_two_sides_of_the_split_are_all_rows(capsys: Capture) -> None:

@@ -27,7 +27,7 @@ def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> 
         *(("NeMo / Megatron-Core", "megatron"), ("Megatron-Bridge/NeMo (Megatron-Core)", "megatron")),
         *(("llm-foundry (Composer FSDP)", "fsdp"), ("MaxText (JAX)", "maxtext"), ("Paxml (JAX)", "maxtext")),
         *(("Primus (Megatron)", "megatron"), ("torchtitan", "torchtitan"), ("DeepSpeed", "deepspeed")),
-        *(("Megatron-LM (SC21)", "megatron-deepspeed"), ("megatron", "megatron")),
+        *(("Megatron-LM (SC21)", "megatron-v2"), ("megatron", "megatron")),
     ],
 )
 def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str) -> None:

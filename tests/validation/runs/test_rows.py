@@ -124,7 +124,7 @@ def test_vtrains_columns_are_read_with_what_its_runs_share() -> None:
     assert (len(rows.measured), len(rows.refused)) == (388, 0)
     row = rows.measured[0]
     assert (row.architecture.kind, row.architecture.vocabulary, row.architecture.tied) == ("gpt", 50257, True)
-    assert (row.recompute, row.zero_stage, row.framework) == ("full", 0, "Megatron-DeepSpeed")
+    assert (row.recompute, row.zero_stage, row.framework) == ("full", 0, "Megatron-DeepSpeed (vTrain)")
     assert row.measured_seconds == pytest.approx(3.5665)
     assert (row.line, row.file, row.gpu_type) == (2, "measured_multi_node", "A100-80GB")
 
