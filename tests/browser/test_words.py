@@ -170,7 +170,7 @@ def test_no_value_is_shown_as_python_writes_it(walked: Walked) -> None:
 
 
 def test_a_number_has_at_most_four_significant_digits_or_groups(walked: Walked) -> None:
-    names = r"arXiv \S+|https?://\S+|tcp://\S+"
+    names = r"arXiv \S+|https?://\S+|tcp://\S+|[\w-]+-\d+(\.\d+)?B\b"  # the last: a model with its parameters
     assert found(walked, r"(?<![\w.,·/])\d{5,}(?![\w])", but=names) == []
     long = [
         f"{said.where}: {number} in {said.text[:80]}"

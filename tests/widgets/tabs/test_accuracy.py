@@ -42,10 +42,21 @@ def test_the_question_is_answered_for_the_plan_on_screen(monkeypatch: pytest.Mon
     panel = AccuracyPanel()
     panel.show(State(settings=SETTINGS, plan=measured_plan()), "light")
     assert "Times ± 20 %, memory ± 25 %." in panel.question_line.value
-    assert "mean error of 6 runs of Megatron-Core on several nodes of H100" in panel.details.value
+    assert "mean error of 6 runs of Megatron-Core on several nodes of H100" in panel.bands.value
     panel.show(State(settings=SETTINGS, plan=example_plan()), "light")
     assert "Times ± ?, memory ± ?." in panel.question_line.value
-    assert "not measured on runs of this kind" in panel.details.value
+    assert "not measured on runs of this kind" in panel.bands.value
+
+
+def test_the_figure_is_drawn_once_for_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_record(monkeypatch, example_record())
+    panel, drawn = AccuracyPanel(), []
+    monkeypatch.setattr(panel.figure, "draw", lambda figure, label: drawn.append(label))
+    for plan in (measured_plan(), example_plan()):
+        panel.show(State(settings=SETTINGS, plan=plan), "light")
+    assert len(drawn) == 1, "thousands of points are not sent again while a slider moves"
+    panel.view.value = "memory"
+    assert len(drawn) == 2
 
 
 def test_tiles_carry_the_band_and_their_tooltips_say_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,6 +42,8 @@ class FigurePanel(ABC):
     """The text of the tab."""
     question: ClassVar[str]
     """The question that the figure answers; shown above it."""
+    of_plan: ClassVar[bool] = True
+    """Whether figure and table change with the plan."""
 
     def __init__(self) -> None:
         self.figure = PlotlyFigure(height=HEIGHT, label=f"{self.title}: waiting for the first plan")
@@ -87,7 +89,7 @@ class FigurePanel(ABC):
         self.follow(state)
         self.figure.selection = state.selection
         assert state.plan is not None, "shown before there was a plan"
-        inputs = (as_table, state.plan, theme, *self.depends_on(state))
+        inputs = (as_table, state.plan if self.of_plan else None, theme, *self.depends_on(state))
         if len(inputs) == len(self._drawn) and all(a is b or a == b for a, b in zip(inputs, self._drawn, strict=True)):
             return
         self._drawn = inputs

@@ -35,7 +35,7 @@ _VIEWS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = {
 class AccuracyPanel(FigurePanel):
     """How good are these numbers?"""
 
-    title = "Accuracy"
+    title, of_plan = "Accuracy", False
     question = "How good are these numbers? Published training runs, predicted and measured."
 
     def controls(self) -> list[W.Widget]:
@@ -52,14 +52,14 @@ class AccuracyPanel(FigurePanel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.details = W.HTML()
-        """What stands below the figure: the bands of this plan, and a table of the sources or of known reasons."""
-        self.widget.children = (*self.widget.children, self.details)
+        self.bands, self.details = W.HTML(), W.HTML()
+        """Below the figure: the bands of the plan; a table of the sources or of known reasons."""
+        self.widget.children = (*self.widget.children, self.bands, self.details)
 
     def follow(self, state: State) -> None:
         """Say how good the numbers of the plan on screen are."""
         if state.plan is not None:
-            self.question_line.value = question_html(state.plan)
+            self.question_line.value, self.bands.value = question_html(state.plan), bands_html(state.plan)
 
     def depends_on(self, _state: State) -> tuple[object, ...]:
         """The view."""
@@ -79,15 +79,13 @@ class AccuracyPanel(FigurePanel):
         return rows
 
     def _details(self, state: State) -> str:
-        """The bands in full, and the table that belongs to the view."""
-        assert state.plan is not None, "shown before there was a plan"
-        bands = bands_html(state.plan)
+        """The table below the figure; '' where the figure is all there is."""
         kind = {"sources": "sources_table", "weak spots": "reasons_table"}.get(self.view.value)
         if kind is None or not stored_record().runs:
-            return bands
+            return ""
         name = _VIEWS[self.view.value][1]
         rows = getattr(import_module(f"alpa_explore.figures.accuracy.{name}"), kind)(stored_record())
-        return bands + table_html(rows, state.plan)
+        return table_html(rows, self.plan_of(state))
 
     def _chosen(self, _change: dict[str, Any]) -> None:
         self.redraw()
@@ -95,7 +93,7 @@ class AccuracyPanel(FigurePanel):
 
 def question_html(plan: Plan) -> str:
     """The question, answered for the plan on screen as shortly as possible; the tooltip has the whole answer."""
-    times, memory = (band_short(band_of(plan, quantity)) for quantity in ("seconds", "bytes"))
+    times, memory = band_short(band_of(plan, "seconds")), band_short(band_of(plan, "bytes"))
     return (
         f'<p class="alpa-question" title="{escape(plan_bands_sentence(plan))}">How good are these numbers? Times '
         f"{times}, memory {memory}.</p>"
@@ -104,10 +102,8 @@ def question_html(plan: Plan) -> str:
 
 def bands_html(plan: Plan) -> str:
     """What error to expect of the times and sizes of a plan, and where that is known from."""
-    parts = [
-        f"<b>{what}</b> {escape(band_meaning(band_of(plan, quantity)), quote=False)}"
-        for what, quantity in (("Times of this plan:", "seconds"), ("Memory:", "bytes"))
-    ]
+    bands = (("Times of this plan:", band_of(plan, "seconds")), ("Memory:", band_of(plan, "bytes")))
+    parts = [f"<b>{what}</b> {escape(band_meaning(band), quote=False)}" for what, band in bands]
     return f'<p class="alpa-question">{". ".join(parts)}.</p>'
 
 
