@@ -13,8 +13,10 @@ Every step has a time budget, and what it found is on disk when it ends: `on_gpu
 command goes on where an earlier one stopped; a configuration during which the process died is not tried again. Rows
 are of bfloat16 weights and gradients with a float32 master copy and moments (fused AdamW), as the planner counts them.
 
-It needs torch with CUDA beside the requirements of the package, and no network. No GPU was at hand when it was written:
-its path on CUDA has run with `--device cpu` only.
+Steps 1 and 2 need torch (with CUDA) and numpy, the others also cloudpickle, fastjsonschema, highspy, numba,
+platformdirs and pulp. On a machine that lacks some of them the first two are done all the same: copy the folder to one
+that has them and call the script there with `--device cpu`, and it predicts the rows of the GPU. No network is used.
+No GPU was at hand when this was written: it has run with `--device cpu` only.
 """
 
 from __future__ import annotations
@@ -69,6 +71,8 @@ SHARES = {"calibrate": 0.25, "train": 0.9, "predict": 0.95, "programs": 1.0}
 """Step -> the share of all minutes at which it ends at the latest."""
 RUN_SECONDS = 150
 """The longest time of one configuration; compiling takes most of it."""
+TWO_RANKS_SECONDS = 60.0
+"""How long two ranks on one GPU may wait for each other."""
 MODELS: dict[str, GPTConfig | LlamaConfig] = {
     "llama-0.4B": LlamaConfig(
         hidden=1536, layers=16, heads=12, kv_heads=4, ffn=4096, vocabulary=32000, sequence=1024, tied=True
@@ -188,7 +192,7 @@ def main() -> int:
         torch.backends.cudnn.allow_tf32 = False
     options.folder.mkdir(parents=True, exist_ok=True)
     state, start = State(options.folder), time.monotonic()
-    state.found["machine"] = machine(options.device)
+    state.found.setdefault("machine", machine(options.device))
     steps: dict[str, Callable[[Any, State, Callable[[], float]], None]] = {
         "calibrate": calibrate,
         "train": train,
@@ -236,12 +240,18 @@ def machine(kind: str) -> dict[str, Any]:
 
 
 def preset_of(kind: str) -> str:
-    """The preset whose datasheet is that of the device: the longest name in that of the GPU."""
+    """The preset whose datasheet is that of the device: most of its name is in that of the GPU."""
     if kind == "cpu":
         return "cpu"
     name = torch.cuda.get_device_name(0).lower().replace(" ", "-")
-    by_length = sorted(preset_names(), key=len, reverse=True)
-    return next((preset for preset in by_length if preset.partition("-")[0] in name), "h100")
+    return matching_preset(name)
+
+
+def matching_preset(name: str) -> str:
+    """'nvidia-a100-sxm4-80gb' -> 'a100-80gb'; 'h100' where none matches."""
+    parts = {preset: [part in name for part in preset.split("-")] for preset in preset_names()}
+    fitting = [preset for preset, found in parts.items() if all(found)]
+    return max(fitting, key=len, default="h100")
 
 
 def calibrate(options: Any, state: State, left: Callable[[], float]) -> None:
@@ -384,7 +394,6 @@ def row(each: Configuration, run: dict[str, Any], told: dict[str, Any], kind: st
         "ffn": config.ffn if llama else config.mlp_width,
         "vocab": config.vocabulary,
         "tied": int(config.tied),
-        "experts": 0,
         "seq": each.sequence,
         "global_batch": batch,
         "micro_batch": each.microbatch,
@@ -444,7 +453,9 @@ def predicted(graph: ax.TrainingGraph, each: Configuration, device: Path) -> dic
     """Seconds and bytes of the only plan for one device. Layers bound what is recomputed, so there is one a block."""
     cluster = ax.Cluster.parse(f"1x1:{device}", software=each.framework)
     plan = ax.baseline(graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers)
-    return {"seconds": plan.predicted.iteration_seconds, "bytes": plan.predicted.peak_bytes_per_device}
+    # What torch counts as allocated knows of no reserve.
+    used = plan.predicted.peak_bytes_per_device - cluster.device.reserved_bytes
+    return {"seconds": plan.predicted.iteration_seconds, "bytes": used}
 
 
 def compared(state: State) -> list[dict[str, Any]]:
@@ -506,10 +517,18 @@ def command(words: list[str]) -> dict[str, Any]:
 def two_ranks(kind: str) -> dict[str, Any]:
     """Whether two ranks can share one device; NCCL is expected to refuse."""
     with tempfile.TemporaryDirectory() as folder:
+        context = spawn(_sum_of_two, args=(kind, folder), nprocs=2, join=False)
+        end = time.monotonic() + TWO_RANKS_SECONDS
         try:
-            spawn(_sum_of_two, args=(kind, folder), nprocs=2)
+            while not context.join(timeout=1.0):
+                if time.monotonic() > end:
+                    return {"works": False, "why": f"they waited for {TWO_RANKS_SECONDS:.0f} s"}
         except Exception as error:  # NCCL's own words are the result
             return {"works": False, "why": str(error).strip().splitlines()[-1][:500]}
+        finally:
+            for process in context.processes:
+                process.kill()
+                process.join()
     return {"works": True}
 
 

@@ -69,7 +69,8 @@ def error_band(cluster: Cluster, quantity: Quantity, record: Record | None = Non
     """The band of predictions for a cluster and its software; None where no run of the software was measured."""
     record = stored_record() if record is None else record
     software, device = cluster.software, cluster.device.name
-    runs = [run for run in record.runs if run.held_out and run.software == software.name]
+    known = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]
+    runs = [run for run in known if run.software == software.name]
     same = [run for run in runs if run.device == device]
     scale = [run for run in same if (run.nodes == 1) == (cluster.nodes == 1)]
     label, shown = software.label, device.upper()

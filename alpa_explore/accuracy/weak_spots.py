@@ -29,7 +29,7 @@ class WeakSpot:
 
 
 def _degree(value: int | None) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else f"{value:,}"
 
 
 def _spread(value: int | None) -> str:

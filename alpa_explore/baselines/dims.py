@@ -107,7 +107,12 @@ def _cast_from(graph: TrainingGraph, tensor: int) -> int:
     return _cast_from(graph, graph.operators[producer].inputs[0])
 
 
-_NORMS = ("aten.native_layer_norm.default", "aten.native_layer_norm_backward.default")
+_NORMS = (
+    "aten.native_layer_norm.default",
+    "aten.native_layer_norm_backward.default",
+    "alpa_explore.rms_norm.default",
+    "alpa_explore.rms_norm_backward.default",
+)
 """Operators that keep their last dim but cannot be divided along it, so that no split says that it is the same."""
 _Merged: TypeAlias = tuple[tuple[Dim, Dim], Dim]
 """(the two dims, the dim that has the entries of both)."""

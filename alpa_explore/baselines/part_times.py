@@ -10,8 +10,9 @@ import numpy as np
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.group_collectives import group_seconds
-from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
+from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork
 from alpa_explore.numerics.arrays import Floats
@@ -153,4 +154,4 @@ def table_of_pass_seconds(device: Device, table: KernelTable) -> Floats:
     """Seconds of every kernel, with the memory traffic that the software has for pointwise ones."""
     pointwise = table.kind == list(KernelKind).index(KernelKind.MEMORY)
     factor = np.where(pointwise, device.software.traffic_factor, 1.0)
-    return table_seconds(device, table._replace(bytes_accessed=table.bytes_accessed * factor))
+    return seconds_of_table(device, table._replace(bytes_accessed=table.bytes_accessed * factor))

@@ -100,22 +100,22 @@ def _tensor_parallel(
     graph = problem.stage.layered.graph
     operator = graph.operators[node.subject]
     labelled = [_labels(operator, option, labels) for option in options.options]
-    in_batch = np.array([option in batch for option in options.options], dtype=bool)
-    inner = ~in_batch & np.array([not found for found in labelled], dtype=bool)
+    in_batch: Flags = np.array([option in batch for option in options.options], dtype=bool)
+    inner: Flags = ~in_batch & np.array([not found for found in labelled], dtype=bool)
     possible = np.zeros(len(options.options), dtype=bool)
     possible[options.at_axis[axis]] = True
-    divides = np.array([any(p >= 0 for p in option) for option in options.options], dtype=bool)
+    divides: Flags = np.array([any(p >= 0 for p in option) for option in options.options], dtype=bool)
     if operator.kind in _OVER_VOCABULARY or splits_for(operator, graph.tensors).heavy:
         dividing = inner & divides & possible
         return dividing if dividing.any() else inner
     if role is Role.TENSOR:
         return inner
-    sequence = ~in_batch & np.array([found == {Label.POSITIONS} for found in labelled], dtype=bool)
+    sequence: Flags = ~in_batch & np.array([found == {Label.POSITIONS} for found in labelled], dtype=bool)
     if (sequence & possible).any() and _on_residual(operator, graph.tensors, labels) and not is_view(operator.kind):
-        return sequence | np.array(
-            [PARTIAL in option[: len(operator.inputs)] for option in options.options], dtype=bool
-        )
-    return inner | sequence
+        count = len(operator.inputs)
+        passes: Flags = np.array([PARTIAL in option[:count] for option in options.options], dtype=bool)
+        return np.logical_or(sequence, passes)
+    return np.logical_or(inner, sequence)
 
 
 def _labels(operator: Operator, option: Option, labels: DimLabels) -> set[Label]:

@@ -9,13 +9,13 @@ then those of attention.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
-from alpa_explore.calibration import tuning
 from alpa_explore.calibration.measurements import AttentionTime, Measurements, Product
+from alpa_explore.calibration.pattern_search import Bounds, Fit, pattern_search
 from alpa_explore.cluster import Device
 from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
@@ -24,20 +24,6 @@ from alpa_explore.numerics.arrays import Floats
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1}
 _SHARE = (0.01, 1.0)
-_Bounds = Mapping[str, tuple[float, float, float]]
-"""Figure -> (start, least, most)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """The figures of one kind of kernel, and how well they tell the points."""
-
-    kind: str
-    figures: Mapping[str, float]
-    points: int
-    mean_error: float
-    """Mean of |predicted / measured − 1|."""
-    worst_error: float
 
 
 def fit_kernels(measured: Measurements, base: Device) -> tuple[Device, tuple[Fit, ...]]:
@@ -110,6 +96,7 @@ def _start(processors: int) -> KernelFigures:
     return KernelFigures(
         processors=processors,
         wave_loss=0.5,
+        small_tile_exponent=0.2,
         product_depth=100.0,
         unaligned_share=0.7,
         batched_share=0.8,
@@ -127,7 +114,7 @@ def _fit_memory(measured: Measurements, device: Device) -> Fit:
         return np.asarray(x[1] + sizes / (device.memory_bandwidth * x[0]), dtype=np.float64)
 
     start = {"memory_efficiency": (0.8, *_SHARE), "launch_seconds": (float(seconds.min()), 1e-8, 1e-3)}
-    return _fitted("memory-bound kernels", predicted, seconds, start)
+    return pattern_search("memory-bound kernels", predicted, seconds, start)
 
 
 def _fit_products(measured: Measurements, device: Device) -> Fit | None:
@@ -145,12 +132,13 @@ def _fit_products(measured: Measurements, device: Device) -> Fit | None:
         **{f"share.{dtype}": (0.7, *_SHARE) for dtype in dict.fromkeys(p.dtype for p in points)},
         "product_depth": (100.0, 1.0, 4096.0),
         "wave_loss": (0.5, *_SHARE),
+        "small_tile_exponent": (0.2, 0.01, 1.0),
         "unaligned_share": (0.7, *_SHARE),
     }
     if any(p.count > 1 for p in points):
         start["batched_share"] = (0.8, *_SHARE)
     table = KernelTable.of([product_kernel(p) for p in points])
-    return _fitted("products", _by_planner(device, table, start), np.array([p.seconds for p in points]), start)
+    return pattern_search("products", _by_planner(device, table, start), np.array([p.seconds for p in points]), start)
 
 
 def _fit_attention(measured: Measurements, device: Device) -> Fit | None:
@@ -166,40 +154,11 @@ def _fit_attention(measured: Measurements, device: Device) -> Fit | None:
     }
     table = KernelTable.of([attention_kernel(a, backward=backward) for backward in (False, True) for a in times])
     seconds = np.array([a.forward_seconds for a in times] + [a.backward_seconds for a in times])
-    return _fitted("attention", _by_planner(device, table, start), seconds, start)
+    return pattern_search("attention", _by_planner(device, table, start), seconds, start)
 
 
-def _by_planner(device: Device, table: KernelTable, start: _Bounds) -> Callable[[Floats], Floats]:
+def _by_planner(device: Device, table: KernelTable, start: Bounds) -> Callable[[Floats], Floats]:
     def predicted(x: Floats) -> Floats:
         return table_seconds(with_figures(device, dict(zip(start, x.tolist(), strict=True))), table)
 
     return predicted
-
-
-def _fitted(kind: str, predicted: Callable[[Floats], Floats], seconds: Floats, start: _Bounds) -> Fit:
-    """Pattern search: every figure is multiplied and divided by a step that shrinks where nothing gets better."""
-    x, least, most = (np.array([bounds[i] for bounds in start.values()]) for i in range(3))
-    x = np.clip(x, least, most)
-
-    def error(at: Floats) -> float:
-        return float((np.log(predicted(at) / seconds) ** 2).mean())
-
-    best, step = error(x), tuning.FIRST_STEP
-    while step > tuning.LAST_STEP:
-        before = best
-        for place in range(len(x)):
-            for factor in (1 + step, 1 / (1 + step)):
-                tried = x.copy()
-                tried[place] = min(max(x[place] * factor, least[place]), most[place])
-                if (found := error(tried)) < best:
-                    x, best = tried, found
-        if best >= before * (1 - tuning.LEAST_GAIN):
-            step /= 2
-    errors = np.abs(predicted(x) / seconds - 1)
-    return Fit(
-        kind=kind,
-        figures=dict(zip(start, x.tolist(), strict=True)),
-        points=len(seconds),
-        mean_error=float(errors.mean()),
-        worst_error=float(errors.max()),
-    )

@@ -12,6 +12,7 @@ import pickle
 import platform
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -43,14 +44,20 @@ def measure(
         )
     with tempfile.TemporaryDirectory() as folder:
         # New processes, even for one rank: threads and groups are settings of a whole process.
+        context: Any = spawn(_rank, args=(ranks, kind, folder, run_seconds, shapes), nprocs=ranks, join=False)  # type: ignore[no-untyped-call]  # torch has no annotation
         try:
-            spawn(_rank, args=(ranks, kind, folder, run_seconds, shapes), nprocs=ranks)  # type: ignore[no-untyped-call]  # torch has no annotation
+            while not context.join():
+                pass
         except (ProcessRaisedException, ProcessExitedException) as error:
             raise ExecutorError(
                 "A rank stopped while measuring",
                 found=str(error).strip().splitlines()[-1],
                 remedy="Try fewer --ranks, or --device cpu.",
             ) from error
+        finally:  # also on Ctrl-C: what goes on measuring would slow down what comes next
+            for process in context.processes:
+                process.kill()
+                process.join()
         found: Measurements = pickle.loads((Path(folder) / "found.pickle").read_bytes())
     return found
 

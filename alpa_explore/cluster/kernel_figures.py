@@ -20,6 +20,8 @@ class KernelFigures:
     """Streaming multiprocessors: tiles that run at once."""
     wave_loss: float
     """Share, 0 … 1, of the last, partly filled wave of tiles that is lost."""
+    small_tile_exponent: float
+    """The rate of a tile falls like (its size / 256 × 128)^exponent: smaller tiles reuse less of what they load."""
     product_depth: float
     """k of a product at which half of the rate is reached: start and end of a tile cost as much as its products."""
     unaligned_share: float

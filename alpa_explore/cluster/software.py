@@ -116,6 +116,11 @@ class Software:
                     remedy="Give 0 for none, up to 1 for all.",
                 )
 
+    @property
+    def ideal_links(self) -> bool:
+        """Whether collectives are rings at the bandwidth of their links, as in the paper."""
+        return not (self.hop_seconds or self.wait_seconds or self.network_decline) and self.network_share == 1
+
     def reserved_bytes(self, memory_bytes: float) -> float:
         """Bytes of a device with so much memory that a plan cannot use."""
         return self.reserve_bytes + self.fragmentation * memory_bytes

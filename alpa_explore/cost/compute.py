@@ -14,7 +14,7 @@ import numpy as np
 
 from alpa_explore.cluster import Device
 from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
-from alpa_explore.cost.kernels import Kernel
+from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.numerics.arrays import Floats
 
 
@@ -38,6 +38,20 @@ def kernels_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
     if device.kernels is not None:
         return table_seconds(device, KernelTable.of(kernels))
     return np.array([compute_seconds(device, kernel) for kernel in kernels], dtype=np.float64)
+
+
+def seconds_of_table(device: Device, table: KernelTable) -> Floats:
+    """The same of a table; a device without kernel figures goes by FLOPs and bytes alone."""
+    if device.kernels is not None:
+        return table_seconds(device, table)
+    kinds = list(KernelKind)
+    dtypes = [table.dtypes[place] for place in table.dtype]
+    columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
+    kernels = [
+        Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] is not KernelKind.MEMORY, kind=kinds[kind])
+        for kind, f, b, dtype in columns
+    ]
+    return kernels_seconds(device, kernels)
 
 
 def least_seconds(device: Device, kernel: Kernel) -> float:

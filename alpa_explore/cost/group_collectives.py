@@ -7,10 +7,11 @@ p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one dev
                  wait · log₂ p + 2 (p − 1)/p · S / B_switch                     all-reduce by the switches of the node
     several      wait · log₂ p + (p − N) a_in + N a_net + (p − 1)/p · S / min(B_net, B_in)
                  all-reduce: twice the ring, or a tree of nodes where that is faster:
-                 wait · log₂ p + max(2 (r − 1)/r · S / B_in, 2 log₂ N · a_net + 2 (N − 1)/N · S / B_net)
+                 wait · log₂ p + max(2 (r − 1)/r · S / B_switch or B_in, 2 log₂ N · a_net + 2 (N − 1)/N · S / B_net)
 
-The forms agree within 5 % (mean) with the 21 published bandwidths of 256 MB collectives on 1 to 64 nodes of 8 H100
-(Ultra-Scale Playbook; tests/cost/data) at the best of the network, the 95th percentile of the runs. A ring's latency
+Fitted to the 21 published bandwidths of 256 MB collectives on 1 to 64 nodes of 8 H100 (Ultra-Scale Playbook;
+tests/cost/data, `calibration.link_fit`) the forms have a mean error of 7 % at the best of that network, the 95th
+percentile of the runs, and of 10 % at their mean, with a B_net that falls with the nodes. A ring's latency
 grows with its ranks and dominates on many nodes (Thakur, Rabenseifner, Gropp 2005); NCCL takes trees for all-reduce.
 """
 
@@ -39,6 +40,6 @@ def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
     if not reduces:
         return wait + ring
     together = p / n
-    inside = 2 * (together - 1) / together * local_bytes / group.inside_bandwidth
+    inside = 2 * (together - 1) / together * local_bytes / (group.reduction_bandwidth or group.inside_bandwidth)
     between = 2 * math.log2(n) * group.hop_seconds + 2 * (n - 1) / n * local_bytes / group.network_bandwidth
     return wait + min(2 * ring, max(inside, between))

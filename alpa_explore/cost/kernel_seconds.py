@@ -3,12 +3,13 @@
 A product [m, k] × [k, n] is computed in tiles of the output, as many at once as the device has processors. With the
 best of a few tile shapes it takes
 
-    2·m·n·k / (peak × share × fill × k / (k + depth)),    fill = useful / computed elements,
+    2·m·n·k / (peak × share × fill),    fill = s · m·n·k / (waves · processors · tile · (k / parts + depth)),
 
-where the last wave of tiles may be partly empty and the start and end of a tile cost `depth` of its k. Attention takes
-its FLOPs / (peak × share), where the share falls with small heads and few keys. Every kernel also takes its memory
-traffic; the slower of the two counts (a soft maximum), and a fixed time is added. Sizes of a mebibyte and more are
-assumed: nothing is read from caches.
+where the last wave of tiles may be partly empty, the start and end of a tile cost `depth` of its k, smaller tiles run
+at a lower rate s, and k may be divided into parts that different processors compute. Attention takes its FLOPs /
+(peak × share), where the share falls with small heads and few keys. Every kernel also takes its memory traffic; the
+slower of the two counts (a soft maximum), and a fixed time is added. Sizes of a mebibyte and more are assumed: nothing
+is read from caches.
 """
 
 from __future__ import annotations
@@ -68,8 +69,11 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     rate_of_large = np.array(reached)[table.dtype]
     arithmetic = np.zeros(len(table.flops))
     product = table.kind == kinds.index(KernelKind.PRODUCT)
+    # Start and end of a tile take as long in any precision.
+    depths = figures.product_depth * np.array([device.peak(dtype) / device.peak("bfloat16") for dtype in table.dtypes])
     arithmetic[product] = (table.flops / rate_of_large)[product] / product_rate(
-        figures, table.counts[product], table.m[product], table.n[product], table.k[product]
+        figures,
+        *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
     )
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
@@ -84,24 +88,30 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds))
 
 
-def product_rate(figures: KernelFigures, count: Floats, m: Floats, n: Floats, k: Floats) -> Floats:
-    """Share, above 0 and at most 1, of the rate of a large product. Products without known sizes have that rate."""
+def product_rate(figures: KernelFigures, count: Floats, m: Floats, n: Floats, k: Floats, depth: Floats) -> Floats:
+    """Share, above 0 and at most 1, of the rate of a large product; `depth` is the k that start and end of a tile cost.
+
+    Products without known sizes have the whole rate.
+    """
     known = k > 0
     m, n, k = (np.where(known, size, 1.0) for size in (m, n, k))
-    depth = k / (k + figures.product_depth)
     aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, figures.unaligned_share)
-    fill = np.where(count > 1, figures.batched_share, tile_fill(figures, m, n) * aligned)
-    return np.asarray(np.where(known, fill * depth, 1.0))
+    batched = figures.batched_share * k / (k + depth)
+    fill = np.where(count > 1, batched, tile_fill(figures, m, n, k, depth))
+    return np.asarray(np.where(known, fill * aligned, 1.0))
 
 
-def tile_fill(figures: KernelFigures, m: Floats, n: Floats) -> Floats:
-    """Useful share of what the tiles and waves of a product compute, with the best tile shape."""
+def tile_fill(figures: KernelFigures, m: Floats, n: Floats, k: Floats, depth: Floats) -> Floats:
+    """Share of the rate of a large product with the best tile shape and the best number of parts of k."""
     best = np.zeros(len(m))
-    for height, width, rate in tuning.TILES:
+    for height, width in tuning.TILES:
+        small = (height * width / tuning.LARGEST_TILE) ** figures.small_tile_exponent
         tiles = np.ceil(m / height) * np.ceil(n / width)
-        waves = tiles / figures.processors
-        waves = waves + figures.wave_loss * (np.ceil(waves) - waves)
-        best = np.maximum(best, rate * m * n / (waves * figures.processors * height * width))
+        for parts in tuning.PARTS_OF_K:
+            waves = tiles * parts / figures.processors
+            waves = np.maximum(waves + figures.wave_loss * (np.ceil(waves) - waves), 1.0)
+            steps = k / parts + depth * (1 if parts == 1 else 2)  # parts are summed at the end
+            best = np.maximum(best, small * m * n * k / (waves * figures.processors * height * width * steps))
     return np.minimum(best, 1.0)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.cost.compute import compute_seconds, kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
@@ -156,10 +156,9 @@ class CostModel:
 
     def _sync_seconds(self, strategy: Strategy) -> float:
         """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""
-        axes = zip(self.mesh.shape, self.mesh.bandwidth, self.mesh.latency_seconds, strict=True)
         return sum(
-            collective_seconds(StepKind.ALL_REDUCE, sent, *axis)
-            for sent, axis in zip(strategy.sync_bytes, axes, strict=True)
+            axis_seconds(StepKind.ALL_REDUCE, sent, self.mesh, axis)
+            for axis, sent in enumerate(strategy.sync_bytes)
             if sent
         )
 

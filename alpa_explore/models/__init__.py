@@ -4,7 +4,7 @@ Importing this package does not import torch; `build` does. In the order to read
 
     configs       hyper-parameters of each architecture, with parameter counts in closed form
     catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
-    transformer   the modules that GPT and the mixture of experts share
+    transformer   what the decoders share: modules of GPT and the mixture of experts, heads of one product, the loss
     rotary        rotary positions, for those that follow
     gpt, fused_gpt, llama, moe, wide_resnet, mlp   one architecture each; gpt spells attention out, as the paper does
     factory       config -> module and example inputs

@@ -44,8 +44,8 @@ class GroupedQueryAttention(nn.Module):
     def forward(self, x_BSM: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
         q_BHSD, k_BKSD, v_BKSD = (self._heads(product(x_BSM)) for product in (self.q, self.k, self.v))
-        turned = (rotated(x, cosines_SD, sines_SD) for x in (q_BHSD, k_BKSD))
-        return _attended(self.projection, *turned, v_BKSD, grouped=self.grouped)
+        q_BHSD, k_BKSD = rotated(q_BHSD, cosines_SD, sines_SD), rotated(k_BKSD, cosines_SD, sines_SD)
+        return _attended(self.projection, q_BHSD, k_BKSD, v_BKSD, grouped=self.grouped)
 
     def _heads(self, x_BSM: torch.Tensor) -> torch.Tensor:
         """(B, S, heads · D) -> (B, heads, S, D)."""
@@ -65,8 +65,8 @@ class FusedGroupedQueryAttention(nn.Module):
     def forward(self, x_BSM: torch.Tensor, cosines_SD: torch.Tensor, sines_SD: torch.Tensor) -> torch.Tensor:
         """(B, S, M) -> (B, S, M)."""
         q_BHSD, k_BKSD, v_BKSD = heads_of_groups(self.qkv(x_BSM), self.key_heads, self.head)
-        turned = (rotated(x, cosines_SD, sines_SD) for x in (q_BHSD, k_BKSD))
-        return _attended(self.projection, *turned, v_BKSD, grouped=self.grouped)
+        q_BHSD, k_BKSD = rotated(q_BHSD, cosines_SD, sines_SD), rotated(k_BKSD, cosines_SD, sines_SD)
+        return _attended(self.projection, q_BHSD, k_BKSD, v_BKSD, grouped=self.grouped)
 
 
 def _attended(

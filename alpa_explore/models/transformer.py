@@ -85,9 +85,9 @@ def heads_of_groups(
 
     Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
     """
-    grouped_BSKD = qkv_BSM.unflatten(2, (key_heads, -1))
+    grouped_BSKD = qkv_BSM.view(*qkv_BSM.shape[:2], key_heads, -1)
     queries = grouped_BSKD.shape[3] - 2 * head
-    q_BSKD, k_BSKD, v_BSKD = grouped_BSKD.split((queries, head, head), dim=3)
+    q_BSKD, k_BSKD, v_BSKD = grouped_BSKD.split_with_sizes((queries, head, head), dim=3)
     if queries > head:
         q_BSKD = q_BSKD.reshape(*q_BSKD.shape[:2], -1, head)
     return q_BSKD.transpose(1, 2), k_BSKD.transpose(1, 2), v_BSKD.transpose(1, 2)

@@ -25,41 +25,38 @@ import torch
 def rms_norm(
     x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(y of the shape and dtype of x, rstd [*rows] in fp32 or wider); the last `dims` dims of x, which are those of
-    `weight`, are normalised."""
-    rows, normalised = x.shape[: x.dim() - dims], x.shape[x.dim() - dims :]
+    """(y of the shape and dtype of x, rstd in fp32 or wider). The last `dims` dims of x, which are those of `weight`,
+    are normalised, and of size 1 in rstd."""
     if _fits_fused(x, weight):
-        y, rstd = torch.ops.aten._fused_rms_norm(x, list(normalised), weight, eps)
-        return y.contiguous(), rstd.reshape(rows)
+        y, rstd = torch.ops.aten._fused_rms_norm(x, x.shape[-dims:], weight, eps)
+        return y.contiguous(), rstd
     wide = x.to(_wide(x.dtype))
-    rstd = torch.rsqrt(wide.square().mean(tuple(range(len(rows), x.dim())), keepdim=True) + eps)
+    rstd = torch.rsqrt(wide.square().mean(_last(dims), keepdim=True) + eps)
     y = wide * rstd
     if weight is not None:
         y = y * weight.to(y.dtype)
-    return y.to(x.dtype).contiguous(), rstd.reshape(rows)
+    return y.to(x.dtype).contiguous(), rstd.contiguous()
 
 
 @torch.library.custom_op(
     "alpa_explore::rms_norm_backward",
     mutates_args=(),
-    schema="(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight) -> Tensor[]",
+    schema="(Tensor gradient, Tensor x, Tensor rstd, Tensor? weight, int dims=1) -> Tensor[]",
 )
 def rms_norm_backward(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
 ) -> list[torch.Tensor]:
     """[dx] or, with a weight, [dx, dweight], of the shapes and dtypes of x and weight; `gradient` is that of y."""
-    rows, normalised = tuple(range(rstd.dim())), tuple(range(rstd.dim(), x.dim()))
-    column = rstd.reshape(*rstd.shape, *(1 for _ in normalised))
     if _fits_fused(x, weight):
-        shape, mask = list(x.shape[rstd.dim() :]), [True, weight is not None]
-        made = torch.ops.aten._fused_rms_norm_backward(gradient, x, shape, column, weight, mask)
+        mask = [True, weight is not None]
+        made = torch.ops.aten._fused_rms_norm_backward(gradient, x, x.shape[-dims:], rstd, weight, mask)
         return [t.contiguous() for t in made[: sum(mask)]]
-    n, dy = x.to(column.dtype) * column, gradient.to(column.dtype)
+    n, dy = x.to(rstd.dtype) * rstd, gradient.to(rstd.dtype)
     g = dy if weight is None else dy * weight.to(dy.dtype)
-    dx = column * (g - n * (g * n).mean(normalised, keepdim=True))
+    dx = rstd * (g - n * (g * n).mean(_last(dims), keepdim=True))
     found = [dx.to(x.dtype).contiguous()]
     if weight is not None:
-        found.append(((dy * n).sum(rows) if rows else dy * n).to(weight.dtype))
+        found.append((dy * n).reshape(-1, *weight.shape).sum(0).to(weight.dtype))
     return found
 
 
@@ -67,18 +64,18 @@ def rms_norm_backward(
 def _shapes(
     x: torch.Tensor, weight: torch.Tensor | None, eps: float, dims: int = 1
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    return x.new_empty(x.shape), x.new_empty(x.shape[: x.dim() - dims], dtype=_wide(x.dtype))
+    return x.new_empty(x.shape), x.new_empty((*x.shape[:-dims], *(1,) * dims), dtype=_wide(x.dtype))
 
 
 @rms_norm_backward.register_fake
 def _backward_shapes(
-    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+    gradient: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None, dims: int = 1
 ) -> list[torch.Tensor]:
     return [t.new_empty(t.shape) for t in (x, weight) if t is not None]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
-    x, weight, *_ = inputs
+    x, weight, _, ctx.dims = inputs
     ctx.save_for_backward(x, output[1], weight)
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
@@ -87,11 +84,15 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
 def _differentiate(ctx: Any, gradient: torch.Tensor | None, _: None) -> tuple[torch.Tensor | None, ...]:
     if gradient is None:
         return None, None, None, None
-    dx, *dweight = torch.ops.alpa_explore.rms_norm_backward(gradient, *ctx.saved_tensors)
+    dx, *dweight = torch.ops.alpa_explore.rms_norm_backward(gradient, *ctx.saved_tensors, ctx.dims)
     return dx, dweight[0] if dweight else None, None, None
 
 
 rms_norm.register_autograd(_differentiate, setup_context=_keep)
+
+
+def _last(dims: int) -> tuple[int, ...]:
+    return tuple(range(-dims, 0))
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

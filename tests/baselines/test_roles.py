@@ -6,18 +6,24 @@ from collections import Counter
 
 import pytest
 
+from alpa_explore.baselines.block_work import decoder_work
 from alpa_explore.baselines.dims import Label, dim_labels
 from alpa_explore.baselines.roles import Role
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cost.kernels import KernelKind
 from alpa_explore.graph import Phase
+from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.programs.check import check
 from alpa_explore.programs.instruction import Collective
 from alpa_explore.programs.lowering.decision import stage_decision
 from alpa_explore.schedules.task import Action
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
+from alpa_explore.tracing.capture import capture
 from tests.programs.cases import Case, following
 
-MODELS = ("gpt", "fused gpt", "llama", "tied llama")
+MODELS = ("gpt", "fused gpt", "llama", "tied llama", "fused llama")
 REDUCE, GATHER, SCATTER = StepKind.ALL_REDUCE, StepKind.ALL_GATHER, StepKind.REDUCE_SCATTER
 PRODUCTS = ("aten.mm.default", "aten.addmm.default")
 
@@ -99,7 +105,7 @@ def test_the_residual_stream_is_whole_or_divided_along_the_sequence(model) -> No
 
 @pytest.mark.parametrize("mesh", [(2,), (4,)])
 @pytest.mark.parametrize("role", [Role.TENSOR, Role.TENSOR_SEQUENCE])
-@pytest.mark.parametrize("model", ["gpt", "tied llama"])
+@pytest.mark.parametrize("model", ["gpt", "tied llama", "fused llama"])
 def test_both_compute_what_one_process_computes(model, role, mesh) -> None:
     """Tied weights with a divided vocabulary among them."""
     case = Case(f"{model} of 1", samples=2, num_layers=1, num_microbatches=2)
@@ -114,6 +120,34 @@ def test_with_data_parallelism_on_the_other_axis(role) -> None:
     program = case.program([((0, 0), (2, 2))], following(Role.DATA, role))
     check(program)
     case.assert_equal(program)
+
+
+def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
+    """Two products in, two out, attention: beside them all-gather and reduce-scatter in turn, each of one activation,
+    and what the backward pass needs divided by the devices."""
+    hidden, ffn, keys, tokens, devices = 1024, 2816, 256, 512, 4
+    config = LlamaConfig(
+        hidden=hidden,
+        layers=2,
+        heads=16,
+        kv_heads=4,
+        vocabulary=32000,
+        sequence=tokens,
+        ffn=ffn,
+        fused_projections=True,
+    )
+    graph = capture(make_module(config, "meta", 0), make_inputs(config, 1, "meta", 0), precision="bfloat16")
+    cluster = Cluster.parse("1x4:h100", software="megatron")
+    mesh = logical_mesh(cluster, Submesh(1, devices), (devices,))
+    block = decoder_work(graph, cluster.device, mesh, tensor_role=Role.TENSOR_SEQUENCE).block
+    for work, products in ((block.forward, 4), (block.backward, 8)):
+        assert [c.kind for c in work.collectives] == [GATHER, SCATTER] * 2
+        assert {c.bytes for c in work.collectives} == {2 * hidden * tokens}
+        assert sum(k.kind is KernelKind.PRODUCT for k in work.kernels) == products
+    # Inputs and outputs of two norms; queries, keys, values and the output; gate, up, silu and what enters `down`. And
+    # in float32 a number for each row of a norm, and for each query and head.
+    kept = (8 + 4) * hidden + 4 * keys + 8 * ffn
+    assert block.held_bytes == tokens * (kept + 4 * (2 + config.heads)) / devices
 
 
 def test_labels_of_a_decoder() -> None:
@@ -134,6 +168,18 @@ def test_labels_of_a_decoder() -> None:
     assert of("h.1.attention.qkv.weight") == [None, Label.RESIDUAL]
     (lost,) = (o for o in graph.operators if o.kind == "aten.nll_loss_forward.default")
     assert [labels.get((lost.inputs[0], d)) for d in range(2)] == [Label.ROWS, None]
+
+
+def test_a_residual_stream_as_wide_as_the_sequence_is_long_is_not_taken_for_it() -> None:
+    config = LlamaConfig(hidden=16, layers=1, heads=2, vocabulary=64, sequence=16, ffn=48)
+    graph = capture(make_module(config, "meta", 0), make_inputs(config, 2, "meta", 0))
+    labels = dim_labels(graph)
+    for tensor in graph.tensors:
+        found = [label for d in range(len(tensor.shape)) if (label := labels.get((tensor.index, d)))]
+        assert len(found) == len(set(found)), tensor.name
+    norms = [o for o in graph.operators if o.kind == "alpa_explore.rms_norm.default"]
+    assert {labels[o.outputs[0], 2] for o in norms} == {Label.RESIDUAL}
+    assert {labels[o.outputs[1], 1] for o in norms} == {Label.POSITIONS}
 
 
 def test_a_model_without_a_known_sequence_has_no_labels() -> None:

@@ -27,6 +27,7 @@ TRUE = replace(
     kernels=KernelFigures(
         processors=132,
         wave_loss=0.7,
+        small_tile_exponent=0.3,
         product_depth=150.0,
         unaligned_share=0.4,
         batched_share=0.6,

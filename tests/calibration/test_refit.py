@@ -129,6 +129,7 @@ def test_a_device_with_kernel_figures_keeps_their_shape() -> None:
     figures = KernelFigures(
         processors=80,
         wave_loss=0.5,
+        small_tile_exponent=0.2,
         product_depth=100.0,
         unaligned_share=0.5,
         batched_share=0.8,

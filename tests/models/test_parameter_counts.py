@@ -91,8 +91,11 @@ def test_the_formulas_give_mpt_and_nanotrons_llama():
             bias=False,
         ),
         LlamaConfig(hidden=32, layers=2, heads=4, vocabulary=64, sequence=16, ffn=48, tied=True),
+        LlamaConfig(
+            hidden=32, layers=2, heads=4, kv_heads=2, vocabulary=64, sequence=16, ffn=48, fused_projections=True
+        ),
     ],
-    ids=["gpt", "nemotron", "tied llama"],
+    ids=["gpt", "nemotron", "tied llama", "fused llama"],
 )
 def test_the_closed_formula_equals_the_count_of_a_module_of_a_config(config):
     module = make_module(config, "meta", 0)

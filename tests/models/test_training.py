@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from alpa_explore.models import build, entry, names
-from alpa_explore.models.factory import make_module
+from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.llama import GroupedQueryAttention, RMSNorm
 from alpa_explore.models.moe import ExpertLayer, top2_gating
 from alpa_explore.models.rotary import rotary_tables
@@ -117,6 +118,25 @@ def test_rms_norm_is_that_of_torch():
     norm = RMSNorm(16)
     assert torch.allclose(norm(x), F.rms_norm(x, (16,), norm.weight, eps=1e-5), atol=1e-6)
     assert norm.bfloat16()(x.bfloat16()).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_fused_projections_compute_what_single_ones_do(kv_heads):
+    config = LlamaConfig(hidden=32, layers=2, heads=4, kv_heads=kv_heads, vocabulary=64, sequence=16, ffn=48)
+    single = make_module(config, "cpu", 0)
+    fused = make_module(dataclasses.replace(config, fused_projections=True), "cpu", 1)
+    weights = single.state_dict()
+    for block in ("h.0.", "h.1."):
+        # The rows of a group: its heads of queries, then one of keys, then one of values.
+        groups = [
+            weights.pop(f"{block}attention.{name}.weight").unflatten(0, (kv_heads, -1)) for name in ("q", "k", "v")
+        ]
+        weights[f"{block}attention.qkv.weight"] = torch.cat(groups, dim=1).flatten(0, 1)
+        pairs = [weights.pop(f"{block}mlp.{name}.weight") for name in ("gate", "up")]
+        weights[f"{block}mlp.gate_up.weight"] = torch.stack(pairs, dim=1).flatten(0, 1)
+    fused.load_state_dict(weights)
+    inputs = make_inputs(config, 2, "cpu", 0)
+    assert fused(*inputs).item() == pytest.approx(single(*inputs).item(), abs=1e-6)
 
 
 def test_fused_gpt_with_the_papers_settings_is_gpt():

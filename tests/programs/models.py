@@ -131,6 +131,7 @@ def decoders(blocks):
         f"fused gpt of {blocks}": decoder(GPTConfig(**size, attention="fused", tied=False)),
         f"llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=4, ffn=64)),
         f"tied llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, tied=True)),
+        f"fused llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, fused_projections=True)),
     }
 
 

@@ -37,6 +37,8 @@ SPEECH = {
     "eos_token_id": 2,
     "decoder_start_token_id": 1,
 }
+WITHOUT_DROPOUT = {"dropout_rate": 0.0, "decoder_start_token_id": 0}
+"""Of attention too, which draws other numbers than torch's."""
 VISION = {
     "hidden_size": 32,
     "num_hidden_layers": 1,
@@ -71,7 +73,7 @@ def build(name):
         ),
         "whisper": lambda: t.WhisperForConditionalGeneration(t.WhisperConfig(**SPEECH)),
         "t5": lambda: t.T5ForConditionalGeneration(
-            t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4, vocab_size=100, decoder_start_token_id=0)
+            t.T5Config(d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4, vocab_size=100, **WITHOUT_DROPOUT)
         ),
         "vit": lambda: t.ViTForImageClassification(t.ViTConfig(**VISION)),
     }
@@ -120,6 +122,15 @@ def test_parameters_on_the_meta_device_give_the_same_operators(name):
     with torch.device("meta"):
         model = build(name)
     assert capture(model, inputs).operators == capture(build(name), inputs).operators
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_causal_model_gives_its_mask_to_the_kernel_and_shares_heads(use_cache):
+    config = transformers.LlamaConfig(**GROUPED, use_cache=use_cache)
+    graph = capture(transformers.AutoModelForCausalLM.from_config(config), tokens())
+    calls = [o for o in graph.operators if o.kind == "alpa_explore.attention.default"]
+    assert [o.arguments[3:5] for o in calls] == [(None, True)] * 2
+    assert [graph.tensors[t].shape[1] for t in calls[0].inputs] == [4, 2, 2]
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

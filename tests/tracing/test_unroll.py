@@ -42,7 +42,9 @@ TINY_LLAMA = LlamaConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32
 
 
 @pytest.mark.parametrize(
-    "config", [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA], ids=["gpt", "moe", "fused gpt", "llama"]
+    "config",
+    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True)],
+    ids=["gpt", "moe", "fused gpt", "llama", "fused llama"],
 )
 def test_an_unrolled_graph_equals_a_capture(config):
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))

@@ -13,6 +13,9 @@ from alpa_explore.calibration.measuring.clock import Clock
 from alpa_explore.sharding.reshard import StepKind
 
 SEND = "send"
+# Torch before 2.13 has these functions under their older names.
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+_reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 
 def collectives(clock: Clock) -> dict[str, list[Point]]:
@@ -57,8 +60,8 @@ def _kernels(
 ) -> Mapping[StepKind, Callable[[], object]]:
     return {
         StepKind.ALL_REDUCE: lambda: dist.all_reduce(whole, group=group),
-        StepKind.ALL_GATHER: lambda: dist.all_gather_single(whole, part, group=group),
-        StepKind.REDUCE_SCATTER: lambda: dist.reduce_scatter_single(part, whole, group=group),
+        StepKind.ALL_GATHER: lambda: _all_gather(whole, part, group=group),
+        StepKind.REDUCE_SCATTER: lambda: _reduce_scatter(part, whole, group=group),
         StepKind.ALL_TO_ALL: lambda: dist.all_to_all_single(other, whole, group=group),
     }
 

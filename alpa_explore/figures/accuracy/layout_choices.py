@@ -10,13 +10,11 @@ from alpa_explore import units
 from alpa_explore.accuracy.choices import Choice, choices
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
-from alpa_explore.figures.accuracy.marks import LEGEND_BELOW, NO_RUNS, recomputed, source_marker
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_marker
 from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["layout_choices_figure", "layout_choices_sentence", "layout_choices_table"]
-
-_HEIGHT = 440
 
 
 def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
@@ -48,7 +46,7 @@ def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
                         x=[place + 1 for place, _ in own],
                         y=[100 * choice.regret for _, choice in own],
                         mode="markers",
-                        name=f"{source.label} ({len(own):,})",
+                        name=safe(source.label),
                         marker={**marker, "size": 10, "line": {"width": 1, "color": ink(theme)}},
                         hovertext=[_hover(record, choice) for _, choice in own],
                         hovertemplate=HOVER_TEXT,
@@ -58,7 +56,7 @@ def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
         top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
         figure.update_yaxes(title="time above the best", range=[-4 * top, 112 * top], ticksuffix=" %")
         figure.update_xaxes(title="groups of layouts, in this order", range=[0, len(found) + 1])
-    return dress(figure, layout_choices_sentence(record), theme=theme, height=_HEIGHT, legend=LEGEND_BELOW)
+    return dress(figure, layout_choices_sentence(record), theme=theme, **below_plot(len(figure.data)))
 
 
 def layout_choices_sentence(record: Record) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from alpa_explore import units
@@ -11,18 +10,26 @@ from alpa_explore.accuracy.record import Record
 from alpa_explore.figures.style import OKABE_ITO, lines, safe
 
 _SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
-LEGEND_BELOW: Mapping[str, Any] = {
-    "orientation": "h",
-    "x": 0.0,
-    "xanchor": "left",
-    "y": -0.22,
-    "yanchor": "top",
-    "traceorder": "normal",
-    "font": {"size": 12},
-}
-"""plotly's legend below the axis title: as many rows as the width of the page makes of it, and plotly makes room."""
+_PLOT, _AXIS, _ENTRY = 320, 62, 18
+"""Pixels of a plot, of the axis below it, and of a row of the legend below that."""
 NO_RUNS = "No measured runs are stored with this version: the errors of its predictions are not known."
 """The sentence of a figure without runs."""
+
+
+def below_plot(entries: int) -> dict[str, Any]:
+    """Height, margin and legend of a figure whose legend stands below the axis, in two columns where the page is
+    narrow."""
+    bottom = _AXIS + _ENTRY * max(-(-entries // 2), 1)
+    legend = {
+        "orientation": "h",
+        "x": 0.0,
+        "xanchor": "left",
+        "y": -_AXIS / _PLOT,
+        "yanchor": "top",
+        "traceorder": "normal",
+        "font": {"size": 11},
+    }
+    return {"height": _PLOT + 86 + bottom, "margin": {"b": bottom}, "legend": legend}
 
 
 def source_marker(record: Record, source: str) -> dict[str, Any]:

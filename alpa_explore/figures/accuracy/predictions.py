@@ -13,15 +13,14 @@ from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record
 from alpa_explore.accuracy.scores import errors
-from alpa_explore.figures.accuracy.marks import LEGEND_BELOW, NO_RUNS, run_text, source_marker
-from alpa_explore.figures.style import HOVER_TEXT, dress, ink
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_marker
+from alpa_explore.figures.style import HOVER_TEXT, dress, ink, safe
 from alpa_explore.plans.report.tables import Row
 
 __all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
 
 _BANDS = ((0.25, 0.10), (0.10, 0.22))
 """(half width, opacity) of the bands around the diagonal."""
-_HEIGHT = 520
 _MARGIN = 1.25
 """The axes end at this multiple of the largest value, and begin at this fraction of the least."""
 
@@ -45,7 +44,8 @@ def predictions_figure(record: Record, theme: str = "light", *, quantity: Quanti
         figure.update_xaxes(_axis("measured", quantity, low, high))
         figure.update_yaxes(_axis("predicted", quantity, low, high))
     title = predictions_sentence(record, quantity=quantity)
-    return dress(figure, title, theme=theme, height=_HEIGHT, legend=LEGEND_BELOW)
+    entries = sum(trace.showlegend is not False for trace in figure.data)
+    return dress(figure, title, theme=theme, **below_plot(entries))
 
 
 def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
@@ -151,7 +151,7 @@ def _points(record: Record, source: str, label: str, own: Sequence[tuple[Measure
         x=[_digits(measured) for _, _, measured in own],
         y=[_digits(predicted) for _, predicted, _ in own],
         mode="markers",
-        name=f"{label} ({len(own):,})",
+        name=safe(label),
         marker={
             **marker,
             "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],

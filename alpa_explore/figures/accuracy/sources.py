@@ -68,7 +68,7 @@ def sources_figure(record: Record, theme: str = "light") -> go.Figure:
             range=[100 * low, 100 * high],
             ticksuffix=" %",
         )
-        labels = [f"{units.percent(score(own).seconds.mean)} of {len(own):,}" for _, own in rows]  # type: ignore[union-attr]  # rows have errors
+        labels = [f"{units.percent(score(own).seconds.mean)}, {len(own):,}" for _, own in rows]  # type: ignore[union-attr]  # rows have errors
         figure.update_yaxes(
             automargin=True,
             autorange="reversed",

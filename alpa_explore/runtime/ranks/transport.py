@@ -24,6 +24,8 @@ from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 
+# Torch before 2.13 has this function under its older name.
+_reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 _MessageKey = tuple[int, int, bool]
 """(message, microbatch, whether an update task sends it)."""
 _OPERATIONS = {Reduction.SUM: dist.ReduceOp.SUM, Reduction.MAXIMUM: dist.ReduceOp.MAX}
@@ -92,7 +94,7 @@ class ProcessTransport:
         given = torch.stack([chunks[instruction.ranks.index(member)] for member in members])
         if instruction.kind is StepKind.REDUCE_SCATTER:
             result = torch.empty_like(given[0])
-            dist.reduce_scatter_single(result, given.flatten(0, 1) if result.dim() else given, group=group)
+            _reduce_scatter(result, given.flatten(0, 1) if result.dim() else given, group=group)
             return result
         assert instruction.kind is StepKind.ALL_TO_ALL
         assert instruction.joined is not None

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
+from alpa_explore.sharding.local.attentions import attention, attention_backward
 from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
 from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over
 from alpa_explore.sharding.local.shard import Shard
@@ -183,21 +184,6 @@ def _local_rows(steps: StepWriter, indices: Argument, first: int, rows: int) -> 
     return local, steps.call("aten.unsqueeze.default", foreign, -1)
 
 
-def _attention(causal: int) -> _Local:
-    """The argument at `causal` says whether the mask is. After it and the scale come dropout, its seed, and the
-    position of the first sample, head and query: that of the shard, where the operator depends on it."""
-
-    def local(shard: Shard, steps: StepWriter) -> LocalCall:
-        spec, shape = shard.strategy.inputs[0], shard.input_shape(0)
-        first = tuple(shard.block(spec, dim) * shape[dim] for dim in range(3))
-        given = (*steps.arguments, 0.0, None)[: causal + 4]
-        if given[causal + 3] is None:
-            first = (0, 0, first[2] if given[causal] is True else 0)
-        return _call(shard, steps, (*given, first) if any(first) else None)
-
-    return local
-
-
 def _added_to(shard: Shard, steps: StepWriter) -> LocalCall:
     """index_put, index_add with sharded indices: the tensor that is added to must count once."""
     start = steps.call("aten.alias.default" if shard.adds(0) else "aten.zeros_like.default", steps.arguments[0])
@@ -238,8 +224,8 @@ _LOCAL: dict[str, _Local] = {
     "aten.embedding.default": _embedding,
     "aten.embedding_dense_backward.default": _embedding_backward,
     **dict.fromkeys(("aten.index_put.default", "aten.index_add.default"), _added_to),
-    "alpa_explore.attention.default": _attention(4),
-    "alpa_explore.attention_backward.default": _attention(7),
+    "alpa_explore.attention.default": attention,
+    "alpa_explore.attention_backward.default": attention_backward,
     **dict.fromkeys(
         ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
         _where_needed(batch_norm),

@@ -1,8 +1,10 @@
 """Attention as one operator (`tracing.attention`): samples, heads and queries are independent.
 
-A shard of the queries reads all keys and values, and its gradients of keys and values are addends of a sum over the
-shards. With a causal mask it needs the position of its first query (sharding.local), and the last shard has more to do
-than the first. Keys are not sharded: the softmax of a query runs over all of them.
+Where several query heads share a head of keys and values, the query heads can also be divided further than those; each
+device then takes what its heads need out of all keys and values (sharding.local). A shard of the queries reads all keys
+and values too. In both cases the gradients of keys and values are addends of a sum over the shards. With a causal mask
+a shard of the queries needs the position of its first one, and the last shard has more to do than the first. Keys are
+not sharded: the softmax of a query runs over all of them.
 """
 
 from __future__ import annotations
@@ -42,9 +44,11 @@ def _splits(operator: Operator, inputs: tuple[Tensor, ...], causal: int) -> Spli
             return Split(factor, size, (dim, *read, dim, dim, *seeds), made, triangular=triangular)
         return Split(factor, size, (*read, *seeds), (dim, dim), triangular=triangular)
 
+    heads, shared_heads = query.shape[1], key.shape[1]
     splits = (
         split("batch", query.shape[0], 0, 0, 0),
-        split("heads", key.shape[1], 1, 1, 1),
+        split("heads", shared_heads, 1, 1, 1),
+        split("query-heads", heads if heads > shared_heads else 1, 1, REPLICATE, PARTIAL),
         split("queries", query.shape[2], 2, REPLICATE, PARTIAL, triangular=operator.arguments[causal] is True),
     )
     return tuple(s for s in splits if s.size > 1)

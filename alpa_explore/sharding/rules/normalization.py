@@ -31,13 +31,13 @@ def layer_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
 
 
 def rms_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(x, weight?) -> (y, rstd [*rows]): the leading dims are rows."""
+    """(x, weight?) -> (y, rstd): the leading dims are rows; the others are of size 1 in rstd."""
     rest = (REPLICATE,) * (len(inputs) - 1)
     return along(inputs, outputs, [((d, *rest), (d, d), size) for d, size in enumerate(outputs[1].shape)])
 
 
 def rms_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dy, x, rstd [*rows], weight?) -> (dx, dweight?): the weight's gradient sums over rows."""
+    """(dy, x, rstd, weight?) -> (dx, dweight?): the weight's gradient sums over rows."""
     rest, summed = (REPLICATE,) * (len(inputs) - 3), (PARTIAL,) * (len(outputs) - 1)
     return along(inputs, outputs, [((d, d, d, *rest), (d, *summed), size) for d, size in enumerate(inputs[2].shape)])
 

@@ -2,6 +2,7 @@
 
     attention_calls   calls of torch's attention, replaced by the operator of `tracing.attention`
     norm_calls        calls of torch's RMS norm, replaced by the operator of `tracing.rms_norm`
+    known_values      values that a model makes from constants alone, which it may read while it is traced
     locate            module path, source line and torch function of each call while the model is traced
     unmerge           a rewrite of the graph that restores the batch dims of products, so that heads can be sharded
     trace             `trace`: the joint graph, its inputs, loss and gradients

@@ -18,9 +18,11 @@ import torch
 from torch import nn
 from torch.fx.traceback import annotate
 from torch.overrides import TorchFunctionMode, resolve_name
+from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
 from alpa_explore.tracing.joint_graph import attention_calls, norm_calls
+from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
 """Keys in a traced node's meta['custom']."""
@@ -74,6 +76,7 @@ class AnnotateCalls(TorchFunctionMode):
     def __init__(self, place: TracePosition) -> None:
         super().__init__()
         self._place = place
+        self._known = KnownValues()
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -83,6 +86,10 @@ class AnnotateCalls(TorchFunctionMode):
         if getattr(function, "__name__", "") == "__get__":  # tensor.shape and similar accesses create no node
             return function(*args, **kwargs)
         args, kwargs = _on_cpu(function, args, kwargs)
+        known = self._known.readable(function, args)
+        if known is not None:
+            with _disable_current_modes():
+                return function(known, *args[1:], **kwargs)
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
             function = _whole(function)
@@ -90,6 +97,7 @@ class AnnotateCalls(TorchFunctionMode):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
             result = function(*args, **kwargs)
+        self._known.follow(function, args, kwargs, result)
         self._place.function = ""
         return result
 

@@ -34,9 +34,9 @@ def blocks_of_parts(architecture: Architecture, pipeline: int, chunks: int, soft
 
 
 def head_part(architecture: Architecture, pipeline: int, chunks: int, software: str) -> int:
-    """The part that has the LM head: the last one, or an earlier one where nanotron's costs place it there."""
+    """The part that has the LM head and the loss: the last one, or an earlier one where nanotron's costs place it."""
     if software == "nanotron" and chunks == 1:
-        return _by_cost(architecture, pipeline)[2]
+        return _by_cost(architecture, pipeline)[1]
     return pipeline * chunks - 1
 
 
@@ -47,23 +47,21 @@ def idle_ranks(architecture: Architecture, pipeline: int, software: str) -> int:
     return pipeline - 1 - _by_cost(architecture, pipeline)[1]
 
 
-def _by_cost(architecture: Architecture, stages: int) -> tuple[tuple[int, ...], int, int]:
-    """(blocks of each stage, last stage that gets anything, stage of the head), as nanotron divides them."""
+def _by_cost(architecture: Architecture, stages: int) -> tuple[tuple[int, ...], int]:
+    """(blocks of each stage, last stage that gets anything: the loss), as nanotron divides them."""
     hidden = architecture.hidden
     block = 4 * hidden * hidden + 3 * hidden * architecture.ffn
     head = hidden * architecture.vocabulary
     parts = [0, *(block,) * architecture.layers, 0, head, 0, 0]  # embedding, blocks, norm, head, cast, loss
-    whole, cost, stage, last, at_head = sum(parts), 0, 0, 0, 0
+    whole, cost, stage, last = sum(parts), 0, 0, 0
     counts = [0] * stages
     for place, part in enumerate(parts):
         cost, last = cost + part, stage
         if 1 <= place <= architecture.layers:
             counts[stage] += 1
-        if place == architecture.layers + 2:
-            at_head = stage
         if cost * stages > whole * (stage + 1) and stage < stages - 1:
             stage += 1
-    return tuple(counts), last, at_head
+    return tuple(counts), last
 
 
 def _filled(layers: int, stages: int) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ import torch
 
 from tests.sharding.call import Call, mask, real
 
-ALL = "batch heads queries"
+ALL, GROUPED = "batch heads queries", "batch heads query-heads queries"
 
 
 def forward(*masks, q=(4, 4, 8, 4), k=(4, 4, 8, 4), v=None, causal=False, dropout=(), dtype=torch.float64, factors=ALL):
@@ -27,12 +27,14 @@ _DROPOUT = (0.4, torch.tensor(0.7, dtype=torch.float64))
 _SETTINGS = (
     {},
     {"causal": True},
-    {"q": (4, 8, 8, 4), "causal": True},  # two query heads share keys and values
-    {"q": (2, 8, 4, 4), "k": (2, 1, 6, 4), "factors": "batch queries"},
+    {"q": (4, 8, 8, 4), "causal": True, "factors": GROUPED},  # two query heads share keys and values
+    {"q": (2, 8, 4, 4), "k": (2, 1, 6, 4), "factors": "batch query-heads queries"},
+    {"q": (2, 8, 4, 4), "k": (2, 2, 4, 4), "causal": True, "factors": GROUPED},
+    {"q": (1, 24, 2, 4), "k": (1, 6, 4, 4), "factors": "heads query-heads queries"},  # a device has parts of groups
     {"q": (4, 4, 8, 4), "k": (4, 4, 4, 4), "v": (4, 4, 4, 6), "causal": True},
     {"q": (1, 4, 4, 4), "k": (1, 4, 8, 4), "causal": True, "factors": "heads queries"},
     {"dropout": _DROPOUT},  # the same entries are dropped, whoever computes them
-    {"q": (4, 8, 8, 4), "causal": True, "dropout": _DROPOUT},
+    {"q": (4, 8, 8, 4), "causal": True, "dropout": _DROPOUT, "factors": GROUPED},
     {"dtype": torch.bfloat16, "causal": True},
 )
 _MASKS = (mask(8, 8), mask(4, 1, 8, 8), mask(4, 1, 1, 8), real(1, 4, 8, 8), real(4, 4, 8, 1), mask(4, 4, 8, 8))

@@ -85,7 +85,9 @@ def rms_norm(*, weight=True, dims=1, dtype=torch.float64, factors="dim0 dim1"):
     _, rstd = torch.ops.alpa_explore.rms_norm(given, w, 1e-5, dims)
     return (
         Call("alpa_explore.rms_norm.default", given, w, 1e-5, dims, factors=factors),
-        Call("alpa_explore.rms_norm_backward.default", real(*x.shape, dtype=dtype), given, rstd, w, factors=factors),
+        Call(
+            "alpa_explore.rms_norm_backward.default", real(*x.shape, dtype=dtype), given, rstd, w, dims, factors=factors
+        ),
     )
 
 
