@@ -1,9 +1,10 @@
 """Device and software of a measured run, by the names that its source uses.
 
 A rack of GB200 or GB300 has 72 devices on one NVLink. The nodes of a `Cluster` hold a power of two of devices, so that
-submeshes tile them: here such a rack is a node of 64, also where a source counts its trays of 4 as nodes. Of
-a run on 72 devices the last 8 are taken to be on another rack, so it is predicted a little too slow. Nodes of other sizes are taken as the nearest power of two (6 as 8), with as much of the
-network for each device as a preset's node of 8 gives it; a run need not fill its last node.
+submeshes tile them: here such a rack is a node of 64, also where a source counts its trays of 4 as nodes. Of a run on
+72 devices the last 8 are taken to be on another rack, so it is predicted a little too slow. Nodes of other sizes are
+taken as the nearest power of two (6 as 8), with as much of the network for each device as a preset's node of 8 gives
+it; a run need not fill its last node.
 """
 
 from __future__ import annotations
