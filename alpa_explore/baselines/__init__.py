@@ -1,7 +1,9 @@
 """Baselines: data parallelism, ZeRO-3, Megatron and others as plans, priced by the cost model of the automatic plan.
 
-roles         what a mesh axis is for (data, sharded data, tensor), as a restriction of strategies
+dims          which dims of a language model's tensors are samples, positions of the sequence, the residual stream
+roles         what a mesh axis is for (data, sharded data, tensor, tensor and sequence), as a restriction of strategies
 kinds         the baselines by name, and the pipelines that each may be on a cluster
+block_work    the work of the parts of a decoder (embedding, block, head) under tensor parallelism
 stage_pricer  prices the stages of a pipeline whose mesh axes have roles
 infeasible    the errors where no pipeline of a baseline fits in memory
 baseline      the public function: a graph or a catalogue model, a cluster and a kind to a `Plan`

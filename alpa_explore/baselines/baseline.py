@@ -101,7 +101,9 @@ def _with_roles(
 ) -> Plan:
     """The fastest of the pipelines that a baseline with roles may be."""
     b = options.num_microbatches
-    pricer = StagePricer(assign_layers(graph, layering.layer_of_forward), layering, cluster, b, cancel)
+    pricer = StagePricer(
+        assign_layers(graph, layering.layer_of_forward, software=cluster.software), layering, cluster, b, cancel
+    )
     candidates = role_pipelines(kind, cluster, options.num_layers, graph.samples, degrees)
     priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
     best = None

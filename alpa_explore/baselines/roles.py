@@ -1,11 +1,18 @@
-"""Roles of mesh axes: data parallelism, sharded data parallelism, tensor parallelism.
+"""Roles of mesh axes: data parallelism, sharded data parallelism, tensor parallelism with and without the sequence.
 
 A role restricts the strategies of each node of a stage's sharding problem. On an axis with the role
 
 - DATA, operators that can shard the batch do; weights, gradients (or their partial sums) and optimizer state are
   replicated;
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
-- TENSOR, no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
+- TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
+  the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
+  between them are replicated, and so are their weights (norms). The vocabulary of an embedding must be sharded;
+- TENSOR_SEQUENCE, the same with sequence parallelism (Korthikanti et al. 2022, arXiv 2205.05198, §4.2): operators on
+  the residual stream (norms, dropout, additions) shard the sequence; matrix products do not.
+
+In a graph in which no dim is known to be of the sequence or of the residual stream (`dims`) both tensor roles say only
+that no operator shards the batch: heavy ones, which are never replicated, must shard a dim of a weight.
 
 A node without a strategy that follows all roles (a bias whose size is not divisible) keeps those that follow the most.
 """
@@ -17,11 +24,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from alpa_explore.baselines.dims import DimLabels, Label, dim_labels
+from alpa_explore.graph import Operator, Tensor
+from alpa_explore.graph.counts import is_view
 from alpa_explore.intra_op.formulations.axis_options import NodeOptions, Option, node_options
 from alpa_explore.intra_op.formulations.batch_share import batch_options
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
+from alpa_explore.sharding.splits import splits_for
 
 
 class Role(enum.Enum):
@@ -30,41 +41,114 @@ class Role(enum.Enum):
     DATA = "data"
     SHARDED_DATA = "sharded data"
     TENSOR = "tensor"
+    TENSOR_SEQUENCE = "tensor and sequence"
 
 
-def strategies_for_roles(problem: StageProblem, roles: Sequence[Role]) -> dict[int, tuple[int, ...]]:
-    """Node -> the strategies that follow `roles` (one for each axis); without the nodes that keep all of them."""
+_TENSOR = (Role.TENSOR, Role.TENSOR_SEQUENCE)
+_OVER_VOCABULARY = (
+    "aten.embedding.default",
+    "aten.embedding_dense_backward.default",
+    "aten._log_softmax.default",
+    "aten._log_softmax_backward_data.default",
+    "aten.nll_loss_forward.default",
+    "aten.nll_loss_backward.default",
+)
+"""Not heavy, but divided all the same: on every device Megatron-LM has a shard of the vocabulary and of the scores."""
+
+
+def strategies_for_roles(
+    problem: StageProblem, roles: Sequence[Role], labels: DimLabels | None = None
+) -> dict[int, tuple[int, ...]]:
+    """Node -> the strategies that follow `roles` (one for each axis); without the nodes that keep all of them.
+
+    `labels` are those of the whole graph, of which the stage is a part; computed here where they are not given.
+    """
     assert len(roles) == len(problem.model.mesh.shape), "a role for each axis"
+    if labels is None:
+        labels = dim_labels(problem.stage.layered.graph) if set(roles) & set(_TENSOR) else {}
     batch = batch_options(problem)
     permitted = {}
     for v, (node, options) in enumerate(zip(problem.nodes, node_options(problem), strict=True)):
+        if node.kind is NodeKind.SOURCE:
+            continue
         followed = np.zeros(len(options.labels), dtype=np.int64)
         for axis, role in enumerate(roles):
-            followed += _follows(node, options, role, batch.get(v, frozenset()))[options.labels[:, axis]]
+            if node.kind is not NodeKind.OPERATOR:
+                follows = _stored(problem, node, options, role, labels)
+            elif role in _TENSOR:
+                follows = _tensor_parallel(problem, node, options, axis, role, batch.get(v, frozenset()), labels)
+            else:
+                cuts = batch.get(v, frozenset())
+                follows = np.array([not cuts or option in cuts for option in options.options], dtype=bool)
+            followed += follows[options.labels[:, axis]]
         best = np.flatnonzero(followed == followed.max())
         if len(best) < len(followed):
             permitted[v] = tuple(best.tolist())
     return permitted
 
 
-def _follows(node: Node, options: NodeOptions, role: Role, batch: frozenset[Option]) -> Flags:
-    """For each option of the node, whether it follows the role."""
-    return np.array([_option_follows(node, option, role, batch) for option in options.options], dtype=bool)
+def _tensor_parallel(
+    problem: StageProblem,
+    node: Node,
+    options: NodeOptions,
+    axis: int,
+    role: Role,
+    batch: frozenset[Option],
+    labels: DimLabels,
+) -> Flags:
+    """For each option of an operator, whether it is one of tensor parallelism."""
+    graph = problem.stage.layered.graph
+    operator = graph.operators[node.subject]
+    labelled = [_labels(operator, option, labels) for option in options.options]
+    in_batch: Flags = np.array([option in batch for option in options.options], dtype=bool)
+    inner: Flags = ~in_batch & np.array([not found for found in labelled], dtype=bool)
+    possible = np.zeros(len(options.options), dtype=bool)
+    possible[options.at_axis[axis]] = True
+    divides: Flags = np.array([any(p >= 0 for p in option) for option in options.options], dtype=bool)
+    if operator.kind in _OVER_VOCABULARY or splits_for(operator, graph.tensors).heavy:
+        dividing = inner & divides & possible
+        return dividing if dividing.any() else inner
+    if role is Role.TENSOR:
+        return inner
+    sequence: Flags = ~in_batch & np.array([found == {Label.POSITIONS} for found in labelled], dtype=bool)
+    if (sequence & possible).any() and _on_residual(operator, graph.tensors, labels) and not is_view(operator.kind):
+        count = len(operator.inputs)
+        passes: Flags = np.array([PARTIAL in option[:count] for option in options.options], dtype=bool)
+        return np.logical_or(sequence, passes)
+    return np.logical_or(inner, sequence)
 
 
-def _option_follows(node: Node, option: Option, role: Role, batch: frozenset[Option]) -> bool:
-    if node.kind is NodeKind.SOURCE:
-        return True
-    if node.kind is NodeKind.OPERATOR:
-        if not batch:
+def _labels(operator: Operator, option: Option, labels: DimLabels) -> set[Label]:
+    """The labels of the dims that an option shards."""
+    pairs = zip((*operator.inputs, *operator.outputs), option, strict=True)
+    return {labels[t, p] for t, p in pairs if p >= 0 and (t, p) in labels}
+
+
+def _on_residual(operator: Operator, tensors: Sequence[Tensor], labels: DimLabels) -> bool:
+    """Whether one of the operator's tensors has a dim of the sequence and one of the residual stream."""
+    return any(
+        {Label.POSITIONS, Label.RESIDUAL} <= {labels.get((t, d)) for d in range(len(tensors[t].shape))}
+        for t in (*operator.inputs, *operator.outputs)
+    )
+
+
+def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role, labels: DimLabels) -> Flags:
+    """For each option of a weight, an accumulator or an update, whether the stored tensor follows the role."""
+    graph = problem.stage.layered.graph
+    tensor = graph.parameters[node.subject].tensor
+    # The first output of an update, the only tensor of other nodes.
+    place = len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+
+    def follows(option: Option) -> bool:
+        stored = option[place]
+        if role is Role.SHARDED_DATA:
+            return stored >= 0
+        if role is Role.DATA:
+            return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
+        if stored < 0 or (tensor, stored) not in labels:
             return True
-        return (option not in batch) if role is Role.TENSOR else (option in batch)
-    stored = option[_stored_position(node)]
-    if role is Role.DATA:
-        return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
-    return role is Role.TENSOR or stored >= 0
+        # The gradient of learned positions comes out sharded along the sequence, and is gathered once an iteration.
+        along = role is Role.TENSOR_SEQUENCE and node.kind is NodeKind.ACCUMULATOR
+        return along and labels[tensor, stored] is Label.POSITIONS
 
-
-def _stored_position(node: Node) -> int:
-    """Position in an option of the stored tensor: the first output of an update, the only tensor of other nodes."""
-    return len(node.priced.strategies[0].inputs) if node.priced is not None else 0
+    return np.array([follows(option) for option in options.options], dtype=bool)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 
+from alpa_explore.baselines.dims import dim_labels
 from alpa_explore.baselines.kinds import RolePipeline
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
@@ -44,6 +45,7 @@ class StagePricer:
         self.layer_flops = tuple(layer.flops for layer in layering.layers)
         self.layered, self.cluster, self.cancel = layered, cluster, cancel
         self.num_microbatches = num_microbatches
+        self._labels = dim_labels(layered.graph)
         self._stage_graph: Callable[[int, int], StageGraph] = slice_stages(layered)
         self._choices: dict[str, tuple[int, ...]] = {}
         self._solves = self._variables = self._constraints = 0
@@ -150,7 +152,7 @@ class StagePricer:
             memory_price=TIE_SECONDS / self.cluster.device.memory_bytes,
             microbatches_held=1,
         )
-        return problem, pinned(priced, strategies_for_roles(problem, roles))
+        return problem, pinned(priced, strategies_for_roles(problem, roles, self._labels))
 
     def _store(self, problem: StageProblem, choices: tuple[int, ...]) -> tuple[str, StageTotals]:
         name = f"baseline-{len(self._choices)}"

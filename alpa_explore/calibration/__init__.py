@@ -4,8 +4,13 @@ Read in this order:
 
     tuning            sizes and weights of the measurements and fits
     least_squares     non-negative least squares for a few unknowns
-    device_file       from measured curves to a device file, which `--cluster` reads
-    microbenchmarks   measure matrix products, a memory-bound kernel and collectives on the attached devices
+    measurements      the raw points that were measured
+    measuring         time kernels, the host and links on the attached devices
+    microbenchmarks   a process on each device, which measures all of that
+    pattern_search    least squares for formulas without derivatives
+    kernel_fit        a few figures for all shapes of products, attention and memory-bound kernels
+    link_fit          the figures of links inside a node and of a network, from bandwidths of collectives
+    device_file       from measured points to a device file, which `--cluster` reads
     refit             fit launch time, efficiencies and links to observed tasks
     from_run          the observations of finished training runs
 

@@ -1,54 +1,33 @@
 """Write measured curves as a device file, which `alpa-explore calibrate` writes and `--cluster 1x2:FILE` reads.
 
+The figures that the planner reads:
+
 - The smallest kernel takes `launch_seconds`.
 - A matrix product of f FLOPs takes launch + f / (peak × share); `matmul_curve` holds the shares by size.
 - A memory-bound kernel takes launch + bytes / (bandwidth × efficiency): the median over the larger half of the sizes.
 - A collective of p devices takes r · (p − 1) · (alpha + bytes / p / bandwidth) with r as in `cost.collectives`: one fit
   to all kinds and sizes, by least squares of relative errors.
+
+`measured` keeps every raw point, among them products of other shapes, attention, the host and smaller groups, and
+`measured.fitted` what `kernel_fit` makes of them: the fit can be made again from the file alone (`measurements_in`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, replace
 from typing import Any
 
 import numpy as np
 
+from alpa_explore.calibration.kernel_fit import document, fit_kernels
 from alpa_explore.calibration.least_squares import non_negative
-from alpa_explore.cluster import Cluster, Device, Link
+from alpa_explore.calibration.measurements import AttentionTime, GroupTime, Measurements, Point, Product
+from alpa_explore.cluster import Cluster, Device, Link, Software
+from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.cost.collectives import collective_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One measurement: FLOPs of a product, or bytes of a kernel or a collective, and its seconds."""
-
-    size: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurements:
-    """The measurements of one kind of device."""
-
-    device: str
-    """'cpu' or the accelerator's own name."""
-    software: str
-    """Versions, for the `source` of the file."""
-    memory_bytes: int
-    main_dtype: str
-    """The dtype in `matmul` whose curve is kept."""
-    matmul: dict[str, tuple[Point, ...]]
-    """dtype -> points, FLOPs ascending."""
-    memory: tuple[Point, ...]
-    """Bytes that an elementwise kernel reads and writes, ascending."""
-    ranks: int
-    """The number of devices in the collectives; they also measured kernels at the same time."""
-    collectives: dict[str, tuple[Point, ...]]
-    """Kind -> bytes of the larger side on one device, and seconds; empty for a single device."""
 
 
 def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, Link] | None = None) -> dict[str, Any]:
@@ -65,34 +44,87 @@ def device_file(measured: Measurements, *, name: str, like: tuple[Device, Link, 
     best = max(share for _, share in curve)
     source = f"Measured by alpa-explore calibrate on {measured.device} ({measured.software})"
     inside, between = _links(measured, like, source)
+    by_curve = Device(
+        name=name,
+        peak_flops=peaks,
+        memory_bytes=measured.memory_bytes,
+        memory_bandwidth=datasheet,
+        matmul_efficiency=best,
+        half_efficiency_flops=_half(curve, best),
+        memory_efficiency=bandwidth / datasheet,
+        launch_seconds=launch,
+        matmul_curve=curve,
+    )
+    by_shape, fits = fit_kernels(measured, by_curve)
+    # Tiles and waves are those of a GPU; on a CPU the fit is only kept beside its points.
+    is_gpu = measured.processors > 1 and measured.products and measured.attention
     return {
         "name": name,
         "aliases": [],
         "source": source + (f"; peaks of {like[0].name}" if like is not None else "; peaks are the best rates seen"),
-        "device": {
-            "peak_flops": peaks,
-            "memory_bytes": measured.memory_bytes,
-            "memory_bandwidth": datasheet,
-            "matmul_efficiency": best,
-            "half_efficiency_flops": _half(curve, best),
-            "memory_efficiency": bandwidth / datasheet,
-            "launch_seconds": launch,
-            "matmul_curve": [list(point) for point in curve],
-        },
+        "device": _figures(replace(by_shape, software=eager(measured.host_seconds, source)) if is_gpu else by_curve),
         "inside_node": asdict(inside),
         "between_nodes": asdict(between),
         "measured": {
             "ranks": measured.ranks,
+            "processors": measured.processors,
             "matmul": {dtype: _pairs(points) for dtype, points in measured.matmul.items()},
             "memory": _pairs(measured.memory),
             "collectives": {kind: _pairs(points) for kind, points in measured.collectives.items()},
+            "products": [[p.dtype, p.count, p.m, p.n, p.k, p.seconds] for p in measured.products],
+            "attention": [list(astuple(a)) for a in measured.attention],
+            "host_seconds": dict(measured.host_seconds),
+            "groups": [list(astuple(g)) for g in measured.groups],
+            "clocks": dict(measured.clocks),
+            "fitted": document(fits),
         },
     }
 
 
+def measurements_in(body: Mapping[str, Any]) -> Measurements:
+    """The measurements in the body of a device file, to fit its kernels again; KeyError for a file without them, which
+    an older version or `refitted_file` wrote."""
+    kept = body["measured"]
+    return Measurements(
+        device=body["name"],
+        software=body["source"],
+        memory_bytes=body["device"]["memory_bytes"],
+        main_dtype=next(iter(kept["matmul"])),
+        ranks=kept["ranks"],
+        processors=kept["processors"],
+        matmul={dtype: _points(pairs) for dtype, pairs in kept["matmul"].items()},
+        memory=_points(kept["memory"]),
+        collectives={kind: _points(pairs) for kind, pairs in kept["collectives"].items()},
+        products=tuple(Product(dtype=d, count=c, m=m, n=n, k=k, seconds=s) for d, c, m, n, k, s in kept["products"]),
+        attention=tuple(
+            AttentionTime(**dict(zip(AttentionTime.__dataclass_fields__, row, strict=True)))
+            for row in kept["attention"]
+        ),
+        host_seconds=kept["host_seconds"],
+        groups=tuple(GroupTime(kind=k, ranks=r, bytes=b, seconds=s) for k, r, b, s in kept["groups"]),
+        clocks=kept["clocks"],
+    )
+
+
+def eager(host_seconds: Mapping[str, float], source: str) -> Software:
+    """Eager PyTorch with the host times that were measured on this machine, as far as they were."""
+    software = load_software("eager")
+    if not host_seconds:
+        return software
+    return replace(
+        software,
+        source=f"{source}: launches; other figures: {software.source}",
+        # Some operators of a model are modules, some are plain functions.
+        forward_launch_seconds=(host_seconds["module"] + host_seconds["recorded_operator"]) / 2,
+        # The backward pass of a product of two tensors launches two products and a sum.
+        backward_launch_seconds=host_seconds["backward_operator"] / 3,
+        collective_launch_seconds=host_seconds.get("collective", software.collective_launch_seconds),
+    )
+
+
 def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[str]) -> dict[str, Any]:
     """The body of a device file with the figures of a cluster that was fitted to runs."""
-    figures = {key: value for key, value in asdict(cluster.device).items() if key not in ("name", "source")}
+    figures = _figures(cluster.device)
     return {
         "name": name,
         "aliases": [],
@@ -106,7 +138,7 @@ def refitted_file(cluster: Cluster, *, name: str, source: str, runs: Sequence[st
 
 def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[tuple[float, float], ...]:
     """(FLOPs, share of the peak), ascending. Seconds without the launch are made monotonic in the size."""
-    curve, least = [], 0.0
+    curve, least = list[tuple[float, float]](), 0.0
     for point in sorted(points, key=lambda p: p.size):
         least = max(least, _net(point, launch), point.size / peak)
         # At the peak, rounding may make the quotient slightly larger than 1.
@@ -114,7 +146,7 @@ def matmul_curve(points: Sequence[Point], launch: float, peak: float) -> tuple[t
     return tuple(curve)
 
 
-def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
+def link_of(collectives: Mapping[str, tuple[Point, ...]], ranks: int) -> tuple[float, float]:
     """(bandwidth, latency_seconds) of the ring that fits the points best."""
     rows, targets = [], []
     for kind, points in collectives.items():
@@ -127,6 +159,16 @@ def link_of(collectives: dict[str, tuple[Point, ...]], ranks: int) -> tuple[floa
     return 1.0 / max(beta, 1e-15), alpha
 
 
+def _figures(device: Device) -> dict[str, Any]:
+    """The section `device` of a file; without sections that the device has no figures for."""
+    figures = {key: value for key, value in asdict(device).items() if key not in ("name", "source")}
+    if device.kernels is None:
+        del figures["kernels"]
+    if device.software == Software():
+        del figures["software"]
+    return figures
+
+
 def _net(point: Point, launch: float) -> float:
     """Seconds without the launch, at least half of the seconds: the clock is not finer."""
     return max(point.seconds - launch, 0.5 * point.seconds)
@@ -134,6 +176,9 @@ def _net(point: Point, launch: float) -> float:
 
 def _peaks(measured: Measurements, launch: float, like: tuple[Device, Link, Link] | None) -> dict[str, float]:
     best = {dtype: max(p.size / _net(p, launch) for p in points) for dtype, points in measured.matmul.items()}
+    for p in measured.products:
+        rate = p.flops / _net(Point(size=p.flops, seconds=p.seconds), launch)
+        best[p.dtype] = max(best.get(p.dtype, 0.0), rate)
     if like is None:
         return best
     # No device is faster than its datasheet; if one seems to be, the preset is of another device.
@@ -175,3 +220,7 @@ def _links(measured: Measurements, like: tuple[Device, Link, Link] | None, sourc
 
 def _pairs(points: Sequence[Point]) -> list[list[float]]:
     return [[p.size, p.seconds] for p in points]
+
+
+def _points(pairs: Sequence[Sequence[float]]) -> tuple[Point, ...]:
+    return tuple(Point(size=size, seconds=seconds) for size, seconds in pairs)

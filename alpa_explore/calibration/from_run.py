@@ -17,7 +17,7 @@ from typing import Any
 
 from alpa_explore.calibration.refit import LinkCollective, Observation, refit
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import Kernel
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
 from alpa_explore.plans.plan import load_plan
 from alpa_explore.plans.rebuild import rebuild

@@ -1,4 +1,4 @@
-"""Measure curves on the attached devices: matrix products, a memory-bound kernel, collectives.
+"""Measure the attached devices: matrix products, attention, a memory-bound kernel, the host, collectives and sends.
 
 `ranks` processes measure at the same time, one on each device (CPU: each with its share of the cores, gloo; CUDA:
 NCCL), because the devices of a node share resources. A measurement repeats a kernel until the total time is long enough
@@ -7,13 +7,10 @@ for the clock, and takes the median of `tuning.REPEATS` such measurements, as ti
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import platform
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +18,19 @@ import torch
 import torch.distributed as dist
 from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
-from alpa_explore.calibration import tuning
-from alpa_explore.calibration.device_file import Measurements, Point
+from alpa_explore.calibration.measurements import Measurements
+from alpa_explore.calibration.measuring import kernels, links
+from alpa_explore.calibration.measuring.clock import Clock, clocks
+from alpa_explore.calibration.measuring.host_time import host_seconds
 from alpa_explore.errors import ExecutorError, OptionError
-from alpa_explore.sharding.reshard import StepKind
-
-_DTYPES = {"cpu": ("float32", "bfloat16", "float64"), "cuda": ("float16", "bfloat16", "float32", "float64")}
 
 
-def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: float = 0.02) -> Measurements:
+def measure(
+    *, kind: str | None = None, ranks: int | None = None, run_seconds: float = 0.02, shapes: bool = True
+) -> Measurements:
     """Measure the curves of `kind` ('cpu' or 'cuda'; default: CUDA if available) on `ranks` devices (default: all of a
-    node; two on a CPU). A timed series of kernels lasts at least `run_seconds`.
+    node; two on a CPU). A timed series of kernels lasts at least `run_seconds`; without `shapes` only square products,
+    the memory-bound kernel and the collectives of all ranks are measured.
 
     OptionError for devices that do not exist, ExecutorError where a rank fails.
     """
@@ -45,29 +44,26 @@ def measure(*, kind: str | None = None, ranks: int | None = None, run_seconds: f
         )
     with tempfile.TemporaryDirectory() as folder:
         # New processes, even for one rank: threads and groups are settings of a whole process.
+        context: Any = spawn(_rank, args=(ranks, kind, folder, run_seconds, shapes), nprocs=ranks, join=False)  # type: ignore[no-untyped-call]  # torch has no annotation
         try:
-            spawn(_rank, args=(ranks, kind, folder, run_seconds), nprocs=ranks)  # type: ignore[no-untyped-call]  # torch has no annotation
+            while not context.join():
+                pass
         except (ProcessRaisedException, ProcessExitedException) as error:
             raise ExecutorError(
                 "A rank stopped while measuring",
                 found=str(error).strip().splitlines()[-1],
                 remedy="Try fewer --ranks, or --device cpu.",
             ) from error
-        curves = json.loads((Path(folder) / "found.json").read_text())
-    return Measurements(
-        device=_name(kind),
-        software=f"torch {torch.__version__}, {platform.system()} {platform.machine()}",
-        memory_bytes=_memory_bytes(kind, ranks),
-        main_dtype=_DTYPES[kind][0],
-        ranks=ranks,
-        matmul={dtype: _points(pairs) for dtype, pairs in curves["matmul"].items()},
-        memory=_points(curves["memory"]),
-        collectives={name: _points(pairs) for name, pairs in curves["collectives"].items()},
-    )
+        finally:  # also on Ctrl-C: what goes on measuring would slow down what comes next
+            for process in context.processes:
+                process.kill()
+                process.join()
+        found: Measurements = pickle.loads((Path(folder) / "found.pickle").read_bytes())
+    return found
 
 
 def _checked(kind: str, ranks: int | None) -> int:
-    if kind not in _DTYPES:
+    if kind not in kernels.DTYPES:
         raise OptionError("Unknown kind of device", found=repr(kind), remedy="Use 'cpu' or 'cuda'.")
     if kind == "cuda" and not torch.cuda.is_available():
         raise OptionError("No CUDA device is attached", found="torch.cuda.is_available() is False", remedy="Use 'cpu'.")
@@ -83,8 +79,8 @@ def _checked(kind: str, ranks: int | None) -> int:
     return ranks
 
 
-def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> None:
-    """Measure on one rank; rank 0 writes the curves."""
+def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float, shapes: bool) -> None:
+    """Measure on one rank; rank 0 writes what was found."""
     if kind == "cuda":
         torch.cuda.set_device(rank)
     else:
@@ -93,118 +89,33 @@ def _rank(rank: int, ranks: int, kind: str, folder: str, run_seconds: float) -> 
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks are all on this machine
         backend = "nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
-    clock = _Clock(kind, ranks, run_seconds)
-    curves: dict[str, Any] = {
-        "matmul": {dtype: _matmul(clock, kind, dtype) for dtype in _DTYPES[kind]},
-        "memory": _memory(clock, kind),
-        "collectives": _collectives(clock, kind, ranks) if ranks > 1 else {},
-    }
+    clock, before = Clock(kind, ranks, run_seconds), clocks(kind)
+    found = Measurements(
+        device=_name(kind),
+        software=_software(kind),
+        memory_bytes=_memory_bytes(kind, ranks),
+        main_dtype=kernels.DTYPES[kind][0],
+        ranks=ranks,
+        processors=torch.cuda.get_device_properties(rank).multi_processor_count if kind == "cuda" else 1,
+        matmul={dtype: tuple(kernels.square_products(clock, dtype)) for dtype in kernels.DTYPES[kind]},
+        memory=tuple(kernels.memory(clock)),
+        products=tuple(p for d in kernels.SHAPED[kind] * shapes for p in kernels.products(clock, d)),
+        attention=tuple(a for d in kernels.ATTENDING[kind] * shapes for a in kernels.attention(clock, d)),
+        host_seconds=host_seconds(clock) if shapes else {},
+        collectives={k: tuple(points) for k, points in links.collectives(clock).items()} if ranks > 1 else {},
+        groups=tuple(links.smaller_groups(clock)) if ranks > 1 and shapes else (),
+        clocks={"before": before, "after": clocks(kind)} if before else {},
+    )
     if rank == 0:
-        (Path(folder) / "found.json").write_text(json.dumps(curves))
+        (Path(folder) / "found.pickle").write_bytes(pickle.dumps(found))
     if ranks > 1:
         dist.destroy_process_group()
 
 
-class _Clock:
-    """Measures the seconds of one call of a kernel. All ranks repeat it equally often, else collectives would hang."""
-
-    def __init__(self, kind: str, ranks: int, run_seconds: float) -> None:
-        self.kind, self.ranks, self.run_seconds = kind, ranks, run_seconds
-
-    def __call__(self, kernel: Callable[[], object]) -> float:
-        kernel()
-        repeats, once = 1, self._run(kernel, 1)
-        while once < self.run_seconds:
-            repeats = max(2 * repeats, min(int(1.2 * self.run_seconds * repeats / max(once, 1e-9)), 100 * repeats))
-            once = self._run(kernel, repeats)
-        return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
-
-    def _run(self, kernel: Callable[[], object], repeats: int) -> float:
-        """Seconds of `repeats` calls, the maximum over all ranks, so that all ranks proceed alike."""
-        if self.ranks > 1:
-            dist.barrier()
-        self._finish()
-        start = time.perf_counter()
-        for _ in range(repeats):
-            kernel()
-        self._finish()
-        seconds = time.perf_counter() - start
-        if self.ranks == 1:
-            return seconds
-        longest = torch.tensor([seconds], dtype=torch.float64, device=self.kind)
-        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
-        return float(longest)
-
-    def _finish(self) -> None:
-        if self.kind == "cuda":
-            torch.cuda.synchronize()
-
-
-def _matmul(clock: _Clock, kind: str, dtype: str) -> list[tuple[float, float]]:
-    """(FLOPs, seconds) of square matrix products with doubling sides."""
-    points, side = [], 32
-    while side <= tuning.LARGEST_SIDE[kind]:
-        a = torch.randn(side, side, device=kind).to(getattr(torch, dtype))
-        out = torch.empty_like(a)
-
-        def kernel(a: torch.Tensor = a, out: torch.Tensor = out) -> None:
-            torch.mm(a, a, out=out)
-
-        seconds = clock(kernel)
-        points.append((2.0 * side**3, seconds))
-        if 8 * seconds > tuning.SLOWEST_SECONDS:
-            break
-        side *= 2
-    return points
-
-
-def _memory(clock: _Clock, kind: str) -> list[tuple[float, float]]:
-    """(bytes, seconds) of an elementwise sum of growing size."""
-    points = []
-    for exponent in range(6, tuning.LARGEST_BYTES[kind].bit_length() - 2, 2):
-        a = torch.ones(2**exponent, device=kind)
-        out = torch.empty_like(a)
-
-        def kernel(a: torch.Tensor = a, out: torch.Tensor = out) -> None:
-            torch.add(a, a, out=out)
-
-        seconds = clock(kernel)
-        points.append((2.0 * 4 * 2**exponent, seconds))
-        if 4 * seconds > tuning.SLOWEST_SECONDS:
-            break
-    return points
-
-
-def _collectives(clock: _Clock, kind: str, ranks: int) -> dict[str, list[tuple[float, float]]]:
-    """Kind of collective -> (bytes, seconds), sizes growing fourfold; bytes of the larger side on one device."""
-    points: dict[str, list[tuple[float, float]]] = {}
-    for exponent in range(8, tuning.LARGEST_BYTES[kind].bit_length() - 3, 2):
-        count = 2**exponent * ranks
-        whole = torch.ones(count, device=kind)
-        part = torch.ones(count // ranks, device=kind)
-        other = torch.empty_like(whole)
-        slowest = 0.0
-        for step, kernel in _kernels(whole, part, other).items():
-            whole.fill_(1.0)  # repeated sums would overflow
-            seconds = clock(kernel)
-            slowest = max(slowest, seconds)
-            points.setdefault(step.value, []).append((4.0 * count, seconds))
-        if 4 * slowest > tuning.SLOWEST_SECONDS:
-            break
-    return points
-
-
-def _kernels(whole: torch.Tensor, part: torch.Tensor, other: torch.Tensor) -> dict[StepKind, Callable[[], object]]:
-    return {
-        StepKind.ALL_REDUCE: lambda: dist.all_reduce(whole),
-        StepKind.ALL_GATHER: lambda: dist.all_gather_single(whole, part),
-        StepKind.REDUCE_SCATTER: lambda: dist.reduce_scatter_single(part, whole),
-        StepKind.ALL_TO_ALL: lambda: dist.all_to_all_single(other, whole),
-    }
-
-
-def _points(pairs: list[list[float]]) -> tuple[Point, ...]:
-    return tuple(Point(size=size, seconds=seconds) for size, seconds in pairs)
+def _software(kind: str) -> str:
+    """Versions of what ran."""
+    text = f"torch {torch.__version__}, {platform.system()} {platform.machine()}"
+    return f"{text}, CUDA {torch.version.cuda}" if kind == "cuda" else text
 
 
 def _name(kind: str) -> str:

@@ -22,7 +22,8 @@ from alpa_explore.calibration import tuning
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.cluster import Cluster, Device, Link
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, arithmetic_seconds, compute_seconds, memory_seconds
+from alpa_explore.cost.compute import arithmetic_seconds, compute_seconds, memory_seconds
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
@@ -86,7 +87,7 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
     measured, shares = _columns([(o.compute_seconds, o.share) for o in observations])
     launch = device.launch_seconds or tuning.ZERO_LAUNCH_SECONDS
     figures = [
-        [(arithmetic_seconds(device, k), memory_seconds(device, k), k.matrix) for k in o.kernels if not k.is_view]
+        [(_arithmetic(device, k), memory_seconds(device, k), k.matrix) for k in o.kernels if not k.is_view]
         for o in observations
     ]
     factors = best = np.ones(3)
@@ -113,15 +114,37 @@ def _device(device: Device, observations: Sequence[Observation]) -> Device:
     )
 
 
+def _arithmetic(device: Device, kernel: Kernel) -> float:
+    """Seconds for the FLOPs of a kernel alone, by its shape where the device has figures for shapes."""
+    if device.kernels is None or not kernel.matrix:
+        return arithmetic_seconds(device, kernel)
+    return compute_seconds(replace(device, launch_seconds=0.0, memory_bandwidth=np.inf), kernel)
+
+
 def _stretched(device: Device, a: float) -> Device:
-    """The device with matrix products a times as long; peaks stay, unless an efficiency would exceed 1."""
+    """The device with matrix products and attention a times as long; peaks stay, unless an efficiency would exceed
+    1."""
+    kernels = device.kernels
     shares = [share for _, share in device.matmul_curve] or [device.matmul_efficiency]
+    if kernels is not None:
+        shares = [device.matmul_efficiency, kernels.attention_share, *kernels.shares.values()]
     above = max(max(shares) / a, 1.0)
+
+    def less(share: float) -> float:
+        return min(share / a / above, 1.0)
+
     return replace(
         device,
         peak_flops={dtype: rate * above for dtype, rate in device.peak_flops.items()},
-        matmul_efficiency=min(device.matmul_efficiency / a / above, 1.0),
-        matmul_curve=tuple((flops, min(share / a / above, 1.0)) for flops, share in device.matmul_curve),
+        matmul_efficiency=less(device.matmul_efficiency),
+        matmul_curve=tuple((flops, less(share)) for flops, share in device.matmul_curve),
+        kernels=None
+        if kernels is None
+        else replace(
+            kernels,
+            shares={dtype: less(share) for dtype, share in kernels.shares.items()},
+            attention_share=less(kernels.attention_share),
+        ),
     )
 
 

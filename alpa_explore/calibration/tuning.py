@@ -9,6 +9,42 @@ LARGEST_BYTES = {"cpu": 2**26, "cuda": 2**30}
 SLOWEST_SECONDS = 2.0
 """A curve ends where one kernel would take longer."""
 
+WARM_UPS = 2
+"""Calls before a measurement: they compile, allocate, and choose algorithms."""
+MOST_REPEATS = 10**6
+"""Calls in one timed run on a CPU."""
+MOST_QUEUED = 500
+"""The same on a GPU, whose queue holds about 1,000 kernels."""
+ISSUE_CYCLES = 10**5
+"""Cycles of the device (50 µs) in which the host issues one call; the timed kernels wait for that."""
+MOST_WAIT_CYCLES = 10**8
+"""The longest such wait, 50 ms."""
+ISSUED = 100
+"""Calls that the host issues in one timing of `host_time`, fewer than a GPU's queue holds."""
+PRODUCT_UNIT = {"cpu": 128, "cuda": 4096}
+"""The width of the layers whose products are measured, and the tokens of a microbatch."""
+ATTENTION_SHAPES = {
+    "cpu": ((4, 64, 32), (8, 128, 64), (2, 256, 64)),
+    "cuda": (
+        *((heads, sequence, 128) for heads, sequence in ((32, 512), (32, 1024), (8, 2048), (32, 2048), (32, 4096))),
+        *((heads, sequence, 128) for heads, sequence in ((4, 8192), (16, 8192), (8, 16384))),
+        *((heads, sequence, 64) for heads, sequence in ((16, 512), (64, 1024), (16, 2048), (64, 2048), (32, 8192))),
+    ),
+}
+"""(samples · heads, sequence, head dim)."""
+CACHE_BYTES = {"cpu": 0, "cuda": 2**28}
+"""Several times the last-level cache of a GPU (50 MB on an H100); on a CPU small tensors stay in its caches, as they do
+in a run."""
+MOST_COPIES = 4096
+"""The most tensors that take turns to overflow that cache."""
+
+FIRST_STEP = 0.5
+"""The first relative step of the pattern search of `kernel_fit`."""
+LAST_STEP = 1e-4
+"""The search ends with this step: figures are kept to four digits."""
+LEAST_GAIN = 1e-3
+"""A round that lowers the error by a smaller share ends its step."""
+
 PRIOR = 0.1
 """Weight of the row that holds a figure near its previous value; a task of average weight counts 1."""
 LEAST_PRIOR = 1e-4

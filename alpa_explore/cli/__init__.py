@@ -6,7 +6,7 @@ exit code. Heavy packages (torch above all) are imported in `run`, after everyth
 been checked.
 
     output, progress_line   what all commands print with
-    listing/                models, clusters
+    listing/                models, clusters, validation
     planning/               plan, show, simulate, baselines, predict
     solving/                solve, compare_solvers, coverage
     running/                program, launch, verify, compare_run, calibrate
@@ -29,7 +29,7 @@ from typing import NoReturn
 
 from alpa_explore import __version__
 from alpa_explore.cli.browser import app, lab
-from alpa_explore.cli.listing import clusters, models
+from alpa_explore.cli.listing import clusters, models, validation
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
 from alpa_explore.cli.running import calibrate, compare_run, launch, program, verify
@@ -55,6 +55,7 @@ _COMMANDS = (
     compare_solvers,
     models,
     clusters,
+    validation,
     calibrate,
     lab,
     app,

@@ -2,7 +2,10 @@
 
 In the order to read them:
 
-    device       a device (peak rates, memory, efficiencies) and a link (latency, bandwidth)
+    software     a framework: fusion, host time, overlap, precision policy, memory reserve
+    kernel_figures  how the kernels of a device depend on their local sizes
+    software_profiles/  frameworks with their figures, one JSON file each
+    device       a device (peak rates, memory, efficiencies), with its software; a link (latency, bandwidth)
     presets/     devices with published or measured figures, one JSON file each
     files        devices and clusters from a user's JSON or TOML file
     topology     Cluster, and `Cluster.parse("2x8:a100")`
@@ -18,6 +21,8 @@ from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.mesh import LogicalMesh, Submesh, logical_mesh
 from alpa_explore.cluster.placement import place
 from alpa_explore.cluster.presets import preset_names
+from alpa_explore.cluster.software import Software
+from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.cluster.topology import Cluster
 
 __all__ = [
@@ -26,10 +31,13 @@ __all__ = [
     "Device",
     "Link",
     "LogicalMesh",
+    "Software",
     "Submesh",
+    "load_software",
     "logical_mesh",
     "logical_meshes",
     "place",
     "preset_names",
+    "software_names",
     "submeshes",
 ]

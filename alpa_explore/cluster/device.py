@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 
+from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
 
@@ -33,13 +35,24 @@ class Device:
     """Measured points (FLOPs of a matrix product, share of the peak), FLOPs ascending. When empty, `matmul_efficiency`
     and `half_efficiency_flops` describe how efficiency grows with size."""
 
+    kernels: KernelFigures | None = None
+    """How kernels depend on their local sizes. When None, products follow `matmul_curve` or `half_efficiency_flops`."""
     collective_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of collectives that overlaps with the operator beside them (asynchronous
     tensor parallelism); 0 as in the paper."""
     gradient_overlap: float = 0.0
     """Share, 0 … 1, of the overlappable time of gradient all-reduces that overlaps with the backward pass."""
 
+    software: Software = field(default_factory=Software)
+    """The framework that runs the model on it."""
+
     def __post_init__(self) -> None:
+        if not isinstance(self.software, Software):
+            raise ClusterError(
+                "The software of a device must be a software profile",
+                found=repr(self.software),
+                remedy='Give a name to Cluster.parse: Cluster.parse("1x8:h100", software="megatron").',
+            )
         _check_numbers(
             self,
             "memory_bytes",
@@ -66,6 +79,11 @@ class Device:
                     remedy="Give 0 for no overlap, as in the paper, up to 1 for full overlap.",
                 )
 
+    @property
+    def reserved_bytes(self) -> float:
+        """Bytes that the software keeps back: no plan is offered them."""
+        return self.software.reserved_bytes(self.memory_bytes)
+
     def peak(self, dtype: str) -> float:
         """Peak FLOP/s for `dtype`; a dtype without matrix units runs at the fp32 rate."""
         return float(self.peak_flops.get(dtype, self.peak_flops["float32"]))
@@ -79,9 +97,11 @@ class Link:
     """Bytes per second, one direction: of one device inside a node, of one whole node between nodes."""
     latency_seconds: float
     source: str = ""
+    reduction_bandwidth: float = 0.0
+    """Bus bandwidth of an all-reduce that the switches of the link compute (NVLink SHARP); 0 where they do not."""
 
     def __post_init__(self) -> None:
-        _check_numbers(self, "bandwidth", "latency_seconds")
+        _check_numbers(self, "bandwidth", "latency_seconds", "reduction_bandwidth")
 
 
 def _check_numbers(part: Device | Link, *fields: str) -> None:

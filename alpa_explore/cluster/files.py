@@ -25,13 +25,16 @@ import math
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.software import Software
+from alpa_explore.cluster.software_profiles import load_software, software_names
 from alpa_explore.errors import ClusterError, nearest_names
 
 SUFFIXES = (".json", ".toml")
@@ -47,6 +50,7 @@ _KEYS = (
     "source",
     "measured",
     "megatron",
+    "software",
 )
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
@@ -116,6 +120,16 @@ def _body(path: str) -> Mapping[str, Any]:
 
 
 def _parts(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
+    device, *links = _figures(body, path, may_be_file=may_be_file)
+    software = body.get("software")
+    if software is None:
+        return device, links[0], links[1]
+    if not isinstance(software, str):
+        raise _fault(path, "software", repr(software)[:80], f"Name one of {', '.join(software_names())}.")
+    return replace(device, software=load_software(software)), links[0], links[1]
+
+
+def _figures(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
     device = body.get("device")
     base: Parts | None
     if isinstance(device, str):
@@ -168,10 +182,16 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
         if name not in given:
             if base is not None:
                 values[name] = getattr(base, name)
-            elif field.default is MISSING:
+            elif field.default is MISSING and field.default_factory is MISSING:
                 raise _fault(path, key, "nothing", "Give it, or like = a preset from which it is taken.")
             continue
         value = given[name]
+        if name == "kernels":
+            values[name] = _kernels(value, path)
+            continue
+        if name == "software":
+            values[name] = _software(value, path)
+            continue
         if name == "name":
             values[name] = checked_name(value, f"The cluster file {path} cannot be used: {key}")
         elif name == "source":
@@ -192,6 +212,27 @@ def _device(given: Mapping[str, Any], path: str, base: Device | None) -> Device:
     return Device(**values)
 
 
+def _kernels(value: Any, path: str) -> KernelFigures | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise _fault(path, "device.kernels", repr(value)[:80], "Give the section of a preset that has it: h100.json.")
+    _check_keys(value, KernelFigures, path, "device.kernels")
+    missing = [f.name for f in fields(KernelFigures) if f.name not in value and f.default_factory is MISSING]
+    if missing:
+        raise _fault(path, f"device.kernels.{missing[0]}", "nothing", "Give it, or leave the section out.")
+    return KernelFigures(**value)
+
+
+def _software(value: Any, path: str) -> Software:
+    if isinstance(value, str):
+        return load_software(value)
+    if not isinstance(value, dict):
+        raise _fault(path, "device.software", repr(value)[:80], f"Name one of {', '.join(software_names())}.")
+    _check_keys(value, Software, path, "device.software")
+    return Software(**value)
+
+
 def _peaks(value: Any, path: str) -> dict[str, float]:
     if not isinstance(value, dict) or "float32" not in value:
         raise _fault(path, "device.peak_flops", repr(value), "Give FLOP/s for each dtype, float32 among them.")
@@ -208,7 +249,12 @@ def _curve(value: Any, path: str) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
-def _check_keys(given: Mapping[str, Any], kind: type[Device] | type[Link], path: str, key: str) -> None:
+def _check_keys(
+    given: Mapping[str, Any],
+    kind: type[Device] | type[Link] | type[Software] | type[KernelFigures],
+    path: str,
+    key: str,
+) -> None:
     names = [field.name for field in fields(kind)]
     for name in given:
         if name not in names:

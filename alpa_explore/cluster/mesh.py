@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from alpa_explore import units
+from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cluster.topology import Cluster
 
 
@@ -37,6 +38,8 @@ class LogicalMesh:
     bandwidth: tuple[float, ...]
     """Bytes per second of one device's ring, for each axis of `shape`."""
     latency_seconds: tuple[float, ...]
+    groups: tuple[Group, ...] = ()
+    """For each axis the devices along it as a group, where the software's collectives are not those of the paper."""
 
     @property
     def devices(self) -> int:
@@ -55,6 +58,7 @@ class LogicalMesh:
             tuple(self.shape[a] for a in pick),
             tuple(self.bandwidth[a] for a in pick),
             tuple(self.latency_seconds[a] for a in pick),
+            tuple(self.groups[a] for a in pick) if self.groups else (),
         )
 
     def __str__(self) -> str:
@@ -66,7 +70,7 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
 
     A ring along axis a joins devices `stride` apart. It stays inside a node when it spans at most M devices. Otherwise
     it crosses the network, whose bandwidth `min(stride, M)` rings of the same node share; its bandwidth is that of the
-    slowest link it crosses.
+    slowest link it crosses. With a software profile that has figures for collectives, each axis is also a `Group`.
     """
     assert math.prod(shape) == submesh.devices, f"{shape} does not hold {submesh.devices} devices"
     bandwidths, latencies = [], []
@@ -81,4 +85,7 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
             inside = cluster.inside_node.bandwidth if stride < submesh.devices_per_node else math.inf
             bandwidths.append(min(network, inside))
             latencies.append(cluster.between_nodes.latency_seconds)
-    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies))
+    groups: tuple[Group, ...] = ()
+    if not cluster.software.ideal_links:
+        groups = tuple(device_group(cluster, size, math.prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
+    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups)

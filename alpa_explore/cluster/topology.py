@@ -9,6 +9,8 @@ from numbers import Integral
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import Parts, is_file_name, read_cluster, read_device
 from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.software import Software
+from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import ClusterError, nearest_names
 
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
@@ -101,7 +103,9 @@ class Cluster:
         return cluster.with_changes(**changes) if changes else cluster
 
     def with_changes(self, **changes: object) -> Cluster:
-        """The same cluster with some fields of it or of its device replaced."""
+        """The same cluster with some fields of it or of its device replaced; `software` may be a profile's name."""
+        if isinstance(changes.get("software"), str):
+            changes |= {"software": load_software(str(changes["software"]))}
         cluster_changes = {k: v for k, v in changes.items() if k in self.__dataclass_fields__}
         device_changes = {k: v for k, v in changes.items() if k not in cluster_changes}
         names = (*self.__dataclass_fields__, *self.device.__dataclass_fields__)
@@ -119,6 +123,11 @@ class Cluster:
     def devices(self) -> int:
         """Number of devices."""
         return self.nodes * self.devices_per_node
+
+    @property
+    def software(self) -> Software:
+        """The framework that runs the model on its devices."""
+        return self.device.software
 
     def __str__(self) -> str:
         return f"{self.nodes}x{self.devices_per_node}:{self.device.name}"

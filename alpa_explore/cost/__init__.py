@@ -4,6 +4,12 @@ In the order to read them:
 
     collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
+    kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
+    fusion        which operators run as one kernel, and the bytes that such a kernel moves
+    work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds
+    host          host seconds to launch kernels, and the pace of host and device together
+    kernel_seconds  seconds of many kernels at once: products by tiles and waves, attention, memory traffic
+    tuning        constants of these formulas
     memory        the peak of live bytes
     resharding    the cheapest sequence of collectives between any two specs of a tensor
     model         CostModel: the strategies of an operator with their seconds, on one mesh

@@ -8,6 +8,8 @@ variants.
 
 from __future__ import annotations
 
+from alpa_explore.cluster import LogicalMesh
+from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.sharding.reshard import StepKind
 
 _ROUNDS = {
@@ -25,3 +27,10 @@ def collective_seconds(
     if size == 1 or kind is StepKind.SLICE:
         return 0.0
     return _ROUNDS[kind] * (size - 1) * (latency_seconds + local_bytes / size / bandwidth)
+
+
+def axis_seconds(kind: StepKind, local_bytes: float, mesh: LogicalMesh, axis: int) -> float:
+    """Time of `kind` along one axis of a mesh, as its software runs collectives."""
+    if mesh.groups:
+        return group_seconds(kind, local_bytes, mesh.groups[axis])
+    return collective_seconds(kind, local_bytes, mesh.shape[axis], mesh.bandwidth[axis], mesh.latency_seconds[axis])

@@ -9,25 +9,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import numpy as np
 
 from alpa_explore.cluster import Device
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel:
-    """The work of one device for one operator."""
-
-    flops: float
-    bytes_accessed: float
-    dtype: str
-    matrix: bool
-    """Whether it is a matrix product, which runs on matrix units."""
-
-    @property
-    def is_view(self) -> bool:
-        """No bytes and no FLOPs: it takes no time."""
-        return self.flops == 0 and self.bytes_accessed == 0
+from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
+from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.numerics.arrays import Floats
 
 
 def compute_seconds(device: Device, kernel: Kernel) -> float:
@@ -36,11 +24,34 @@ def compute_seconds(device: Device, kernel: Kernel) -> float:
     launch + max( (FLOPs + half) / (peak × efficiency), bytes / (bandwidth × efficiency) ), where `half` is
     `half_efficiency_flops`: a matrix product of `half` FLOPs reaches half of the efficiency of a large one. Operators
     that do not use matrix units run at the fp32 peak. For a device with a measured curve the first argument of the
-    maximum is read from the curve instead.
+    maximum is read from the curve instead; one with kernel figures has the formulas of `kernel_seconds`.
     """
     if kernel.is_view:
         return 0.0
+    if device.kernels is not None:
+        return float(table_seconds(device, KernelTable.of([kernel]))[0])
     return device.launch_seconds + max(arithmetic_seconds(device, kernel), memory_seconds(device, kernel))
+
+
+def kernels_seconds(device: Device, kernels: Sequence[Kernel]) -> Floats:
+    """`compute_seconds` of many kernels, shape [kernels]."""
+    if device.kernels is not None:
+        return table_seconds(device, KernelTable.of(kernels))
+    return np.array([compute_seconds(device, kernel) for kernel in kernels], dtype=np.float64)
+
+
+def seconds_of_table(device: Device, table: KernelTable) -> Floats:
+    """The same of a table; a device without kernel figures goes by FLOPs and bytes alone."""
+    if device.kernels is not None:
+        return table_seconds(device, table)
+    kinds = list(KernelKind)
+    dtypes = [table.dtypes[place] for place in table.dtype]
+    columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
+    kernels = [
+        Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] is not KernelKind.MEMORY, kind=kinds[kind])
+        for kind, f, b, dtype in columns
+    ]
+    return kernels_seconds(device, kernels)
 
 
 def least_seconds(device: Device, kernel: Kernel) -> float:
@@ -48,7 +59,7 @@ def least_seconds(device: Device, kernel: Kernel) -> float:
 
     It equals `compute_seconds` unless the device has a measured curve, on which a larger product may be faster.
     """
-    if not (kernel.matrix and device.matmul_curve):
+    if device.kernels is not None or not (kernel.matrix and device.matmul_curve):
         return compute_seconds(device, kernel)
     peak = device.peak(kernel.dtype)
     larger = [flops / (peak * share) for flops, share in device.matmul_curve if flops >= kernel.flops]

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, compute_seconds
+from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.compute import compute_seconds, kernels_seconds
+from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
-from alpa_explore.sharding.spec import PARTIAL, Spec, local_share
+from alpa_explore.sharding.spec import PARTIAL, Spec, local_shape, local_share
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import Strategy, enumerate_strategies
 from alpa_explore.units import DTYPE_BYTES
@@ -101,7 +102,8 @@ class CostModel:
             t.bytes * local_share(spec, self.mesh.shape)
             for t, spec in zip((*inputs, *outputs), (*strategy.inputs, *strategy.outputs), strict=True)
         )
-        return _kernel(operator, inputs, outputs, splits_for(operator, tensors).heavy, strategy.work_share, local)
+        heavy = splits_for(operator, tensors).heavy
+        return _kernel(operator, inputs, outputs, heavy, strategy, self.mesh.shape, local)
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
@@ -133,20 +135,18 @@ class CostModel:
             _read_only(t.bytes * self.reshard(t).shares[places])
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
-        # Many strategies give a device the same work.
-        kernel_seconds: dict[tuple[float, float], float] = {}
-
-        def seconds(strategy: Strategy, local: float) -> float:
-            work = strategy.work_share, local
-            if work not in kernel_seconds:
-                kernel = _kernel(operator, inputs, outputs, coverage.heavy, *work)
-                kernel_seconds[work] = compute_seconds(self.device, kernel)
-            return self._sync_seconds(strategy) + kernel_seconds[work]
-
         local = sum(sizes, np.zeros(len(strategies))).tolist()
+        kernels = [
+            _kernel(operator, inputs, outputs, coverage.heavy, strategy, self.mesh.shape, held)
+            for strategy, held in zip(strategies, local, strict=True)
+        ]
+        # Many strategies give a device the same work.
+        distinct = {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
+        kernel_seconds = kernels_seconds(self.device, tuple(distinct))[[distinct[kernel] for kernel in kernels]]
+        sync_seconds = [self._sync_seconds(strategy) for strategy in strategies]
         return PricedOperator(
             strategies=strategies,
-            seconds=_read_only(np.array([seconds(*pair) for pair in zip(strategies, local, strict=True)])),
+            seconds=_read_only(kernel_seconds + sync_seconds),
             input_specs=tuple(read),
             output_specs=tuple(made),
             output_bytes=tuple(sizes[len(inputs) :]),
@@ -156,10 +156,9 @@ class CostModel:
 
     def _sync_seconds(self, strategy: Strategy) -> float:
         """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""
-        axes = zip(self.mesh.shape, self.mesh.bandwidth, self.mesh.latency_seconds, strict=True)
         return sum(
-            collective_seconds(StepKind.ALL_REDUCE, sent, *axis)
-            for sent, axis in zip(strategy.sync_bytes, axes, strict=True)
+            axis_seconds(StepKind.ALL_REDUCE, sent, self.mesh, axis)
+            for axis, sent in enumerate(strategy.sync_bytes)
             if sent
         )
 
@@ -169,16 +168,26 @@ def _kernel(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     heavy: bool,
-    work_share: float,
+    strategy: Strategy,
+    mesh_shape: tuple[int, ...],
     local_bytes: float,
 ) -> Kernel:
-    """The work of a device that does `work_share` of the operator and holds `local_bytes` of its inputs and outputs."""
+    """The work of a device under a strategy by which it holds `local_bytes` of the inputs and outputs."""
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
+    sizes = (0, 0, 0, 0)
+    if heavy:
+        sizes = product_sizes(
+            operator,
+            [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
+            [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
+        )
     return Kernel(
-        flops=operator.flops * work_share,
+        flops=operator.flops * strategy.work_share,
         bytes_accessed=operator.bytes_accessed * local_bytes / whole,
         dtype=(*outputs, *inputs)[0].dtype,
         matrix=heavy,
+        kind=kernel_kind(operator, heavy),
+        sizes=sizes,
     )
 
 

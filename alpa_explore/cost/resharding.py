@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import Step, StepKind, steps_between
 from alpa_explore.sharding.spec import PARTIAL, Spec, legal_specs, local_share
@@ -80,7 +80,7 @@ def reshard_table(shape: tuple[int, ...], total_bytes: int, mesh: LogicalMesh) -
     kinds, axes, ends, larger = _steps_as_arrays(specs, len(shape))
     steps = np.full((len(specs), len(specs)), np.inf)
     steps[*ends] = [
-        collective_seconds(kind, size, mesh.shape[axis], mesh.bandwidth[axis], mesh.latency_seconds[axis])
+        axis_seconds(kind, size, mesh, axis)
         for kind, axis, size in zip(kinds, axes, (total_bytes * shares[larger]).tolist(), strict=True)
     ]
     seconds = steps.copy()

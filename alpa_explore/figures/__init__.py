@@ -11,9 +11,12 @@ time_bars      stacked bars of the parts of an iteration's time, shared by sever
 decisions/     what one plan decided: layers, submeshes, t_max, stage costs, sharding, memory
 timelines/     one iteration of a plan over time
 comparisons/   several plans, numbers of microbatches or solvers beside each other
+accuracy/      measured training runs beside their predictions, all that the record has
 runs/          a training run beside its prediction
 page_sections  the figures of a plan with their questions and tables, in order
 page           the same as one self-contained HTML page
+accuracy_page  all measured runs beside their predictions as such a page
+html_page      what both pages are made of: sections with a figure and a table each
 
 Only this package and the front end import plotly. It imports neither torch nor Dask nor ipywidgets.
 """

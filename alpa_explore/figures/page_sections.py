@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import plotly.graph_objects as go
 
+from alpa_explore.accuracy.record import stored_record
+from alpa_explore.figures.accuracy.sources import sources_figure, sources_table
 from alpa_explore.figures.comparisons.microbatches import microbatches_figure, microbatches_table
 from alpa_explore.figures.comparisons.why import why_figure, why_table
 from alpa_explore.figures.decisions.cluster import cluster_figure, cluster_table
@@ -16,35 +17,25 @@ from alpa_explore.figures.decisions.layers import layers_figure, layers_table
 from alpa_explore.figures.decisions.sharding import sharding_figure, sharding_table
 from alpa_explore.figures.decisions.stage_costs import stage_costs_figure, stage_costs_table
 from alpa_explore.figures.decisions.t_max import t_max_figure, t_max_table
+from alpa_explore.figures.html_page import Section
 from alpa_explore.figures.timelines.timeline import timeline_figure, timeline_table
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.tables import Row
 
 _SCHEDULES = ("1f1b", "eager-1f1b", "zb-h1")
 """Shown side by side: the default, one with more slack for sends, one with less idle time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """One figure of the page."""
-
-    name: str
-    """Of the anchor and of the figure's element."""
-    title: str
-    question: str
-    themes: Mapping[str, go.Figure]
-    """'light' and 'dark'."""
-    rows: Sequence[Row]
-
-
 def page_sections(plan: Plan) -> list[Section]:
-    """The figures of the plan, then the sharding and the frontier of each stage."""
+    """The figures of the plan, the sharding and the frontier of each stage, and how good the numbers are."""
     return [
         *_plan_sections(plan),
         *(_sharding_section(plan, stage) for stage in plan.stages),
         *(_frontier_section(plan, stage) for stage in plan.stages),
+        *([_accuracy_section(plan)] if stored_record().runs else []),
     ]
 
 
@@ -126,6 +117,18 @@ def _frontier_section(plan: Plan, stage: PlanStage) -> Section:
         "less memory?",
         themes=_themes(partial(frontier_figure, plan, stage.index)),
         rows=frontier_table(plan, stage.index),
+    )
+
+
+def _accuracy_section(plan: Plan) -> Section:
+    record = stored_record()
+    return Section(
+        name="accuracy",
+        title="How good are these numbers?",
+        question="How far off are predictions of training runs that people measured and published? "
+        f"{plan_bands_sentence(plan)} All runs: `alpa-explore validation --html FILE`.",
+        themes=_themes(partial(sources_figure, record)),
+        rows=sources_table(record),
     )
 
 

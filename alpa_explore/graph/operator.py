@@ -55,6 +55,10 @@ class Operator:
     """Of the whole operator, multiplications and additions counted separately; 0 for views and pure data movement."""
     bytes_accessed: int = 0
     """Bytes read and written by a kernel of this operator; 0 for views."""
+    launches: int = 1
+    """Kernels that the host launches for it: 0 for an operator that runs inside the kernel of another one."""
+    stored: bool = True
+    """False where no output is written to memory: all readers run in the same kernel."""
     forward: int | None = None
     module: str = ""
     """Path of the nn.Module that called it, e.g. 'transformer.h.3.mlp'."""

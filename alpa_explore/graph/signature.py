@@ -20,6 +20,8 @@ def operator_signature(operator: Operator, tensors: Sequence[Tensor] | Mapping[i
         tuple((tensors[t].shape, tensors[t].dtype) for t in operator.outputs),
         operator.flops,
         operator.bytes_accessed,
+        operator.launches,
+        operator.stored,
     )
 
 

@@ -1,11 +1,12 @@
-"""The models of the Alpa paper in plain torch.nn, by name: GPT, GShard-MoE, Wide-ResNet, and tiny ones for tests.
+"""Models in plain torch.nn, by name: the Alpa paper's (GPT, GShard-MoE, Wide-ResNet), Llama, and tiny ones for tests.
 
 Importing this package does not import torch; `build` does. In the order to read them:
 
     configs       hyper-parameters of each architecture, with parameter counts in closed form
     catalog       name -> entry (config, batch size, precision, the paper's options); rows are in catalog.json
-    transformer   the modules that GPT and the mixture of experts share
-    gpt, moe, wide_resnet, mlp   one architecture each
+    transformer   what the decoders share: modules of GPT and the mixture of experts, heads of one product, the loss
+    rotary        rotary positions, for those that follow
+    gpt, fused_gpt, llama, moe, wide_resnet, mlp   one architecture each; gpt spells attention out, as the paper does
     factory       config -> module and example inputs
     recipe        a recipe from a plan file -> model, inputs, loss, data
 
@@ -13,11 +14,12 @@ It imports `errors` only, and torch.
 """
 
 from alpa_explore.models.catalog import CatalogEntry, build, entry, microbatch_size, names
-from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
 
 __all__ = [
     "CatalogEntry",
     "GPTConfig",
+    "LlamaConfig",
     "MLPConfig",
     "MoEConfig",
     "ModelConfig",

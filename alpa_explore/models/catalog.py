@@ -11,13 +11,14 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
-from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
 
 if TYPE_CHECKING:
     import torch
 
 _CONFIGS: dict[str, type[ModelConfig]] = {
     "gpt": GPTConfig,
+    "llama": LlamaConfig,
     "moe": MoEConfig,
     "wide-resnet": WideResNetConfig,
     "mlp": MLPConfig,
@@ -29,17 +30,17 @@ _ENTRY_FIELDS = ("name", "gpus", "num_layers", "num_microbatches")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """A model of the catalogue with the options with which the paper ran it."""
+    """A model of the catalogue with the options with which the paper ran it, or round figures where it did not."""
 
     name: str
     family: str
-    """'gpt', 'moe', 'wide-resnet' or 'mlp'."""
+    """'gpt', 'llama', 'moe', 'wide-resnet' or 'mlp'."""
     config: ModelConfig
     """Hyper-parameters."""
     global_batch: int
     """Samples (sequences, images) of one iteration."""
     precision: str
-    """'float16' or 'float32': the dtype in which weights are read."""
+    """'float16', 'bfloat16' or 'float32': the dtype in which weights are read."""
     rematerialization: bool
     """Whether only layer inputs are held for the backward pass (the paper's setting)."""
     num_layers: int
@@ -79,7 +80,7 @@ def _catalog() -> dict[str, CatalogEntry]:
                 config=_CONFIGS[family["family"]](**hyper_parameters),
                 global_batch=family["global_batch"],
                 precision=family["precision"],
-                rematerialization=True,
+                rematerialization=family.get("rematerialization", True),
                 num_layers=row["num_layers"],
                 num_microbatches=row["num_microbatches"],
                 gpus=row.get("gpus"),

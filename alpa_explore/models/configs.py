@@ -4,10 +4,12 @@ With these conventions the parameter counts match the model names of the paper's
 figures). They were read from Alpa's public sources (github alpa-projects/alpa: alpa/model/moe.py,
 alpa/model/wide_resnet.py, benchmark/alpa/suite_*.py):
 
-* GPT: the MLP is 4 × hidden wide; token embedding and LM head are one weight; learned positions.
+* GPT: the MLP is 4 × hidden wide; token embedding and LM head are one weight; learned positions. Later GPTs differ in
+  some of that (fused attention, their own width of the MLP, an untied head, grouped keys and values, rotary positions).
 * MoE: experts replace the MLP of layers 0, 2, 4, …; the MLP *and* every expert are 8 × hidden wide (4 × would give half
   of the count in each name); an expert is two matrices without bias; tokens are gated in groups of 2048, and an expert
   takes at most 2 · group / experts tokens of each.
+* Llama: Hugging Face's config.json of the models (hidden_size, intermediate_size, num_key_value_heads, …); no biases.
 * Wide-ResNet: stage i has f = base_channels · 2^i; a block is 1×1 to f, 3×3 to f · width_factor, 1×1 to 4 · f. So
   width_factor widens only the inner convolution.
 """
@@ -16,12 +18,18 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+from alpa_explore.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPTConfig:
-    """A decoder with learned positions, pre-layer-norm and a tied LM head."""
+    """A decoder with pre-layer-norm and an MLP of two matrices. The defaults are the paper's; the other values make the
+    GPTs of Megatron-LM, NeMo (Nemotron) and llm-foundry (MPT), and need fused attention.
+
+    OptionError where sizes do not divide, or spelled-out attention is given what only the fused one has.
+    """
 
     hidden: int
     layers: int
@@ -29,6 +37,40 @@ class GPTConfig:
     vocabulary: int
     sequence: int
     mlp_ratio: int = 4
+    attention: Literal["spelled-out", "fused"] = "spelled-out"
+    """Two products and a softmax, or `scaled_dot_product_attention`."""
+    ffn: int | None = None
+    """Width of the MLP; None is mlp_ratio × hidden."""
+    tied: bool = True
+    """Whether the LM head is the token embedding's weight."""
+    kv_heads: int | None = None
+    """Heads of keys and values; None is `heads`."""
+    positions: Literal["learned", "rotary"] = "learned"
+    activation: Literal["gelu", "squared-relu"] = "gelu"
+    bias: bool = True
+    """Whether linear layers have biases; layer norms always have one."""
+
+    def __post_init__(self) -> None:
+        _check_heads(self.hidden, self.heads, self.key_heads)
+        paper = (None, True, None, "learned", "gelu", True)
+        if self.attention == "spelled-out" and paper != (
+            *(self.ffn, self.tied, self.kv_heads, self.positions, self.activation, self.bias),
+        ):
+            raise OptionError(
+                "A GPT with spelled-out attention is the paper's in everything else",
+                found=repr(self),
+                remedy="Give attention='fused'.",
+            )
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def mlp_width(self) -> int:
+        """Width of the MLP."""
+        return self.mlp_ratio * self.hidden if self.ffn is None else self.ffn
 
     @property
     def periods(self) -> int:
@@ -41,14 +83,77 @@ class GPTConfig:
 
     @property
     def parameter_count(self) -> int:
-        """V·h + S·h + layers · (attention + MLP + 2 layer norms) + final layer norm."""
-        return _embedding(self) + self.layers * (_attention(self.hidden) + _mlp(self.hidden, self.mlp_ratio))
+        """Embeddings + layers · (attention + MLP + 2 layer norms) + final layer norm + LM head where it is not tied."""
+        h, width, qkv = self.hidden, self.mlp_width, _qkv_width(self.hidden, self.heads, self.key_heads)
+        layer = h * qkv + h * h + 2 * h * width + 4 * h + (qkv + h + width + h if self.bias else 0)
+        positions = self.sequence * h if self.positions == "learned" else 0
+        head = 0 if self.tied else self.vocabulary * h
+        return self.vocabulary * h + positions + self.layers * layer + 2 * h + head
 
     @property
     def description(self) -> str:
         """One line for display."""
+        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
         return (
-            f"GPT: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads, "
+            f"GPT: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, "
+            f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaConfig:
+    """A decoder with RMS norm, rotary positions, grouped-query attention and a gated MLP (SwiGLU); no biases.
+
+    OptionError where sizes do not divide.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    vocabulary: int
+    sequence: int
+    ffn: int
+    """Width of the gated MLP, which has three matrices."""
+    kv_heads: int | None = None
+    """Heads of keys and values; None is `heads`."""
+    tied: bool = False
+    """Whether the LM head is the token embedding's weight."""
+    fused_projections: bool = False
+    """Whether queries, keys and values come from one product, and gate and up from another, as Megatron-LM, nanotron
+    and NeMo compute them."""
+    rope_theta: float = 500_000.0
+    """Base of the rotary frequencies; no shape and no time depends on it."""
+
+    def __post_init__(self) -> None:
+        _check_heads(self.hidden, self.heads, self.key_heads)
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.heads if self.kv_heads is None else self.kv_heads
+
+    @property
+    def periods(self) -> int:
+        """Number of equal parts in sequence that the model consists of: its blocks."""
+        return self.layers
+
+    def with_periods(self, periods: int) -> LlamaConfig:
+        """The config of a model with that many blocks."""
+        return replace(self, layers=periods)
+
+    @property
+    def parameter_count(self) -> int:
+        """Embedding + layers · (attention + 3 matrices of the MLP + 2 norms) + final norm + LM head unless tied."""
+        h = self.hidden
+        layer = h * _qkv_width(h, self.heads, self.key_heads) + h * h + 3 * h * self.ffn + 2 * h
+        return self.vocabulary * h * (1 if self.tied else 2) + self.layers * layer + h
+
+    @property
+    def description(self) -> str:
+        """One line for display."""
+        grouped = f" ({self.kv_heads} of keys)" if self.key_heads != self.heads else ""
+        return (
+            f"Llama: {self.layers} layers, hidden {self.hidden:,}, {self.heads} heads{grouped}, MLP {self.ffn:,}, "
             f"sequence {self.sequence:,}, vocabulary {self.vocabulary:,}"
         )
 
@@ -154,10 +259,28 @@ class MLPConfig:
         return f"MLP: {self.layers} linear layers, hidden {self.hidden}, {self.classes} classes"
 
 
-ModelConfig: TypeAlias = GPTConfig | MoEConfig | WideResNetConfig | MLPConfig
+ModelConfig: TypeAlias = GPTConfig | LlamaConfig | MoEConfig | WideResNetConfig | MLPConfig
 
 
-def _embedding(config: GPTConfig | MoEConfig) -> int:
+def _check_heads(hidden: int, heads: int, kv_heads: int) -> None:
+    for what, size, parts, count in (
+        ("hidden size", hidden, "heads", heads),
+        ("number of heads", heads, "heads of keys and values", kv_heads),
+    ):
+        if count < 1 or size % count:
+            raise OptionError(
+                f"The {what} must be a multiple of the number of {parts}",
+                found=f"{what} {size}, {parts} {count}",
+                remedy=f"Give a number of {parts} that divides {size}.",
+            )
+
+
+def _qkv_width(hidden: int, heads: int, kv_heads: int) -> int:
+    """Columns of the weight that makes queries, keys and values."""
+    return (heads + 2 * kv_heads) * (hidden // heads)
+
+
+def _embedding(config: MoEConfig) -> int:
     return (config.vocabulary + config.sequence + 2) * config.hidden  # the 2: the final layer norm
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from alpa_explore.models.configs import GPTConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, MLPConfig, ModelConfig, MoEConfig, WideResNetConfig
+from alpa_explore.models.fused_gpt import FusedGPT
 from alpa_explore.models.gpt import GPT
+from alpa_explore.models.llama import Llama
 from alpa_explore.models.mlp import MLP
 from alpa_explore.models.moe import MoETransformer
 from alpa_explore.models.wide_resnet import WideResNet
@@ -18,7 +20,9 @@ def make_module(config: ModelConfig, device: str, seed: int) -> nn.Module:
         torch.manual_seed(seed)
         match config:
             case GPTConfig():
-                return GPT(config)
+                return GPT(config) if config.attention == "spelled-out" else FusedGPT(config)
+            case LlamaConfig():
+                return Llama(config)
             case MoEConfig():
                 return MoETransformer(config)
             case WideResNetConfig():
@@ -38,7 +42,7 @@ def make_inputs(config: ModelConfig, microbatch: int, device: str, seed: int) ->
         return torch.randn(shape, device=device, generator=generator)
 
     match config:
-        case GPTConfig() | MoEConfig():
+        case GPTConfig() | LlamaConfig() | MoEConfig():
             shape = (microbatch, config.sequence)
             return integers(config.vocabulary, *shape), integers(config.vocabulary, *shape)
         case WideResNetConfig():

@@ -1,4 +1,4 @@
-"""The modules that GPT and the mixture of experts share: tied embedding, causal attention, MLP, and the decoder frame.
+"""The modules that GPT and the mixture of experts share: tied embedding, causal attention, MLP, loss, decoder frame.
 
 Shape suffixes: B microbatch, S sequence, M model (hidden), H heads, D head dim, V vocabulary.
 """
@@ -46,8 +46,12 @@ class TiedEmbedding(nn.Module):
 
     def loss(self, hidden_BSM: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
         """Mean cross-entropy of the tied head's predictions, in float32: a float16 sum over tokens would overflow."""
-        logits_BSV = F.linear(hidden_BSM, self.tokens.weight)
-        return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
+        return token_loss(F.linear(hidden_BSM, self.tokens.weight), targets_BS)
+
+
+def token_loss(logits_BSV: torch.Tensor, targets_BS: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy over all tokens, a scalar in float32 whatever the dtype of the logits."""
+    return F.cross_entropy(logits_BSV.flatten(0, 1).float(), targets_BS.flatten())
 
 
 class CausalSelfAttention(nn.Module):
@@ -72,6 +76,21 @@ class CausalSelfAttention(nn.Module):
         mixed_BHSD = torch.matmul(F.softmax(scores_BHSS, dim=3), v_BHSD)
         merged: torch.Tensor = self.projection(mixed_BHSD.transpose(1, 2).reshape(batch, length, hidden))
         return merged
+
+
+def heads_of_groups(
+    qkv_BSM: torch.Tensor, key_heads: int, head: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The output of one product, (B, S, K · (G + 2) · D), as queries (B, H, S, D), keys and values (B, K, S, D).
+
+    Groups come before q, k, v in the weight, so that a shard of its rows holds whole groups.
+    """
+    grouped_BSKD = qkv_BSM.view(*qkv_BSM.shape[:2], key_heads, -1)
+    queries = grouped_BSKD.shape[3] - 2 * head
+    q_BSKD, k_BSKD, v_BSKD = grouped_BSKD.split_with_sizes((queries, head, head), dim=3)
+    if queries > head:
+        q_BSKD = q_BSKD.reshape(*q_BSKD.shape[:2], -1, head)
+    return q_BSKD.transpose(1, 2), k_BSKD.transpose(1, 2), v_BSKD.transpose(1, 2)
 
 
 class FeedForward(nn.Module):

@@ -74,7 +74,13 @@ def fits(graph: TrainingGraph, request: PlanRequest, *, stop: threading.Event | 
     answers = set()
     # The last version rematerialises most.
     for rematerialized in reversed(rematerialized_layers(request.rematerialization, len(layering.layers))):
-        layered = assign_layers(graph, layering.layer_of_forward, rematerialized, request.spec_constraints)
+        layered = assign_layers(
+            graph,
+            layering.layer_of_forward,
+            rematerialized,
+            request.spec_constraints,
+            software=request.cluster.software,
+        )
         answer = a_pipeline_fits(layered, query, layer_flops=flops, cancel=stop)
         if answer:
             return True

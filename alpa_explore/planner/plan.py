@@ -34,7 +34,13 @@ def plan_request(request: PlanRequest, resources: Resources) -> Plan:
         meshes = [m.squeezed().shape for s in query.submeshes for m in logical_meshes(request.cluster, s)]
         check_constraints(request.spec_constraints, graph, meshes)
         versions = [
-            assign_layers(graph, layering.layer_of_forward, rematerialized, request.spec_constraints)
+            assign_layers(
+                graph,
+                layering.layer_of_forward,
+                rematerialized,
+                request.spec_constraints,
+                software=request.cluster.software,
+            )
             for rematerialized in rematerialized_layers(request.rematerialization, count)
         ]
     with clock("sharding"):

@@ -124,7 +124,12 @@ def _with_other_layers(before: Plan, options: PlanOptions, anew: _PlanAnew) -> P
     clock = Clock()
     with clock("layering"):
         layering = cluster_operators(details.graph, options.num_layers, delta=options.delta)
-        layered = assign_layers(details.graph, layering.layer_of_forward, spec_constraints=options.spec_constraints)
+        layered = assign_layers(
+            details.graph,
+            layering.layer_of_forward,
+            spec_constraints=options.spec_constraints,
+            software=basis.cluster.software,
+        )
         known_layers = layered_graphs(basis, details.graph)
     if layered.layer_of == known_layers[0].layer_of and basis.costs.complete:
         return replan(replace(basis, options=options, microbatches=()))

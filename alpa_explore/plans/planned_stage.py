@@ -56,7 +56,7 @@ def planned_stage(
         logical_mesh=mesh.shape,
         devices=devices,
         latency_seconds=candidate.latency_seconds(b) + receive,
-        microbatch_seconds=candidate.microbatch_seconds,
+        microbatch_seconds=candidate.paced_seconds,
         iteration_seconds=candidate.iteration_seconds,
         weight_bytes=candidate.weight_bytes,
         activation_bytes=candidate.activation_bytes,

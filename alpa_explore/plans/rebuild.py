@@ -119,7 +119,13 @@ def layered_graphs(plan: PlanValue, graph: TrainingGraph) -> list[LayeredGraph]:
     layers = make_layers(graph, ends[1:])
     layering = Layering(layers=layers, delta=None, objective_bytes=0, flops_limit=None)
     return [
-        assign_layers(graph, layering.layer_of_forward, layers, plan.options.spec_constraints)
+        assign_layers(
+            graph,
+            layering.layer_of_forward,
+            layers,
+            plan.options.spec_constraints,
+            software=plan.cluster.software,
+        )
         for layers in plan.costs.versions
     ]
 

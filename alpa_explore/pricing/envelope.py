@@ -37,8 +37,8 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
         if (corner := corner_between(low, high)) is None:
             return
         middle = explorer.fastest(corner, tuning.TOLERANCE)
-        lowest = low.point.totals.latency_at(corner) * (1 - tuning.TOLERANCE)
-        if middle is None or middle.point.totals.latency_at(corner) >= lowest:
+        lowest = low.point.totals.device_latency_at(corner) * (1 - tuning.TOLERANCE)
+        if middle is None or middle.point.totals.device_latency_at(corner) >= lowest:
             return
         between(low, middle)
         between(middle, high)
@@ -52,7 +52,7 @@ def envelope(problem: StageProblem, solve: Solve, device_memory_bytes: int, held
         raise AssertionError("a choice is legal at every B or at none")
     between(many, requested)
     between(requested, few)
-    least = min(point.totals.latency_at(inverse_b) for point in explorer.points.values())
+    least = min(point.totals.device_latency_at(inverse_b) for point in explorer.points.values())
     return explorer.result(requested.bound, proven=requested.bound >= least * (1 - tuning.PROVEN))
 
 
@@ -68,4 +68,4 @@ def corner_between(low: Sample, high: Sample) -> float | None:
         return None
     share = (corner - low.inverse_b) / (high.inverse_b - low.inverse_b)
     least = low.bound + share * (high.bound - low.bound)
-    return None if a.latency_at(corner) * (1 - 2 * tuning.TOLERANCE) <= least else corner
+    return None if a.device_latency_at(corner) * (1 - 2 * tuning.TOLERANCE) <= least else corner

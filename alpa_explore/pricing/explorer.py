@@ -47,7 +47,7 @@ class Explorer:
             return None
         point = self.keep(solution.choices, provenance)
         exact = solution.status is Status.OPTIMAL
-        seconds = point.totals.latency_at(inverse_b)
+        seconds = point.totals.device_latency_at(inverse_b)
         return Sample(inverse_b, point, seconds * (1.0 if exact else solution.bound / solution.objective))
 
     def keep(self, choices: tuple[int, ...], provenance: Provenance) -> StageChoice:

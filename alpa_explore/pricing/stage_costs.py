@@ -44,22 +44,30 @@ class StageCandidate:
 
     logical_mesh: LogicalMesh
     microbatch_seconds: float
+    """Of the device, as if the host were never the limit."""
     iteration_seconds: float
     weight_bytes: float
     """Weights, gradients and optimizer state."""
     activation_bytes: float
     """Held for the backward pass of one microbatch."""
     workspace_bytes: float
-    """Peak of temporary tensors, on top of weights and activations, while one microbatch is computed."""
+    """Peak of temporary tensors while one microbatch is computed, and the memory that the software keeps back, on top
+    of weights and activations."""
     solution_key: str
     """Key of the solve, by which the choice of every operator can be looked up."""
     provenance: Provenance = Provenance.UNKNOWN
     version: int = 0
     """Which layers are rematerialised: an index into `StageCosts.versions`."""
+    paced_seconds: float = -1.0
+    """A microbatch at the pace of the slower of host and device; by default that of the device."""
+
+    def __post_init__(self) -> None:
+        if self.paced_seconds < 0:
+            object.__setattr__(self, "paced_seconds", self.microbatch_seconds)
 
     def latency_seconds(self, num_microbatches: int) -> float:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
-        return self.microbatch_seconds + self.iteration_seconds / num_microbatches
+        return self.paced_seconds + self.iteration_seconds / num_microbatches
 
     def held_bytes(self, microbatches_held: int) -> float:
         """Weights, and the activations of so many microbatches."""
@@ -126,10 +134,11 @@ class StageCosts:
         return table
 
     def fastest(self, num_microbatches: int) -> dict[tuple[int, LogicalMesh], Floats]:
-        """For each (submesh, logical mesh) the least seconds of layers first..last [L, L], without a memory limit; inf
-        where no candidate is known to be near the fastest."""
-        cells, begins, (microbatch, iteration, *_) = self._columns
+        """For each (submesh, logical mesh) the least device seconds of layers first..last [L, L], without a memory
+        limit; inf where no candidate is known to be near the fastest."""
+        cells, begins, (_, iteration, *_) = self._columns
         meshes, mesh_of, _, near = self._labels
+        microbatch = np.array([c.microbatch_seconds for of_cell in self.candidates.values() for c in of_cell])
         seconds = microbatch + iteration / num_microbatches
         of_cell = np.repeat(np.arange(len(cells)), np.diff([*begins, len(seconds)]))
         tables = {}
@@ -178,7 +187,7 @@ class StageCosts:
         keys = [key for key, candidates in self.candidates.items() if candidates]
         counts = [len(self.candidates[key]) for key in keys]
         figures = [
-            (c.microbatch_seconds, c.iteration_seconds, c.weight_bytes, c.activation_bytes, c.workspace_bytes)
+            (c.paced_seconds, c.iteration_seconds, c.weight_bytes, c.activation_bytes, c.workspace_bytes)
             for key in keys
             for c in self.candidates[key]
         ]

@@ -113,7 +113,14 @@ def _meet(tasks: Mapping[int, Sequence[Instruction]], where: str, *, waiting_for
             while place[rank] < len(instructions):
                 instruction = instructions[place[rank]]
                 if isinstance(instruction, Collective):
-                    key = (instruction.kind, instruction.ranks, instruction.target, instruction.joined, instruction.cut)
+                    key = (
+                        instruction.kind,
+                        instruction.reduction,
+                        instruction.ranks,
+                        instruction.target,
+                        instruction.joined,
+                        instruction.cut,
+                    )
                     arrived.setdefault(key, set()).add(rank)
                     if arrived[key] != set(instruction.ranks):
                         break

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from alpa_explore.graph import Operator
+from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
@@ -92,7 +93,7 @@ class Collective(_ReadsSource, _WritesTarget):
     """A collective of `ranks`, in this order.
 
     `joined` is the dim along which pieces are concatenated, `cut` the dim along which the result is split; None where
-    the kind of collective has no such dim.
+    the kind of collective has no such dim. `reduction` is how an all-reduce or a reduce-scatter combines the pieces.
     """
 
     kind: StepKind
@@ -101,6 +102,7 @@ class Collective(_ReadsSource, _WritesTarget):
     target: int
     joined: int | None = None
     cut: int | None = None
+    reduction: Reduction = Reduction.SUM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

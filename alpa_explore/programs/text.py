@@ -25,6 +25,7 @@ from alpa_explore.programs.instruction import (
 )
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import LETTERS
+from alpa_explore.sharding.local.steps import Reduction
 
 COUNTED = (Compute, Collective, Send, Receive, Accumulate, Optimize, Free)
 
@@ -83,7 +84,10 @@ def instruction_line(instruction: Instruction, graph: TrainingGraph) -> str:
                 if dim is not None
             )
             ranks = ", ".join(map(str, instruction.ranks))
-            return f"%{instruction.target} = {instruction.kind.value} %{instruction.source} of ranks {ranks}{dims}"
+            kind = instruction.kind.value
+            if instruction.reduction is not Reduction.SUM:
+                kind += f" ({instruction.reduction.value})"
+            return f"%{instruction.target} = {kind} %{instruction.source} of ranks {ranks}{dims}"
         case Slice():
             piece = f"piece {instruction.piece} of {instruction.pieces}"
             return f"%{instruction.target} = %{instruction.source} {piece} of dim {instruction.dim}"

@@ -8,6 +8,7 @@ from alpa_explore import units
 from alpa_explore.planner.tried_microbatches import microbatches_of, same_global_batch
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import TriedMicrobatches
+from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.report.text import render_table
 
@@ -43,9 +44,8 @@ def microbatches_sentence(plan: Plan, lines: Sequence[TriedMicrobatches] | None 
     samples = f"{planned.samples:,} sample{'' if planned.samples == 1 else 's'}"
     words = f"B = {b:,} microbatches of {samples}"
     if planned.iteration_seconds is not None:
-        words += (
-            f": T {units.seconds(planned.iteration_seconds)}, {units.number(planned.samples_per_second, 4)} samples/s"
-        )
+        rate = units.number(planned.samples_per_second, 4)
+        words += f": T {time_with_band(plan, planned.iteration_seconds)}, {rate} samples/s"
     if same_global_batch(lines):
         words += f", the most of the {len(lines)} B that divide a global batch of {plan.global_batch:,}"
     elif best is planned:

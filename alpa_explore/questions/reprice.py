@@ -92,4 +92,9 @@ def _priced(plan: Plan, key: RangeKey, candidate: StageCandidate) -> StageCandid
     assert plan.details is not None, "it was rebuilt"
     problem = plan.details.problem(key[:2], candidate.logical_mesh, candidate.version)
     totals = problem.totals(plan.details.choices[candidate.solution_key])
-    return replace(candidate, microbatch_seconds=totals.microbatch_seconds, iteration_seconds=totals.iteration_seconds)
+    return replace(
+        candidate,
+        microbatch_seconds=totals.microbatch_seconds,
+        paced_seconds=totals.paced_seconds,
+        iteration_seconds=totals.iteration_seconds,
+    )

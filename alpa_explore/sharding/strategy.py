@@ -32,7 +32,8 @@ class Split:
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     sync_bytes: int = 0
-    """Bytes that each device all-reduces along the axis while the operator runs (the statistics of a batch norm)."""
+    """Bytes that the devices of the axis all-reduce while the operator runs (the statistics of a batch norm, the maxima
+    and sums of a softmax), for the whole tensor: other factors on other axes divide them."""
     divides: bool = True
     """True when each device does 1 / axis size of the work (a pending sum that passes through divides nothing)."""
     triangular: bool = False
@@ -97,7 +98,13 @@ def enumerate_strategies(
             c for c in choices if counts[c.working] == most
         )
     return tuple(
-        Strategy(c.factors, c.inputs, c.outputs, (2.0 - 1.0 / counts[c.triangular]) / counts[c.working], c.sync)
+        Strategy(
+            c.factors,
+            c.inputs,
+            c.outputs,
+            (2.0 - 1.0 / counts[c.triangular]) / counts[c.working],
+            _synced(c, counts),
+        )
         for c in choices
     )
 
@@ -108,7 +115,8 @@ class _Choice(NamedTuple):
     factors: tuple[str, ...]
     inputs: tuple[Spec, ...]
     outputs: tuple[Spec, ...]
-    sync: tuple[int, ...]
+    sync: tuple[tuple[int, int], ...]
+    """For each axis: `Split.sync_bytes`, and the axes that another factor divides, as a bit set."""
     working: int
     """The axes that divide the work, as a bit set."""
     triangular: int
@@ -139,10 +147,16 @@ def _choices(
             continue
         if all(spec in specs for spec, specs in zip((*ins, *outs), legal, strict=True)):
             working = sum(1 << axis for axis, s in enumerate(assignment) if s.divides)
-            factors, sync = tuple(s.factor for s in assignment), tuple(s.sync_bytes for s in assignment)
+            sync = tuple((s.sync_bytes, working & ~_axes_of(assignment, s)) for s in assignment)
             triangular = sum(1 << axis for axis, s in enumerate(assignment) if s.triangular)
+            factors = tuple(s.factor for s in assignment)
             choices[ins, outs] = _Choice(factors, ins, outs, sync, working, triangular)
     return tuple(choices.values())
+
+
+def _synced(choice: _Choice, counts: Sequence[int]) -> tuple[int, ...]:
+    """`Strategy.sync_bytes`: a statistic that other axes divide keeps at least one number of 4 bytes."""
+    return tuple(max(sent // counts[others], min(sent, 4)) for sent, others in choice.sync)
 
 
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:

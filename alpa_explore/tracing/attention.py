@@ -255,7 +255,7 @@ def _flash_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     nothing = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the state of dropout, which is not drawn
     dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-        gradient,
+        gradient if gradient.stride(-1) == 1 else gradient.contiguous(),  # that of a sum is one number, expanded
         query,
         key,
         value,

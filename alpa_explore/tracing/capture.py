@@ -37,6 +37,7 @@ from alpa_explore.tracing.joint_graph.trace import JointGraph, trace
 from alpa_explore.tracing.operators.assemble import assemble
 from alpa_explore.tracing.operators.drafting import draft
 from alpa_explore.tracing.operators.phases import assign_phases
+from alpa_explore.tracing.operators.sharing import share
 from alpa_explore.tracing.optimizers import find_optimizer
 
 
@@ -79,7 +80,8 @@ def capture(
         drafts = draft(joint)
         loss_key = drafts.key(joint.loss)
         gradients = [None if node is None else drafts.key(node) for node in joint.gradients]
-        phases = assign_phases(joint, drafts, loss_key, [g for g in gradients if g is not None])
+        results = [loss_key, *(g for g in gradients if g is not None)]
+        phases = share(drafts, assign_phases(joint, drafts, loss_key, results[1:]), frozenset(results))
         graph = assemble(
             name=name or module_name,
             held=held,

@@ -58,7 +58,7 @@ def test_everything_above_the_figure_takes_one_row_and_the_figure_begins_high(wi
         (".alpa-toolbar > button, .alpa-menu > button", 9),
         (".alpa-tile", 8),
         (".alpa-stages button", 8),
-        (".alpa-tabs button", 13),
+        (".alpa-tabs button", 14),
     ):
         found = boxes(explorer, what)
         assert len(found) == count, what

@@ -27,8 +27,8 @@ import alpa_explore as ax
 from alpa_explore_widgets import explore
 explore(ax.load_plan("words.plan.json"))
 """
-WITHOUT_FIGURE = ("Compare", "Solvers", "Run")
-"""Tabs that show a note until something is pressed."""
+WITHOUT_FIGURE = ("Compare", "Solvers", "Accuracy", "Run")
+"""Tabs that show a note until something is pressed, or runs are stored."""
 _GATHER = """(explorer) => {
   const found = [];
   const add = (kind, text) => { if (text && text.trim()) found.push([kind, text.trim().replace(/\\s+/g, ' ')]); };

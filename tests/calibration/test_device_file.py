@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.calibration.device_file import Measurements, Point, device_file, link_of, matmul_curve
+from alpa_explore.calibration.device_file import device_file, link_of, matmul_curve
+from alpa_explore.calibration.measurements import Measurements, Point
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, compute_seconds
+from alpa_explore.cost.compute import compute_seconds
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.errors import OptionError
 from alpa_explore.sharding.reshard import StepKind
 

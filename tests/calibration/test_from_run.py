@@ -11,7 +11,7 @@ from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.calibration.refit import Observation
 from alpa_explore.cli import main
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import Kernel
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.errors import OptionError, PlanFileError
 
 PLANNED = Cluster.parse("1x2:cpu")

@@ -29,12 +29,19 @@ def test_two_ranks_measure_products_memory_and_every_collective() -> None:
         assert all(p.seconds > 0 for p in points)
         assert points[-1].seconds > points[0].seconds, "thousands of times the work takes longer"
     assert 2**28 < found.memory_bytes < 2**45
+    assert len({(p.m, p.n, p.k) for p in found.products}) > 30
+    assert any(p.n % 8 for p in found.products), "dims that no tile divides are measured"
+    assert all(a.backward_seconds > a.forward_seconds > 0 for a in found.attention)
+    assert {g.kind for g in found.groups} == {"send"}, "two ranks have no smaller groups"
+    assert {"operator", "recorded_operator", "backward_operator", "module", "collective"} <= set(found.host_seconds)
+    assert all(1e-8 < seconds < 0.1 for seconds in found.host_seconds.values())
 
 
 @pytest.mark.distributed
 def test_the_command_writes_a_file_that_a_cluster_is_made_of(tmp_path: Path, capsys: Capture) -> None:
     path = str(tmp_path / "mine.json")
-    assert cli.main(["calibrate", "--device", "cpu", "--ranks", "2", "--run-seconds", "1e-4", "-o", path]) == 0
+    ask = ["calibrate", "--device", "cpu", "--ranks", "2", "--run-seconds", "1e-4", "-o", path, "--quick"]
+    assert cli.main(ask) == 0
     captured = capsys.readouterr()
     assert "all-reduce" in captured.out
     assert f"--cluster 1x2:{path}" in captured.err
@@ -46,8 +53,9 @@ def test_the_command_writes_a_file_that_a_cluster_is_made_of(tmp_path: Path, cap
 @pytest.mark.distributed
 def test_one_rank_takes_its_links_from_a_preset(capsys: Capture) -> None:
     ask = ["calibrate", "--device", "cpu", "--ranks", "1", "--run-seconds", "1e-4", "--like", "cpu", "--json"]
-    assert cli.main(ask) == 0
+    assert cli.main([*ask, "--quick"]) == 0
     body = json.loads(capsys.readouterr().out)
+    assert body["measured"]["products"] == []
     assert body["measured"]["collectives"] == {}
     assert body["inside_node"]["source"] == Cluster.parse("1x1:cpu").inside_node.source
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from alpa_explore.calibration.least_squares import non_negative
 from alpa_explore.calibration.refit import LinkCollective, Observation, mean_error, predicted, refit
 from alpa_explore.cluster import Cluster, Link
-from alpa_explore.cost.compute import Kernel
+from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.sharding.reshard import StepKind
 
 PLANNED = Cluster.parse("2x4:v100")
@@ -23,7 +24,9 @@ KINDS = [kind for kind in StepKind if kind is not StepKind.SLICE]
 def kernel(draw: random.Random) -> Kernel:
     matrix = draw.random() < 0.5
     size = 10 ** draw.uniform(4, 9)
-    return Kernel(flops=size * (500 if matrix else 1), bytes_accessed=4 * size, dtype="float32", matrix=matrix)
+    kind = KernelKind.PRODUCT if matrix else KernelKind.MEMORY
+    flops = size * (500 if matrix else 1)
+    return Kernel(flops=flops, bytes_accessed=4 * size, dtype="float32", matrix=matrix, kind=kind)
 
 
 def exchanged(draw: random.Random, *, between: bool) -> LinkCollective:
@@ -120,3 +123,28 @@ def test_least_squares_without_negative_figures_is_the_best_there_is(seed: int, 
     assert (found >= 0).all()
     assert (slope >= -1e-9).all(), "more of no figure is better"
     assert np.abs(slope * found).max() < 1e-9, "nor less"
+
+
+def test_a_device_with_kernel_figures_keeps_their_shape() -> None:
+    figures = KernelFigures(
+        processors=80,
+        wave_loss=0.5,
+        small_tile_exponent=0.2,
+        product_depth=100.0,
+        unaligned_share=0.5,
+        batched_share=0.8,
+        shares={"float32": 0.6},
+        attention_share=0.5,
+        attention_backward_share=0.8,
+        attention_head_exponent=0.5,
+        attention_keys=300.0,
+    )
+    planned = replace(PLANNED, device=replace(PLANNED.device, kernels=figures))
+    slower = replace(
+        planned, device=replace(planned.device, kernels=replace(figures, shares={"float32": 0.3}, attention_share=0.25))
+    )
+    fitted = refit(planned, tasks(slower, 3))
+    assert fitted.device.kernels is not None
+    assert fitted.device.kernels.shares["float32"] == pytest.approx(0.3, rel=0.25)
+    assert fitted.device.kernels.product_depth == figures.product_depth
+    assert mean_error(fitted, tasks(slower, 4)) < mean_error(planned, tasks(slower, 4)) / 3

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from alpa_explore.cluster import Cluster
-from alpa_explore.cost.compute import Kernel, compute_seconds
+from alpa_explore.cost.compute import compute_seconds, seconds_of_table
+from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.memory import peak_bytes
 
 DEVICE = Cluster.parse("1x1:v100").device
@@ -62,3 +64,15 @@ def test_the_peak_equals_a_step_by_step_count():
         sizes = rng.integers(1, 100, count).astype(float)
         slow = max((sizes[(starts <= t) & (t <= ends)].sum() for t in range(50)), default=0.0)
         assert peak_bytes(starts, ends, sizes) == slow
+
+
+@pytest.mark.parametrize("name", ["v100", "h100"])
+def test_a_table_has_the_seconds_of_its_kernels_with_and_without_kernel_figures(name):
+    device = Cluster.parse(f"1x1:{name}").device
+    kernels = [
+        Kernel(flops=1e9, bytes_accessed=1e6, dtype=dtype, matrix=True, kind=KernelKind.PRODUCT)
+        for dtype in ("float16", "float32")
+    ]
+    kernels.append(Kernel(flops=1e6, bytes_accessed=1e7, dtype="float16", matrix=False))
+    found = seconds_of_table(device, KernelTable.of(kernels))
+    assert found.tolist() == pytest.approx([compute_seconds(device, kernel) for kernel in kernels])

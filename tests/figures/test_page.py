@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from alpa_explore.accuracy.record import stored_record
 from alpa_explore.errors import PlanFileError
 from alpa_explore.figures.page import page_html, write_html
 from alpa_explore.plans.plan import Plan
@@ -54,7 +55,7 @@ def test_the_page_has_a_language_a_title_headings_and_a_table_for_each_figure(pa
     elements = Elements(page)
     assert elements.named("html") == [{"lang": "en"}]
     assert len(elements.named("h1")) == 1
-    figures = 7 + 2 * len(plan.stages)
+    figures = 7 + 2 * len(plan.stages) + bool(stored_record().runs)
     assert len(elements.named("h2")) == len(elements.named("figure")) == len(elements.named("table")) == figures
     assert all(figure["aria-label"] for figure in elements.named("figure"))
     assert "gpt-example on 2x4:v100 · alpa_explore" in elements.texts
@@ -67,7 +68,7 @@ def test_the_page_has_each_figure_in_both_themes(page: str, plan: Plan) -> None:
     data = json.loads(match[1])
     assert set(data["figures"]) == {"layers", "cluster", "t-max", "microbatches", "stage-costs", "timeline", "why"} | {
         f"{name}-{s.index}" for s in plan.stages for name in ("sharding", "frontier")
-    }
+    } | ({"accuracy"} if stored_record().runs else set())
     assert all(set(themes) == {"light", "dark"} for themes in data["figures"].values())
     assert data["config"]["displaylogo"] is data["config"]["showSendToCloud"] is False
 

@@ -19,7 +19,8 @@ PAPER_ROWS = (
 
 
 def test_every_row_of_the_paper_and_the_tiny_models_are_there():
-    assert names() == (*PAPER_ROWS, "gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")
+    llama = ("llama-2-7b", "llama-3-8b", "llama-3-70b")
+    assert names() == (*PAPER_ROWS, *llama, "gpt-tiny", "llama-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")
 
 
 def test_an_entry_holds_the_options_of_the_paper():

@@ -8,7 +8,17 @@ import time
 import pytest
 
 from alpa_explore.errors import OptionError, UnknownNameError
-from alpa_explore.models import GPTConfig, MoEConfig, WideResNetConfig, build, entry, microbatch_size, names
+from alpa_explore.models import (
+    GPTConfig,
+    LlamaConfig,
+    MoEConfig,
+    WideResNetConfig,
+    build,
+    entry,
+    microbatch_size,
+    names,
+)
+from alpa_explore.models.factory import make_inputs, make_module
 
 TOLERANCE = 0.04
 """The names are rounded; the farthest are moe-1.3b (+3.6 %: 1.347 billion) and wide-resnet-13b (−2.8 %: 12.63)."""
@@ -44,6 +54,62 @@ def test_the_formulas_give_gpt2_and_resnet50():
         layers=50, blocks=(3, 4, 6, 3), base_channels=64, width_factor=1, image=224, classes=1000
     )
     assert resnet50.parameter_count == 25_557_032  # torchvision's resnet50
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("llama-2-7b", 6_738_415_616), ("llama-3-8b", 8_030_261_248), ("llama-3-70b", 70_553_706_496)],
+)
+def test_the_llamas_have_the_published_numbers_of_parameters(name, published):
+    # The number of elements in the safetensors that Meta published on Hugging Face: 6.74, 8.03 and 70.55 billion.
+    assert entry(name).parameter_count == published
+
+
+def test_the_formulas_give_mpt_and_nanotrons_llama():
+    mpt = GPTConfig(hidden=2048, layers=24, heads=16, vocabulary=50368, sequence=2048, attention="fused")
+    assert mpt.parameter_count == 1_315_950_592  # llm-foundry's table, in which it is 1.315950592 B
+    llama = LlamaConfig(hidden=2048, layers=16, heads=32, vocabulary=131072, sequence=4096, ffn=8192, tied=True)
+    assert llama.parameter_count == pytest.approx(1.34e9, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPTConfig(hidden=32, layers=2, heads=4, vocabulary=64, sequence=16, attention="fused"),
+        GPTConfig(
+            hidden=32,
+            layers=2,
+            heads=4,
+            kv_heads=2,
+            vocabulary=64,
+            sequence=16,
+            attention="fused",
+            ffn=96,
+            tied=False,
+            positions="rotary",
+            activation="squared-relu",
+            bias=False,
+        ),
+        LlamaConfig(hidden=32, layers=2, heads=4, vocabulary=64, sequence=16, ffn=48, tied=True),
+        LlamaConfig(
+            hidden=32, layers=2, heads=4, kv_heads=2, vocabulary=64, sequence=16, ffn=48, fused_projections=True
+        ),
+    ],
+    ids=["gpt", "nemotron", "tied llama", "fused llama"],
+)
+def test_the_closed_formula_equals_the_count_of_a_module_of_a_config(config):
+    module = make_module(config, "meta", 0)
+    assert sum(p.numel() for p in module.parameters()) == config.parameter_count
+    assert module(*make_inputs(config, 2, "meta", 0)).shape == ()
+
+
+def test_sizes_that_do_not_divide_are_errors():
+    with pytest.raises(OptionError, match="hidden size must be a multiple"):
+        GPTConfig(hidden=30, layers=1, heads=4, vocabulary=64, sequence=16)
+    with pytest.raises(OptionError, match="heads of keys and values"):
+        LlamaConfig(hidden=32, layers=1, heads=4, kv_heads=3, vocabulary=64, sequence=16, ffn=48)
+    with pytest.raises(OptionError, match="attention='fused'"):
+        GPTConfig(hidden=32, layers=1, heads=4, vocabulary=64, sequence=16, tied=False)
 
 
 def test_the_largest_model_is_built_without_its_memory_in_well_under_a_second():

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from alpa_explore.models import build, entry, names
+from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.factory import make_inputs, make_module
+from alpa_explore.models.llama import GroupedQueryAttention, RMSNorm
 from alpa_explore.models.moe import ExpertLayer, top2_gating
+from alpa_explore.models.rotary import rotary_tables
 from alpa_explore.models.transformer import CausalSelfAttention, causal_mask
 
 TINY = [n for n in names() if n.endswith("-tiny")]
@@ -33,7 +39,7 @@ def test_the_loss_falls_and_every_parameter_gets_a_gradient(name):
     assert losses[-1] < losses[0] - 0.02
 
 
-@pytest.mark.parametrize("name", ["gpt-tiny", "moe-tiny"])
+@pytest.mark.parametrize("name", ["gpt-tiny", "llama-tiny", "moe-tiny"])
 def test_float16_gives_the_loss_of_float32_and_finite_gradients(name):
     module, inputs = build(name, 8, device="cpu")
     expected = module(*inputs).item()
@@ -81,9 +87,70 @@ def test_attention_equals_that_of_torch_and_is_causal():
 
 
 def test_a_sequence_shorter_than_the_longest_is_accepted():
-    for name in ("gpt-tiny", "moe-tiny"):
+    for name in ("gpt-tiny", "llama-tiny", "moe-tiny"):
         module, (tokens, targets) = build(name, 8, device="cpu")
         assert module(tokens[:, :16], targets[:, :16]).isfinite()
+
+
+def test_grouped_query_attention_is_attention_with_repeated_keys_and_turned_queries():
+    torch.manual_seed(0)
+    attention = GroupedQueryAttention(32, 4, 2)
+    x = torch.randn(2, 6, 32)
+    cosines, sines = rotary_tables(6, 8, 10_000.0)
+    out = attention(x, cosines, sines)
+
+    def turned(flat: torch.Tensor) -> torch.Tensor:
+        """(B, S, heads · D) -> (B, heads, S, D), channel i + 4 the imaginary part of channel i."""
+        pairs = flat.unflatten(2, (-1, 2, 4)).transpose(3, 4).contiguous()
+        angles = torch.arange(6)[:, None] * 10_000.0 ** (-torch.arange(4) / 4)
+        spun = torch.view_as_complex(pairs) * torch.polar(torch.ones(6, 4), angles.float())[:, None]
+        return torch.view_as_real(spun).transpose(3, 4).flatten(3).transpose(1, 2)
+
+    q, k = turned(attention.q(x)), turned(attention.k(x)).repeat_interleave(2, dim=1)
+    v = attention.v(x).unflatten(2, (2, 8)).transpose(1, 2).repeat_interleave(2, dim=1)
+    scores = q @ k.transpose(2, 3) / 8**0.5 + causal_mask(6)
+    expected = attention.projection((scores.softmax(dim=3) @ v).transpose(1, 2).flatten(2))
+    assert torch.allclose(out, expected, atol=1e-5)
+
+
+def test_rms_norm_is_that_of_torch():
+    x = torch.randn(3, 5, 16)
+    norm = RMSNorm(16)
+    assert torch.allclose(norm(x), F.rms_norm(x, (16,), norm.weight, eps=1e-5), atol=1e-6)
+    assert norm.bfloat16()(x.bfloat16()).dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_fused_projections_compute_what_single_ones_do(kv_heads):
+    config = LlamaConfig(hidden=32, layers=2, heads=4, kv_heads=kv_heads, vocabulary=64, sequence=16, ffn=48)
+    single = make_module(config, "cpu", 0)
+    fused = make_module(dataclasses.replace(config, fused_projections=True), "cpu", 1)
+    weights = single.state_dict()
+    for block in ("h.0.", "h.1."):
+        # The rows of a group: its heads of queries, then one of keys, then one of values.
+        groups = [
+            weights.pop(f"{block}attention.{name}.weight").unflatten(0, (kv_heads, -1)) for name in ("q", "k", "v")
+        ]
+        weights[f"{block}attention.qkv.weight"] = torch.cat(groups, dim=1).flatten(0, 1)
+        pairs = [weights.pop(f"{block}mlp.{name}.weight") for name in ("gate", "up")]
+        weights[f"{block}mlp.gate_up.weight"] = torch.stack(pairs, dim=1).flatten(0, 1)
+    fused.load_state_dict(weights)
+    inputs = make_inputs(config, 2, "cpu", 0)
+    assert fused(*inputs).item() == pytest.approx(single(*inputs).item(), abs=1e-6)
+
+
+def test_fused_gpt_with_the_papers_settings_is_gpt():
+    config = entry("gpt-tiny").config
+    paper, inputs = build("gpt-tiny", 2, device="cpu")
+    fused = make_module(dataclasses.replace(config, attention="fused"), "cpu", 0)
+    # Its weight holds all queries of a head beside its keys and values, as GPT's does, so the weights can be copied.
+    renamed = {
+        "embedding.tokens.weight": "tokens.weight",
+        "embedding.positions": "positions",
+    }
+    weights = {renamed.get(n, n.replace(".mlp.", ".")): w for n, w in paper.state_dict().items()}
+    fused.load_state_dict(weights)
+    assert fused(*inputs).item() == pytest.approx(paper(*inputs).item(), abs=1e-3), "GELU by tanh differs a little"
 
 
 def test_gating_keeps_the_capacity_and_fills_each_slot_once():

@@ -9,9 +9,11 @@ import random
 import torch
 from torch.utils._pytree import tree_map
 
+from alpa_explore.baselines.roles import strategies_for_roles
 from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.resharding import UNREACHABLE
+from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.intra_op.stage.stage_graph import slice_stages
@@ -120,6 +122,16 @@ class Case:
 
 def optimal(problem):
     return solve(problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices
+
+
+def following(*roles):
+    """The fastest choice that roles of the mesh axes permit."""
+
+    def choose(problem):
+        priced = problem.at(inverse_b=1 / 8, memory_price=0.0, microbatches_held=1)
+        return solve(pinned(priced, strategies_for_roles(problem, roles))).choices
+
+    return choose
 
 
 def at_random(seed):

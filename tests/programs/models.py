@@ -7,6 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from alpa_explore.models.catalog import build
+from alpa_explore.models.configs import GPTConfig, LlamaConfig
+from alpa_explore.models.factory import make_inputs, make_module
 
 
 def llama(samples):
@@ -115,6 +117,24 @@ class Drawing(nn.Module):
         return functional.mse_loss(self.second(functional.dropout(hidden, 0.1, training=True)), y)
 
 
+def decoder(config):
+    """A decoder of the catalogue's, with a config of its own."""
+    return lambda samples: (make_module(config, "cpu", 0), make_inputs(config, samples, "cpu", 0))
+
+
+def decoders(blocks):
+    """Small decoders of so many blocks: spelled-out and fused attention, tied and
+    untied, with layer norms and RMS norms."""
+    size = {"hidden": 32, "layers": blocks, "heads": 4, "vocabulary": 64, "sequence": 16}
+    return {
+        f"gpt of {blocks}": decoder(GPTConfig(**size)),
+        f"fused gpt of {blocks}": decoder(GPTConfig(**size, attention="fused", tied=False)),
+        f"llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=4, ffn=64)),
+        f"tied llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, tied=True)),
+        f"fused llama of {blocks}": decoder(LlamaConfig(**size, kv_heads=2, ffn=64, fused_projections=True)),
+    }
+
+
 def scores(kind):
     return lambda samples: (
         Scores(kind),
@@ -127,6 +147,8 @@ def scores(kind):
 
 
 OWN = {
+    **decoders(1),
+    **decoders(2),
     "llama-tiny": llama,
     "fused-attention": lambda samples: (
         FusedAttention(),

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import alpa_explore as ax
+from alpa_explore.baselines.roles import Role
 from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.calibration.refit import mean_error, predicted
 from alpa_explore.cli import main
@@ -24,7 +25,7 @@ from alpa_explore.runtime.measured import load_measured
 from alpa_explore.runtime.targets.local import environment
 from alpa_explore.runtime.verify import differences
 from tests.architecture.sources import ROOT
-from tests.programs.cases import Case, at_random, optimal
+from tests.programs.cases import Case, at_random, following, optimal
 from tests.runtime.plans import small_plan
 
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
@@ -41,6 +42,13 @@ PROGRAMS = {
     "gpt 1+2+1": ("gpt-tiny", 3, PIPELINE, optimal, {}),
     "gpt 2+2, strategies at random, halves": ("gpt-tiny", 2, TWO, at_random(0), {"schedule": "zb-h1"}),
     "gpt data·tensor": ("gpt-tiny", 1, ONE, ways("data", "tensor"), {}),
+    "llama tensor·sequence, divided vocabulary": (
+        "tied llama of 1",
+        2,
+        [((0, 3), (2,))],
+        following(Role.TENSOR_SEQUENCE),
+        {},
+    ),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
     "gpt interleaved, tensor": (

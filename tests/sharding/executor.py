@@ -7,7 +7,7 @@ import itertools
 
 import torch
 
-from alpa_explore.sharding.local.local_call import AllReduce, localize
+from alpa_explore.sharding.local.local_call import AllReduce, Reduction, localize
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.tracing.aten import run_operator
 
@@ -84,7 +84,7 @@ def run_locally(calls, inputs, mesh_shape):
         steps = {c: call.steps[number] for c, call in calls.items()}
         if any(isinstance(step, AllReduce) for step in steps.values()):
             (step,) = set(steps.values())
-            _all_reduce(step, values)
+            all_reduce(step, values)
             continue
         for c, step in steps.items():
             call = calls[c]
@@ -94,15 +94,17 @@ def run_locally(calls, inputs, mesh_shape):
     return {c: [values[c][v] for v in call.outputs] for c, call in calls.items()}
 
 
-def _all_reduce(step, values):
+def all_reduce(step, values):
     def group(coordinate):
         return tuple(x for axis, x in enumerate(coordinate) if axis not in step.axes)
 
-    sums = {}
+    combined = {}
+    combine = torch.maximum if step.reduction is Reduction.MAXIMUM else torch.add
     for c, known in values.items():
-        sums[group(c)] = sums[group(c)] + known[step.source] if group(c) in sums else known[step.source]
+        given = known[step.source]
+        combined[group(c)] = combine(combined[group(c)], given) if group(c) in combined else given
     for c, known in values.items():
-        known[step.target] = sums[group(c)]
+        known[step.target] = combined[group(c)]
 
 
 def run_sharded(operator, tensors, values, strategy, mesh_shape, *, defined=True):

@@ -7,11 +7,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alpa_explore.sharding.local.local_call import AllReduce, localize
+from alpa_explore.sharding.local.local_call import AllReduce, Reduction, localize
 from alpa_explore.sharding.rules.factors import regrouped
 from alpa_explore.sharding.spec import PARTIAL, REPLICATE
 from alpa_explore.sharding.splits import splits_for
 from alpa_explore.sharding.strategy import enumerate_strategies
+from tests.sharding import executor, proof
 from tests.sharding.call import Call, integers, positive, real
 from tests.sharding.examples import statistics
 from tests.sharding.executor import assert_equal, run_sharded
@@ -73,25 +74,53 @@ def test_a_bias_is_added_on_one_device_of_each_sum():
     assert left_out == {(0, 0): False, (1, 0): False, (0, 1): True, (1, 1): True}
 
 
-@pytest.mark.parametrize("call", [c for c in statistics.CALLS if "batch" in c.factors], ids=str)
-def test_all_reduced_bytes_equal_those_of_the_rule(call):
+@pytest.mark.parametrize(
+    "call", [c for c in statistics.CALLS if any(k in c.kind for k in ("batch_norm", "nll", "softmax"))], ids=str
+)
+def test_all_reduced_bytes_equal_those_of_the_strategy(call, monkeypatch):
     """`sync_bytes` is the price of the all-reduces in a LocalCall (in float32, which training uses)."""
-    operator, tensors, _ = call.build()
-    (split,) = (s for s in splits_for(operator, tensors).splits if s.factor == "batch")
-    whole = tuple((p,) for p in split.inputs)
-    _, _, _, strategy = under(call, whole, (2,))
-    steps = localize(operator, tensors, strategy, (2,), (0,)).steps
-    reductions = [s for s in steps if isinstance(s, AllReduce)]
-    assert all(s.axes == (0,) for s in reductions)
-    entries = 1 if "nll" in call.kind else tensors[operator.inputs[1 if "backward" in call.kind else 0]].shape[1]
-    assert 4 * entries * len(reductions) == split.sync_bytes
+    operator, tensors, values = call.build()
+    sent = [0, 0]
+
+    def recorded(step, known):
+        for axis in step.axes:
+            sent[axis] += 4 * known[0, 0][step.source].numel()
+        all_reduce(step, known)
+
+    all_reduce = executor.all_reduce
+    monkeypatch.setattr(executor, "all_reduce", recorded)
+    for strategy in proof.strategies(splits_for(operator, tensors).splits, operator, tensors, (2, 2)):
+        sent[:] = [0, 0]
+        run_sharded(operator, tensors, values, strategy, (2, 2))
+        assert tuple(sent) == strategy.sync_bytes, strategy.name
 
 
-def test_a_mean_of_many_float16_losses_does_not_overflow():
+def test_only_a_sharded_softmax_takes_a_maximum_over_devices():
+    call = Call("aten._log_softmax.default", real(4, 8), 1, False, factors="")
+    operator, tensors, _, strategy = under(call, ((0, 1),), (2, 2))
+    reductions = [s for s in localize(operator, tensors, strategy, (2, 2), (0, 1)).steps if isinstance(s, AllReduce)]
+    assert [(s.axes, s.reduction) for s in reductions] == [((1,), Reduction.MAXIMUM), ((1,), Reduction.SUM)]
+    _, _, _, strategy = under(call, ((0, REPLICATE),), (2, 2))
+    assert len(localize(operator, tensors, strategy, (2, 2), (0, 1)).steps) == 1
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e3])
+def test_a_divided_log_softmax_neither_overflows_nor_loses_digits(size):
+    """The largest entry of a row is on one device: another shard's own maximum would overflow or underflow."""
+    x = size * real(4, 8, dtype=torch.float32)
+    x[:, 0] = 4 * size
+    call = Call("aten._log_softmax.default", x, 1, False, factors="")
+    operator, tensors, values, strategy = under(call, ((1,),), (4,))
+    (made,) = run_sharded(operator, tensors, values, strategy, (4,))
+    torch.testing.assert_close(made, torch.log_softmax(x.double(), 1).float())
+
+
+@pytest.mark.parametrize("specs", [((0,), (0,)), ((1,), (REPLICATE,))], ids=["batch", "classes"])
+def test_a_mean_of_many_float16_losses_does_not_overflow(specs):
     """The sum of these losses, 131072, is more than float16 holds; their mean is 16."""
     scores = torch.full((8192, 4), -16.0, dtype=torch.float16)
     call = Call("aten.nll_loss_forward.default", scores, integers(4, 8192), None, 1, -100, factors="")
-    operator, tensors, values, strategy = under(call, ((0,), (0,)), (2,))
+    operator, tensors, values, strategy = under(call, specs, (2,))
     loss, count = run_sharded(operator, tensors, values, strategy, (2,))
     assert (loss.item(), count.item(), loss.dtype) == (16.0, 8192.0, torch.float16)
 

@@ -64,7 +64,7 @@ def hugging_face(name):
 
 
 MODELS = [
-    *(pytest.param(catalogue, n, id=n) for n in ("gpt-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")),
+    *(pytest.param(catalogue, n, id=n) for n in ("gpt-tiny", "llama-tiny", "moe-tiny", "wide-resnet-tiny", "mlp-tiny")),
     *(pytest.param(hugging_face, n, id=n, marks=pytest.mark.slow) for n in ("gpt2", "llama", "bert", "mixtral")),
 ]
 

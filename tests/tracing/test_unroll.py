@@ -10,7 +10,7 @@ from torch import nn
 
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.catalog import build, entry, microbatch_size
-from alpa_explore.models.configs import GPTConfig, ModelConfig, MoEConfig
+from alpa_explore.models.configs import GPTConfig, LlamaConfig, ModelConfig, MoEConfig
 from alpa_explore.models.factory import make_inputs, make_module
 from alpa_explore.models.gpt import GPT
 from alpa_explore.models.transformer import FeedForward
@@ -37,7 +37,15 @@ def check_equal(unrolled_graph: TrainingGraph | None, whole: TrainingGraph) -> N
     assert unrolled_graph.model_flops == whole.model_flops
 
 
-@pytest.mark.parametrize("config", [TINY_GPT, TINY_MOE], ids=["gpt", "moe"])
+TINY_FUSED = replace(TINY_GPT, attention="fused", tied=False, positions="rotary")
+TINY_LLAMA = LlamaConfig(hidden=16, layers=7, heads=4, kv_heads=2, vocabulary=32, sequence=8, ffn=32)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [TINY_GPT, TINY_MOE, TINY_FUSED, TINY_LLAMA, replace(TINY_LLAMA, fused_projections=True)],
+    ids=["gpt", "moe", "fused gpt", "llama", "fused llama"],
+)
 def test_an_unrolled_graph_equals_a_capture(config):
     few, more = (captured(config.with_periods(periods)) for periods in (FEW, MORE))
     check_equal(unroll(few, more, config.periods), captured(config))

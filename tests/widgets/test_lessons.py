@@ -96,7 +96,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     assert explorer.panels[explorer.tabs.selected].title == "Costs"
     assert "teach" in explorer.toolbar.widget.pressed
     before = explorer.lesson.text.value
-    assert "Step 4 of 13: Costs" in before
+    assert "Step 4 of 14: Costs" in before
     explorer.controls["num_microbatches"].value = 16
     assert explorer.wait(5)
     assert "/ 16" in explorer.lesson.text.value != before
@@ -104,7 +104,7 @@ def test_teaching_orders_the_tabs_explains_the_one_that_is_seen_and_goes_off_aga
     explorer.session.select("stage:0")
     assert "layers 0–1" in explorer.lesson.text.value
     explorer.lesson.next.click()
-    assert "Step 5 of 13: t_max" in explorer.lesson.text.value
+    assert "Step 5 of 14: t_max" in explorer.lesson.text.value
     assert explorer.panels[explorer.tabs.selected].title == "t_max"
     explorer.bridge.selection = ""
     explorer.tabs.selected = list(LESSONS).index("Sharding")

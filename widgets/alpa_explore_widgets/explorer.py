@@ -40,6 +40,7 @@ from alpa_explore_widgets.session.settings import Settings, neighbours, settings
 from alpa_explore_widgets.session.sources import Sources, model_of_plan, user_model
 from alpa_explore_widgets.session.state import State
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel
+from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
 from alpa_explore_widgets.tabs.compare import ComparePanel
 from alpa_explore_widgets.tabs.frontier import FrontierPanel
 from alpa_explore_widgets.tabs.plan_figures import (
@@ -136,6 +137,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             SearchPanel(self._try_neighbours, lambda: session.try_baselines(KINDS)),
             ComparePanel(),
             SolversPanel(session.compare_formulations, session.comparisons.cancel),
+            AccuracyPanel(),
             RunPanel(session.runs),
         ]
 

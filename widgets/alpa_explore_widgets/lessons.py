@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
+from alpa_explore.plans.report.error_bands import band_of
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.specs import spec_legend
 from alpa_explore.plans.report.text import fullest, iteration_sum
@@ -259,6 +260,26 @@ def _solvers(plan: Plan, stage: PlanStage) -> Lesson:
     )
 
 
+def _accuracy(plan: Plan, _stage: PlanStage) -> Lesson:
+    seconds, band = plan.predicted.iteration_seconds, band_of(plan, "seconds")
+    kind = f"{plan.cluster.software.label} on {plan.cluster.device.name}"
+    if band is None:
+        numbers = f"T = {duration(seconds)}; no run of {kind} was measured, so its error is not known."
+    else:
+        low, high = duration(seconds / (1 + band.fraction)), duration(seconds / (1 - min(band.fraction, 0.9)))
+        numbers = f"T = {duration(seconds)} {band.short}, so about {low} to {high}: {band.kind}."
+    return Lesson(
+        shows="Training runs that people measured and published, beside what this cost model predicts for them.",
+        formula="error of a run = predicted / measured − 1; the band ± is the mean of its absolute value over runs of "
+        "the same software and device that no figure was fitted to",
+        numbers=numbers,
+        why="The planner is exact for its costs. Whether its best plan is best on real machines depends on the costs "
+        "being right, or at least wrong by the same factor for all layouts.",
+        experiment="Show the choice of a layout: how much longer would the predicted best have taken than the best?",
+        question="Is the error of the predictions smaller than the difference between the plans that you compare?",
+    )
+
+
 def _run(plan: Plan, _stage: PlanStage) -> Lesson:
     time = iteration_time(plan)
     step = duration(plan.predicted.iteration_seconds) if time is None else iteration_phrase(time)
@@ -287,6 +308,7 @@ LESSONS: Mapping[str, Callable[[Plan, PlanStage], Lesson]] = {
     "Search": _search,
     "Compare": _compare,
     "Solvers": _solvers,
+    "Accuracy": _accuracy,
     "Run": _run,
 }
 """Title of a tab -> its lesson, in the order of the algorithm."""

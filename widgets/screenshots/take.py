@@ -37,6 +37,7 @@ TABS = (
     "Search",
     "Compare",
     "Solvers",
+    "Accuracy",
     "Run",
 )
 RUN_CELL = """import alpa_explore as ax

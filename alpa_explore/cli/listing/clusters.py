@@ -65,7 +65,7 @@ def _rows() -> list[dict[str, Any]]:
     row_of: dict[str, dict[str, Any]] = {}
     for name in preset_names():
         device, inside, between = load_preset(name)
-        figures = asdict(device)
+        figures = asdict(device) | {"software": device.software.name}
         row = {"device": figures.pop("name"), "aliases": [], **figures}
         row |= {"inside_node": asdict(inside), "between_nodes": asdict(between)}
         row_of.setdefault(device.name, row)

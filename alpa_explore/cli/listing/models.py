@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
         "models",
         help="list the models of the catalogue",
         allow_abbrev=False,
-        description="List the models of the catalogue: the rows of the paper's tables, and tiny ones.",
+        description="List the models of the catalogue: the rows of the paper's tables, Llama, and tiny ones.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore.cli.output import print_json
 from alpa_explore.cli.progress_line import ProgressLine
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import bands_summary, plan_bands_sentence
 from alpa_explore.plans.report.tables import comparison_table
 from alpa_explore.plans.report.text import render_table
 
@@ -102,9 +103,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"wrote {printable(options.html)}", file=sys.stderr)
     rows = comparison_table(plans)
     if options.json:
-        print_json({"plans": rows, "refused": refused})
+        print_json({"plans": rows, "refused": refused, "errors": bands_summary(automatic)})
         return 0
-    print(render_table(rows))
+    print(f"{render_table(rows)}\n\n{plan_bands_sentence(automatic)}")
     for row in refused:
         print(f"\n{row['plan']}: {row['reason']}")
     return 0

@@ -13,7 +13,7 @@ from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.text import render_table
 
 if TYPE_CHECKING:
-    from alpa_explore.calibration.device_file import Measurements
+    from alpa_explore.calibration.measurements import Measurements
     from alpa_explore.cluster import Cluster
 
 _EPILOG = """example:
@@ -33,7 +33,8 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "calibrate",
         help="measure the attached devices",
-        description="Measure matrix products, a memory-bound kernel and collectives by size, and write a device file.",
+        description="Measure matrix products by shape, attention, a memory-bound kernel, the host and collectives, and"
+        " write a device file.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -57,6 +58,11 @@ def add(commands: Any) -> None:
         default=0.02,
         metavar="S",
         help="least duration of a timed series of kernels (default: 0.02)",
+    )
+    argument(
+        "--quick",
+        action="store_true",
+        help="only square products, the memory-bound kernel and collectives of all devices",
     )
     argument(
         "--allow-import",
@@ -97,8 +103,10 @@ def run(options: argparse.Namespace) -> int:
     from alpa_explore.calibration.device_file import device_file
     from alpa_explore.calibration.microbenchmarks import measure
 
-    print("measuring (half a minute on a CPU)", file=sys.stderr, flush=True)
-    measured = measure(kind=options.device, ranks=options.ranks, run_seconds=options.run_seconds)
+    print("measuring (one to three minutes)", file=sys.stderr, flush=True)
+    measured = measure(
+        kind=options.device, ranks=options.ranks, run_seconds=options.run_seconds, shapes=not options.quick
+    )
     body = device_file(measured, name=options.name, like=like)
     _write(options, body, f"1x{measured.ranks}")
     if options.json:
@@ -119,6 +127,9 @@ def _print_measured(measured: Measurements, body: dict[str, Any]) -> None:
         f"memory {units.bytes_per_second(memory)}; link {units.bytes_per_second(link['bandwidth'])}, "
         f"{units.seconds(link['latency_seconds'])}\n"
     )
+    for line in _fitted(measured, body["measured"]["fitted"]):
+        print(line)
+    print()
     curve = [{f"{measured.main_dtype} product, flops": f, "of peak_fraction": e} for f, e in device["matmul_curve"]]
     print(render_table(curve))
     rows = [
@@ -128,6 +139,16 @@ def _print_measured(measured: Measurements, body: dict[str, Any]) -> None:
     ]
     if rows:
         print(f"\n{render_table(rows)}")
+
+
+def _fitted(measured: Measurements, fitted: list[dict[str, Any]]) -> list[str]:
+    """One line for each kind of kernel that was fitted, and one for the host."""
+    lines = []
+    for fit in fitted:
+        figures = ", ".join(f"{name} {value:.3g}" for name, value in fit["figures"].items())
+        lines.append(f"{fit['kind']}: {figures} ({fit['points']} points, mean error {fit['mean_error']:.0%})")
+    host = [f"{name.replace('_', ' ')} {units.seconds(value)}" for name, value in measured.host_seconds.items()]
+    return [*lines, f"host, a call: {', '.join(host)}"] if host else lines
 
 
 def _write(options: argparse.Namespace, body: dict[str, Any], shape: str) -> None:

@@ -8,6 +8,8 @@ from importlib.resources import files
 from typing import Any
 
 from alpa_explore.cluster.device import Device, Link
+from alpa_explore.cluster.kernel_figures import KernelFigures
+from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import UnknownNameError, nearest_names
 
 
@@ -32,7 +34,9 @@ def preset_names() -> tuple[str, ...]:
 def load_preset(name: str) -> tuple[Device, Link, Link]:
     """(device, link inside a node, link between nodes) of a preset. UnknownNameError offers the nearest names."""
     body = _body(name)
-    device = Device(name=body["name"], source=body["source"], **body["device"])
+    software = load_software(body.get("software", "alpa"))
+    kernels = KernelFigures(**body["kernels"]) if "kernels" in body else None
+    device = Device(name=body["name"], source=body["source"], software=software, kernels=kernels, **body["device"])
     return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
 
 

@@ -10,6 +10,7 @@ from plotly.subplots import make_subplots
 from alpa_explore import units
 from alpa_explore.figures.style import CONFIG, OKABE_ITO, dress, hatching, ink, lines, safe
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import Row, comparison_table
 from alpa_explore.plans.report.text import iteration_sum
 
@@ -125,6 +126,6 @@ def _hover(plan: Plan, name: str) -> str:
         f"<b>{safe(name)}</b>",
         iteration_sum(plan),
         f"{len(plan.stages)} stages on submeshes " + ", ".join(f"{n}×{m}" for n, m in (s.submesh for s in plan.stages)),
-        f"bubble {units.percent(p.bubble_fraction)}, peak memory {units.bytes_(p.peak_bytes_per_device)} of "
+        f"bubble {units.percent(p.bubble_fraction)}, peak memory {bytes_with_band(plan, p.peak_bytes_per_device)} of "
         f"{units.bytes_(plan.cluster.device.memory_bytes)}",
     )

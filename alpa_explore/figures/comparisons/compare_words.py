@@ -83,7 +83,7 @@ def results(comparison: PlanComparison) -> list[tuple[str, str, str, str, int]]:
         if now.name == "iteration" and not comparison.equal_batches:  # not the same work
             ratio = comparison.new.global_batch / comparison.old.global_batch
             words, tone = f"{ratio:.3g} × the samples", 0
-        rows.append((now.name, old.text, now.text, f"{words}{_VERDICTS[tone]}", tone))
+        rows.append((now.name, old.with_band, now.with_band, f"{words}{_VERDICTS[tone]}", tone))
     old_parts, parts = both_parts(comparison)
     whole = sum(old_parts.values())
     if not comparison.equal_batches:

@@ -25,6 +25,7 @@ from alpa_explore.figures.style import (
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.error_bands import bytes_with_band
 from alpa_explore.plans.report.tables import stages_table
 from alpa_explore.plans.report.text import fullest
 
@@ -104,7 +105,8 @@ def cluster_figure(plan: Plan, theme: str = "light", *, start: int = 0, count: i
 def cluster_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     full, memory = fullest(plan), plan.cluster.device.memory_bytes
-    used = f"{units.bytes_(full.peak_bytes)} of {units.bytes_(memory)} ({units.percent(full.peak_bytes / memory)})"
+    share = units.percent(full.peak_bytes / memory)
+    used = f"{bytes_with_band(plan, full.peak_bytes)} of {units.bytes_(memory)} ({share})"
     if len(plan.stages) == 1:
         return f"One stage takes all {plan.cluster.devices} devices, each with {used} in use at the peak."
     stages = f"{len(plan.stages)} stages share the {plan.cluster.devices} devices"

@@ -13,6 +13,7 @@ from alpa_explore.figures import tuning
 from alpa_explore.figures.keys import link
 from alpa_explore.figures.style import HOVER_TEXT, OKABE_ITO, empty, faint, ink, layout_of, lines, safe
 from alpa_explore.plans.plan import Plan
+from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.report.tables import chosen_t_max, outcome, t_max_table
 
 __all__ = ["t_max_figure", "t_max_sentence", "t_max_table"]
@@ -129,10 +130,10 @@ def t_max_sentence(plan: Plan) -> str:
     """What the figure shows for this plan."""
     p, terms = plan.predicted, plan.terms
     if chosen_t_max(plan) is None:
-        return f"T = {units.seconds(p.iteration_seconds)}; the candidates for t_max were not recorded."
+        return f"T = {time_with_band(plan, p.iteration_seconds)}; the candidates for t_max were not recorded."
     evaluated = sum(point.iteration_seconds is not None for point in plan.t_max_sweep)
     return (
-        f"T is least, {units.seconds(p.iteration_seconds)}, where no stage takes longer than "
+        f"T is least, {time_with_band(plan, p.iteration_seconds)}, where no stage takes longer than "
         f"{units.seconds(p.t_max_seconds)}: Σt{terms.share} "
         f"{units.seconds(p.sum_latency_seconds / terms.bubble_divisor)} + {terms.rounds_text} × "
         f"{units.seconds(p.t_max_seconds)}. Of {len(plan.t_max_sweep):,} candidates {evaluated:,} had to be evaluated."

@@ -32,6 +32,7 @@ from alpa_explore.intra_op.composition.min_plus_products import (
     PrefixCosts,
     best_states_with_shared_nodes,
 )
+from alpa_explore.intra_op.stage.host_time import paced_seconds
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
 from alpa_explore.numerics.arrays import Floats
@@ -161,6 +162,7 @@ class Composer:
     def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
         """The choices of the blocks of a range as one choice."""
         sums = np.sum([choice.totals for choice in choices], axis=0)
+        stage, device = self.stage_of(*layers), self.cutter.model.device
         return ComposedChoice(
             cost=cost,
             block_choices=tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
@@ -170,6 +172,7 @@ class Composer:
                 weight_bytes=float(sums[2]),
                 activation_bytes=float(sums[3]) + self.constant_bytes(*layers),
                 workspace_bytes=self._workspace(*layers, [choice.output_bytes for choice in choices]),
+                paced_seconds=paced_seconds(stage, device.software, float(sums[0])),
             ),
         )
 
@@ -201,7 +204,8 @@ class Composer:
         """Workspace of a range whose operators' outputs have these sizes, one array a block."""
         stage = self.stage_of(first, last)
         starts, ends, outputs = self.chain.workspace(stage)
-        return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs])
+        reserved = self.cutter.model.device.reserved_bytes
+        return peak_bytes(starts, ends, np.concatenate(local_bytes)[outputs]) + reserved
 
 
 @dataclass(frozen=True, slots=True, eq=False)

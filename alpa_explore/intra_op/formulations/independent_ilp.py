@@ -97,4 +97,6 @@ def labels_of(nodes: Sequence[NodeOptions], options: Sequence[tuple[Option, ...]
 
 def one_axis(mesh: LogicalMesh, axis: int) -> LogicalMesh:
     """The mesh that has only this axis of `mesh`."""
-    return LogicalMesh((mesh.shape[axis],), (mesh.bandwidth[axis],), (mesh.latency_seconds[axis],))
+    return LogicalMesh(
+        (mesh.shape[axis],), (mesh.bandwidth[axis],), (mesh.latency_seconds[axis],), mesh.groups[axis : axis + 1]
+    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from alpa_explore.cluster import Software
+from alpa_explore.cost.fusion import fuse
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
@@ -47,8 +49,10 @@ def assign_layers(
     layer_of_forward: tuple[int, ...],
     rematerialized: Collection[int] | None = None,
     spec_constraints: Collection[SpecConstraint] = (),
+    *,
+    software: Software | None = None,
 ) -> LayeredGraph:
-    """Extend a layering of the forward operators to the whole graph.
+    """Extend a layering of the forward operators to the whole graph, and fuse what `software` fuses.
 
     `rematerialized` are layers; by default all of them where `graph.rematerialization` is set, else none.
     """
@@ -61,6 +65,8 @@ def assign_layers(
             layer_of.append(layer_of_forward[operator.forward])
         else:
             layer_of.append(UPDATE_LAYER)
+    if software is not None and software.fuses_pointwise:
+        graph = fuse(graph, layer_of)
     storage = _storage(graph)
     num_layers = max(layer_of_forward) + 1
     if rematerialized is None:

@@ -46,7 +46,7 @@ def workspace_intervals(stage: StageGraph) -> Intervals:
         operator = graph.operators[index]
         for tensor in operator.outputs:
             base = layered.storage[tensor]
-            if base in held or graph.tensors[base].producer is None:
+            if base in held or graph.tensors[base].producer is None or not operator.stored:
                 continue
             if tensor == base and base in spans:
                 closed.append((base, *spans[base]))

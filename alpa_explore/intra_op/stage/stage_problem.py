@@ -27,6 +27,7 @@ from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
+from alpa_explore.intra_op.stage.host_time import paced_seconds
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
 from alpa_explore.intra_op.stage.overlap import Overlap
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
@@ -82,17 +83,25 @@ class StageTotals:
     """Costs of one complete choice, per device."""
 
     microbatch_seconds: float
+    """Of the device: kernels and exposed collectives."""
     iteration_seconds: float
     weight_bytes: float
     activation_bytes: float
     workspace_bytes: float
+    """Peak of temporary tensors, and the memory that the software keeps back."""
+    paced_seconds: float
+    """A microbatch at the pace of the slower of host and device."""
 
     def latency_seconds(self, num_microbatches: int) -> float:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""
-        return self.microbatch_seconds + self.iteration_seconds / num_microbatches
+        return self.paced_seconds + self.iteration_seconds / num_microbatches
 
     def latency_at(self, inverse_b: float) -> float:
-        """t of Eq. 2 at 1/B, as `StageProblem.at` prices it."""
+        """t of Eq. 2 at 1/B."""
+        return self.paced_seconds + self.iteration_seconds * inverse_b
+
+    def device_latency_at(self, inverse_b: float) -> float:
+        """The same as if the host were never the limit: what `StageProblem.at` minimises."""
         return self.microbatch_seconds + self.iteration_seconds * inverse_b
 
     def held_bytes(self, microbatches_held: int) -> float:
@@ -153,12 +162,13 @@ class StageProblem:
             iteration_seconds=node_sum[1] + edge_sum[1],
             weight_bytes=node_sum[2],
             activation_bytes=node_sum[3],
-            workspace_bytes=self._workspace(choices),
+            workspace_bytes=self._workspace(choices) + self.model.device.reserved_bytes,
+            paced_seconds=paced_seconds(self.stage, self.model.device.software, node_sum[0] + edge_sum[0]),
         )
 
     def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
         """A limit of `limit_bytes` per device: weights and held activations at all times, other tensors while they are
-        alive.
+        alive, and what the software keeps back.
 
         The peak of a choice equals that of its totals: weight + held × activation + workspace bytes.
         """
@@ -181,7 +191,7 @@ class StageProblem:
                 assert priced is not None, "operators are priced"
                 usage = priced.output_bytes[position]
                 items.append(Item(node=v, start=int(start), end=int(end) + 1, usage=usage))
-        return MemoryLimit.of(items, limit_bytes)
+        return MemoryLimit.of(items, limit_bytes - self.model.device.reserved_bytes)
 
     def leaving_seconds(self, tensor: int, spec: Spec) -> float:
         """Seconds to complete the pending sum of a tensor that leaves the stage in `spec`."""

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, fields
 from typing import Any, TypeVar
 
-from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Submesh, logical_mesh
+from alpa_explore.cluster import Cluster, Device, Link, LogicalMesh, Software, Submesh, logical_mesh
+from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.inter_op.options import PipelineOptions
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.iteration_time import iteration_time
@@ -40,6 +41,7 @@ COLUMNS = (
     "solution_key",
     "provenance",
     "version",
+    "paced_seconds",
 )
 """Columns of `costs.candidates`, which is a table because a large cluster has tens of thousands of candidates."""
 
@@ -171,10 +173,20 @@ def _pipeline(body: Mapping[str, Any]) -> PipelineOptions:
 
 
 def _cluster(body: Mapping[str, Any]) -> Cluster:
+    figures = body["device_figures"]
+    # A file of a version without software profiles has the figures of an ideal one.
+    software = _record(Software, figures.get("software", {}))
+    kernels = None if figures.get("kernels") is None else KernelFigures(**figures["kernels"])
     return Cluster(
         nodes=body["nodes"],
         devices_per_node=body["devices_per_node"],
-        device=_record(Device, body["device_figures"], name=body["device"]),
+        device=_record(
+            Device,
+            figures,
+            name=body["device"],
+            software=software,
+            kernels=kernels,
+        ),
         inside_node=_record(Link, body["inside_node"]),
         between_nodes=_record(Link, body["between_nodes"]),
     )

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from alpa_explore import units
+from alpa_explore.accuracy.error_band import Quantity
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.phrases import stage_phrase
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import UNKNOWN, band_meaning, band_of, band_short
 from alpa_explore.plans.report.iteration import sends_phrase, sends_share, sends_sum
 from alpa_explore.plans.report.text import fullest, iteration_sum
 from alpa_explore.plans.value import PlanValue
+
+_PREDICTED: Mapping[str, Quantity] = {
+    "iteration": "seconds",
+    "samples/s": "seconds",
+    "tokens/s": "seconds",
+    "FLOP/s of a device": "seconds",
+    "device-hours": "seconds",
+    "peak memory": "bytes",
+}
+"""Figures that are predicted -> whose error they have: rates and hours have the relative error of the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +42,16 @@ class HeadlineFigure:
     """1 where more is better, −1 where less is better, 0 where neither is."""
     share: float | None = None
     """The value as a share of a whole, between 0 and 1; None for other figures."""
+    band: str = ""
+    """The error to expect: '± 9 %', '± ?' where it is not known; empty for figures that are no prediction of time or
+    memory."""
+    error: str = ""
+    """The same in full, for a hover or a second line."""
+
+    @property
+    def with_band(self) -> str:
+        """'26.2 s ± 9 %'; '26.2 s' where the error is not known."""
+        return self.text if self.band in ("", UNKNOWN) else f"{self.text} {self.band}"
 
 
 def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
@@ -90,7 +113,16 @@ def headline(plan: PlanValue) -> tuple[HeadlineFigure, ...]:
             why="; ".join(map(stage_phrase, plan.stages)),
         ),
     ]
-    return tuple(f for f in figures if f.name != "tokens/s" or model.tokens > model.samples)
+    shown = [f for f in figures if f.name != "tokens/s" or model.tokens > model.samples]
+    return tuple(_with_error(plan, figure) for figure in shown)
+
+
+def _with_error(plan: PlanValue, figure: HeadlineFigure) -> HeadlineFigure:
+    """The figure with its error band, if it is a prediction of time or memory."""
+    if figure.name not in _PREDICTED:
+        return figure
+    band = band_of(plan, _PREDICTED[figure.name])
+    return replace(figure, band=band_short(band), error=band_meaning(band))
 
 
 def against(figure: HeadlineFigure, before: HeadlineFigure) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from alpa_explore import units
 from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore.plans.report.headline import headline
 from alpa_explore.plans.report.iteration import iteration_phrase, sends_share
 from alpa_explore.plans.report.tables import stages_table
@@ -16,7 +17,10 @@ from alpa_explore.plans.value import PlanValue
 def plan_report(plan: PlanValue) -> str:
     """The summary that `alpa-explore plan` and `show` print."""
     model, options, statistics = plan.model, plan.options, plan.statistics
-    rows = [{"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "from": f.why} for f in headline(plan)]
+    rows = [
+        {"figure": f.name, "value": f"{f.text} {f.beside}".strip(), "error": f.band, "from": f.why}
+        for f in headline(plan)
+    ]
     rows[1:1] = _sends_rows(plan)
     spent = ", ".join(f"{printable(name)} {units.seconds(value)}" for name, value in statistics.seconds)
     parts = [
@@ -27,7 +31,7 @@ def plan_report(plan: PlanValue) -> str:
         + "".join(f"; {words}" for words in overlaps(plan.cluster.device))
         + "".join(f"; spec constraint: {printable(str(constraint))}" for constraint in options.spec_constraints)
         + (f", baseline {printable(options.baseline)}" if options.baseline else ""),
-        sentence(plan),
+        f"{sentence(plan)} {plan_bands_sentence(plan)}",
         *([rematerialized_sentence(plan)] if options.rematerialization else []),
         *tied_sentences(plan),
         render_table(stages_table(plan)),
@@ -48,4 +52,4 @@ def _sends_rows(plan: PlanValue) -> list[dict[str, str]]:
     if time is None or not sends_share(time):
         return []
     value = f"{units.seconds(time.sends_seconds)} {units.percent(time.sends_fraction)} of T"
-    return [{"figure": "sends", "value": value, "from": iteration_phrase(time)}]
+    return [{"figure": "sends", "value": value, "error": "", "from": iteration_phrase(time)}]

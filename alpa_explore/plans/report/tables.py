@@ -15,6 +15,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.result import SweepPoint
 from alpa_explore.plans.iteration_time import iteration_time
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.error_bands import bands_summary
 from alpa_explore.plans.value import PlanValue
 
 Row = dict[str, Any]
@@ -127,7 +128,7 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
         held = held_last if last == last_layer else held_other
         # `StageCosts.choose`, written out: a thousand rows are made again at each move of a slider.
         fitting = [c for c in candidates if c.weight_bytes + held * c.activation_bytes + c.workspace_bytes <= memory]
-        best = min(fitting, key=lambda c: c.microbatch_seconds + c.iteration_seconds / b, default=None)
+        best = min(fitting, key=lambda c: c.latency_seconds(b), default=None)
         shown = best or min(candidates, key=lambda c: c.peak_bytes(1))
         room = costs.device_memory_bytes - shown.peak_bytes(0)
         most = b if shown.activation_bytes <= 0 else min(b, int(room // shown.activation_bytes)) if room > 0 else 0
@@ -231,6 +232,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "flops_utilization": plan.flops_utilization,
             "sends_seconds": None if time is None else time.sends_seconds,
             "simulated_seconds": None if time is None else time.simulated_seconds,
+            "errors": bands_summary(plan),
         },
         "stages": [
             row | {"rematerialized": s.rematerialized} for row, s in zip(stages_table(plan), plan.stages, strict=True)

@@ -10,6 +10,7 @@ from alpa_explore.cluster import Device
 from alpa_explore.plans.phrases import ranges, run_of_layers
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.records import PlanStage
+from alpa_explore.plans.report.error_bands import time_with_band
 from alpa_explore.plans.value import PlanValue
 
 _HEADINGS = {
@@ -98,7 +99,7 @@ def sentence(plan: PlanValue) -> str:
     """The plan in two sentences: stages, time, throughput, memory."""
     p, slow, full = plan.predicted, pace_setter(plan), fullest(plan)
     rate = (
-        f"{units.seconds(p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
+        f"{time_with_band(plan, p.iteration_seconds)} per iteration of {plan.global_batch:,} samples, "
         f"{units.flops_per_second(plan.flops_per_second_per_device)} per device "
         f"({units.percent(plan.flops_utilization)} of peak)"
     )
@@ -109,7 +110,7 @@ def sentence(plan: PlanValue) -> str:
     whose = "its" if full is slow else f"stage {full.index}'s"
     return (
         f"{_stages_on_devices(plan)}: {rate}. "
-        f"Stage {slow.index} is the slowest, with {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
+        f"Stage {slow.index} is slowest: {units.seconds(slow.latency_seconds)} per microbatch; {whose} "
         f"{memory}."
     )
 

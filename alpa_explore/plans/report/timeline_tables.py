@@ -8,6 +8,7 @@ from typing import Any
 from alpa_explore import units
 from alpa_explore.plans.iteration_time import iteration_time_of
 from alpa_explore.plans.phrases import ranges
+from alpa_explore.plans.report.error_bands import band_of, bands_summary, with_band
 from alpa_explore.plans.report.iteration import iteration_phrase
 from alpa_explore.plans.report.tables import Row
 from alpa_explore.plans.value import PlanValue
@@ -103,6 +104,7 @@ def timeline_summary(plan: PlanValue, timeline: Timeline) -> dict[str, Any]:
         },
         "predicted_iteration_seconds": plan.predicted.iteration_seconds,
         "predicted_bubble_fraction": plan.predicted.bubble_fraction,
+        "errors": bands_summary(plan),
         "peak_bytes": max(row["peak_bytes"] for row in rows),
         "memory_fraction": max(row["memory_fraction"] for row in rows),
         "table": rows,
@@ -136,9 +138,10 @@ def timeline_sentence(plan: PlanValue, timeline: Timeline) -> str:
     rows = submeshes_table(plan, timeline)
     worst = max(rows, key=lambda row: row["memory_fraction"])
     schedule = timeline.schedule
+    phrase = iteration_phrase(iteration_time_of(plan, timeline))
     fits = "fits" if worst["memory_fraction"] <= 1 else "does NOT fit"
     return (
-        f"One iteration: {iteration_phrase(iteration_time_of(plan, timeline))}. Under {schedule.name} with B = "
+        f"One iteration: {with_band(phrase, band_of(plan, 'seconds'))}. Under {schedule.name} with B = "
         f"{schedule.num_microbatches:,} the mean {row_word(schedule)} waits {units.percent(timeline.bubble_fraction)} "
         f"of {units.seconds(timeline.makespan_seconds)}, and memory {fits}: {row_word(schedule)} {worst['submesh']} "
         f"is {units.percent(worst['memory_fraction'])} full."

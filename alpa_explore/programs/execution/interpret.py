@@ -18,6 +18,7 @@ from alpa_explore.programs.execution.execute import Arriving, RankExecutor, Valu
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.programs.program import Program
 from alpa_explore.schedules.task import Task
+from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
@@ -182,7 +183,7 @@ def _collective(instruction: Collective, pieces: list[torch.Tensor], place: int)
         return torch.cat([torch.chunk(p, len(pieces), instruction.cut)[place] for p in pieces], instruction.joined)
     total = pieces[0].clone()
     for piece in pieces[1:]:
-        total = total + piece
+        total = torch.maximum(total, piece) if instruction.reduction is Reduction.MAXIMUM else total + piece
     if instruction.kind is StepKind.ALL_REDUCE:
         return total
     assert instruction.kind is StepKind.REDUCE_SCATTER

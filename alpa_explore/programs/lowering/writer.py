@@ -22,8 +22,7 @@ from alpa_explore.programs.instruction import (
 from alpa_explore.programs.lowering.boxes import arriving_spec, box_of, coordinates, inside, intersection
 from alpa_explore.programs.lowering.decision import StageDecision
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
-from alpa_explore.sharding.local.local_call import AllReduce, LocalCall, localize
-from alpa_explore.sharding.local.sums import nll_over
+from alpa_explore.sharding.local.local_call import AllReduce, LocalCall, localize, localize_over_total
 from alpa_explore.sharding.reshard import Step, StepKind
 from alpa_explore.sharding.spec import Spec, local_shape
 from alpa_explore.tracing.aten import draws
@@ -102,7 +101,7 @@ class StageWriter:
         for rank, coordinate in self.devices:
             if index in self.counted:
                 self.emit(rank, Count(loss=index, target=operator.outputs[1]))
-                call = nll_over(operator, self.graph.tensors[operator.inputs[0]].dtype)
+                call = localize_over_total(operator, self.graph.tensors, strategy, self.mesh, coordinate)
             else:
                 call = localize(operator, self.graph.tensors, strategy, self.mesh, coordinate)
             self._number(operator, call, numbers)
@@ -110,9 +109,16 @@ class StageWriter:
             seed = (operator.index, *(coordinate[a] for a in call.draws or ())) if draws(operator.kind) else None
             for step in call.steps:
                 if isinstance(step, AllReduce):
-                    group = self.group(coordinate, step.axes)
-                    source, target = numbers[step.source], numbers[step.target]
-                    self.emit(rank, Collective(kind=StepKind.ALL_REDUCE, ranks=group, source=source, target=target))
+                    self.emit(
+                        rank,
+                        Collective(
+                            kind=StepKind.ALL_REDUCE,
+                            ranks=self.group(coordinate, step.axes),
+                            source=numbers[step.source],
+                            target=numbers[step.target],
+                            reduction=step.reduction,
+                        ),
+                    )
                 else:
                     self.emit(rank, Compute(operator=_renumbered(step, numbers), seed=seed))
             for tensor, local in zip(operator.outputs, call.outputs, strict=True):

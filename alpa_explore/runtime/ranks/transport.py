@@ -21,10 +21,14 @@ from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
+from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
 
+# Torch before 2.13 has this function under its older name.
+_reduce_scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 _MessageKey = tuple[int, int, bool]
 """(message, microbatch, whether an update task sends it)."""
+_OPERATIONS = {Reduction.SUM: dist.ReduceOp.SUM, Reduction.MAXIMUM: dist.ReduceOp.MAX}
 
 
 class ProcessTransport:
@@ -35,7 +39,7 @@ class ProcessTransport:
         self.job, self.rank, self.device = job, rank, device
         self.waits_for = ""
         """A description of what the rank waits for now; empty while it does not wait."""
-        self.collective_seconds = self.receive_seconds = 0.0
+        self.collective_time, self.receive_time = Stopwatch(device), Stopwatch(device)
         self._place = {r: place for place, r in enumerate(job.ranks)}
         self._groups = {
             ranks: dist.new_group([self._place[r] for r in ranks], timeout=tuning.TORCH_TIMEOUT) for ranks in job.groups
@@ -68,9 +72,8 @@ class ProcessTransport:
         """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
-        start = time.perf_counter()
-        result = self._collective(instruction, piece)
-        self.collective_seconds += time.perf_counter() - start
+        with self.collective_time:
+            result = self._collective(instruction, piece)
         self.waits_for = ""
         return result
 
@@ -79,7 +82,7 @@ class ProcessTransport:
         group, count = self._groups[tuple(members)], len(members)
         if instruction.kind is StepKind.ALL_REDUCE:
             result = piece.clone(memory_format=torch.contiguous_format)
-            dist.all_reduce(result, group=group)
+            dist.all_reduce(result, _OPERATIONS[instruction.reduction], group=group)
             return result
         if instruction.kind is StepKind.ALL_GATHER:
             assert instruction.joined is not None
@@ -91,7 +94,7 @@ class ProcessTransport:
         given = torch.stack([chunks[instruction.ranks.index(member)] for member in members])
         if instruction.kind is StepKind.REDUCE_SCATTER:
             result = torch.empty_like(given[0])
-            dist.reduce_scatter_single(result, given.flatten(0, 1) if result.dim() else given, group=group)
+            _reduce_scatter(result, given.flatten(0, 1) if result.dim() else given, group=group)
             return result
         assert instruction.kind is StepKind.ALL_TO_ALL
         assert instruction.joined is not None
@@ -114,18 +117,17 @@ class ProcessTransport:
         """The piece that `source` sends; earlier messages of `source` are received and kept."""
         yield from ()
         awaited = _message_key(instruction.message, task)
-        start = time.perf_counter()
-        while (source, awaited) not in self._kept:
-            key = next(self._expected[source])
-            pair = (source, self.rank)
-            expected = self._receives[key[0], key[2]]
-            extents = [last - first for first, last in dict(expected.pieces)[source]]
-            piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
-            work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
-            assert work is not None, "both ranks are in the group"
-            self._wait(f"a message of rank {source}", work)
-            self._kept[source, key] = piece
-        self.receive_seconds += time.perf_counter() - start
+        with self.receive_time:
+            while (source, awaited) not in self._kept:
+                key = next(self._expected[source])
+                pair = (source, self.rank)
+                expected = self._receives[key[0], key[2]]
+                extents = [last - first for first, last in dict(expected.pieces)[source]]
+                piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
+                work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
+                assert work is not None, "both ranks are in the group"
+                self._wait(f"a message of rank {source}", work)
+                self._kept[source, key] = piece
         return self._kept.pop((source, awaited))
 
     def _wait(self, what: str, work: dist.Work) -> None:
@@ -143,6 +145,44 @@ class ProcessTransport:
         for task in self.job.program.order(source):
             for message in self.job.inbox[source].get((task.stage, task.action), ()):
                 yield _message_key(message, task)
+
+
+class Stopwatch:
+    """The seconds spent in `with` blocks.
+
+    On a GPU a block only queues its work, and waiting for NCCL delays the stream, not the host: there the device's
+    clock counts, between two events of the current stream.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._on_device = device.type == "cuda"
+        self._seconds = 0.0
+        self._began = 0.0
+        self._events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def __enter__(self) -> None:
+        if self._on_device:
+            self._events.append((_event(), _event()))
+            self._events[-1][0].record()
+        else:
+            self._began = time.perf_counter()
+
+    def __exit__(self, *_error: object) -> None:
+        if self._on_device:
+            self._events[-1][1].record()
+        else:
+            self._seconds += time.perf_counter() - self._began
+
+    def seconds(self) -> float:
+        """The seconds until now. On a GPU all blocks must be over there: synchronise first."""
+        while self._events:
+            first, last = self._events.pop()
+            self._seconds += first.elapsed_time(last) / 1e3
+        return self._seconds
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]  # torch has no annotation
 
 
 class _PendingSends:

@@ -156,15 +156,15 @@ class _Worker:
         executor.begin(step)
         transport.begin()
         for task in self.job.program.order(self.rank):
-            before = time.perf_counter(), transport.collective_seconds, transport.receive_seconds
+            before = time.perf_counter(), transport.collective_time.seconds(), transport.receive_time.seconds()
             for _ in executor.run(task, load):
                 raise AssertionError("this transport blocks")
             if self.device.type == "cuda":
                 torch.cuda.synchronize()
             measured = self.measured.setdefault(task, _Measured())
             measured.seconds.append(time.perf_counter() - before[0])
-            measured.collective_seconds.append(transport.collective_seconds - before[1])
-            measured.receive_seconds.append(transport.receive_seconds - before[2])
+            measured.collective_seconds.append(transport.collective_time.seconds() - before[1])
+            measured.receive_seconds.append(transport.receive_time.seconds() - before[2])
         transport.finish()
 
     def _record(self, step: int) -> None:

@@ -112,4 +112,7 @@ def environment() -> dict[str, str]:
     path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
     # All ranks are on this machine, whose name may not resolve.
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    return {**os.environ, **one_thread, **path, **({"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {})}
+    # The agent forks its ranks: were its process to open a CUDA device (counting devices does), theirs could not.
+    no_cuda = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+    gloo = {"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}
+    return {**os.environ, **one_thread, **path, **no_cuda, **gloo}

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from alpa_explore.cluster import LogicalMesh
-from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph
 from alpa_explore.numerics.arrays import Floats
@@ -53,8 +53,8 @@ class EnteringSums:
         """Upper bounds of the additional seconds, [first layer, last layer]."""
         total = self._zeros()
         for size, times in self._reduced.items():
-            for axis in zip(mesh.shape, mesh.bandwidth, mesh.latency_seconds, strict=True):
-                total += times * collective_seconds(StepKind.ALL_REDUCE, size, *axis)
+            for axis in range(len(mesh.shape)):
+                total += times * axis_seconds(StepKind.ALL_REDUCE, size, mesh, axis)
         if mesh.devices > 1:
             total[self._unbounded] = math.inf
         return total

@@ -31,8 +31,9 @@ from itertools import permutations
 import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
-from alpa_explore.cost.collectives import collective_seconds
-from alpa_explore.cost.compute import Kernel, least_seconds
+from alpa_explore.cost.collectives import axis_seconds
+from alpa_explore.cost.compute import least_seconds
+from alpa_explore.cost.kernels import Kernel, kernel_kind
 from alpa_explore.graph import Operator, Phase, Tensor
 from alpa_explore.intra_op.stage.layered_graph import LayeredGraph
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -118,7 +119,8 @@ class LowerBounds:
                 flops=operator.flops / devices,
                 bytes_accessed=operator.bytes_accessed / devices,
                 dtype=graph.tensors[(*operator.outputs, *operator.inputs)[0]].dtype,
-                matrix=splits_for(operator, graph.tensors).heavy,
+                matrix=(heavy := splits_for(operator, graph.tensors).heavy),
+                kind=kernel_kind(operator, heavy),
             )
             seconds_of[signature] = least_seconds(self.device, kernel)
         places, signatures, times, once = self._work
@@ -177,19 +179,17 @@ def _leaving(layered: LayeredGraph, ends: Sequence[int]) -> tuple[list[list[Tens
 
 def _completion(tensor: Tensor, mesh: LogicalMesh) -> float:
     """An upper bound on the seconds of the cheapest completion of a pending sum."""
-    axes = [
-        (size, b, a) for size, b, a in zip(mesh.shape, mesh.bandwidth, mesh.latency_seconds, strict=True) if size > 1
-    ]
+    axes = mesh.axes
     dims = sum(size % mesh.devices == 0 for size in tensor.shape)
     if dims < len(axes):
-        return sum(collective_seconds(StepKind.ALL_REDUCE, tensor.bytes, *axis) for axis in axes)
+        return sum(axis_seconds(StepKind.ALL_REDUCE, tensor.bytes, mesh, axis) for axis in axes)
     # Every axis has a dim of its own: reduce-scatter over one axis after the other, each on the result of the last.
     totals = []
     for order in permutations(axes):
         left, seconds = float(tensor.bytes), 0.0
         for axis in order:
-            seconds += collective_seconds(StepKind.REDUCE_SCATTER, left, *axis)
-            left /= axis[0]
+            seconds += axis_seconds(StepKind.REDUCE_SCATTER, left, mesh, axis)
+            left /= mesh.shape[axis]
         totals.append(seconds)
     return min(totals)
 

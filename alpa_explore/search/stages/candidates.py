@@ -63,6 +63,7 @@ class Candidates:
                     weight_bytes=totals.weight_bytes,
                     activation_bytes=totals.activation_bytes,
                     workspace_bytes=totals.workspace_bytes,
+                    paced_seconds=totals.paced_seconds,
                 )
             )
         return candidates

@@ -3,7 +3,8 @@
 Most operators run unchanged on their local tensors. The others need one of these changes: size arguments take the local
 extent; an addend that must count once is left out on all but the first device of an axis; a local mean is divided by
 the number of shards; the lookup in a sharded table is masked; a shard of attention knows its place in the whole; the
-statistics of a batch norm and the divisor of a loss are summed over devices in the middle of the operator (`sums`).
+statistics of a batch norm (`batch_norm`), the rows of a sharded softmax (`softmax`) and the divisor of a loss
+(`losses`) are combined over devices in the middle of the operator.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from typing import cast
 
 from alpa_explore.graph import Argument, Operator, Tensor
 from alpa_explore.sharding.local.attentions import attention, attention_backward
+from alpa_explore.sharding.local.batch_norm import batch_norm, batch_norm_backward
+from alpa_explore.sharding.local.losses import nll_backward, nll_forward, nll_over
 from alpa_explore.sharding.local.shard import Shard
-from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, StepWriter
-from alpa_explore.sharding.local.sums import batch_norm, batch_norm_backward, nll_forward
+from alpa_explore.sharding.local.softmax import softmax, softmax_backward
+from alpa_explore.sharding.local.steps import AllReduce, LocalCall, LocalStep, Reduction, StepWriter
 from alpa_explore.sharding.rules.creation import RANDOM
 from alpa_explore.sharding.strategy import Strategy
 
-__all__ = ["AllReduce", "LocalCall", "LocalStep", "localize"]
+__all__ = ["AllReduce", "LocalCall", "LocalStep", "Reduction", "localize", "localize_over_total"]
 
 
 def localize(
@@ -31,7 +34,29 @@ def localize(
     coordinate: Sequence[int],
 ) -> LocalCall:
     """The steps that the device at `coordinate` of the mesh runs under `strategy`; `tensors` are those of the graph."""
-    shard = Shard(
+    shard = _shard(operator, tensors, strategy, mesh_shape, coordinate)
+    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
+
+
+def localize_over_total(
+    operator: Operator,
+    tensors: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: Sequence[int],
+    coordinate: Sequence[int],
+) -> LocalCall:
+    """The same for a mean loss whose divisor is given: one more input value, after those of the operator."""
+    return nll_over(_shard(operator, tensors, strategy, mesh_shape, coordinate), StepWriter(operator))
+
+
+def _shard(
+    operator: Operator,
+    tensors: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: Sequence[int],
+    coordinate: Sequence[int],
+) -> Shard:
+    return Shard(
         operator=operator,
         inputs=tuple(tensors[t] for t in operator.inputs),
         outputs=tuple(tensors[t] for t in operator.outputs),
@@ -39,10 +64,10 @@ def localize(
         mesh_shape=tuple(mesh_shape),
         coordinate=tuple(coordinate),
     )
-    return _LOCAL.get(operator.kind, _unchanged)(shard, StepWriter(operator))
 
 
 _Local = Callable[[Shard, StepWriter], LocalCall]
+_Changed = Callable[[Shard, StepWriter], LocalCall | None]
 
 
 def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | None = None) -> LocalCall:
@@ -53,6 +78,11 @@ def _call(shard: Shard, steps: StepWriter, arguments: tuple[Argument, ...] | Non
 
 def _unchanged(shard: Shard, steps: StepWriter) -> LocalCall:
     return _call(shard, steps)
+
+
+def _where_needed(changed: _Changed) -> _Local:
+    """The operator itself where `changed` returns None."""
+    return lambda shard, steps: changed(shard, steps) or _call(shard, steps)
 
 
 def _sized(place: int) -> _Local:
@@ -198,14 +228,19 @@ _LOCAL: dict[str, _Local] = {
     "alpa_explore.attention_backward.default": attention_backward,
     **dict.fromkeys(
         ("aten._native_batch_norm_legit.no_stats", "aten._native_batch_norm_legit_functional.default"),
-        lambda shard, steps: batch_norm(shard, steps) or _call(shard, steps),
+        _where_needed(batch_norm),
     ),
-    "aten.native_batch_norm_backward.default": lambda shard, steps: (
-        batch_norm_backward(shard, steps) or _call(shard, steps)
+    "aten.native_batch_norm_backward.default": _where_needed(batch_norm_backward),
+    **dict.fromkeys(
+        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"), _where_needed(softmax)
     ),
     **dict.fromkeys(
-        ("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"),
-        lambda shard, steps: nll_forward(shard, steps) or _call(shard, steps),
+        ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"),
+        _where_needed(softmax_backward),
+    ),
+    **dict.fromkeys(("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default"), _where_needed(nll_forward)),
+    **dict.fromkeys(
+        ("aten.nll_loss_backward.default", "aten.nll_loss2d_backward.default"), _where_needed(nll_backward)
     ),
 }
 """Operator kinds that do not run unchanged on a shard, with how they run."""

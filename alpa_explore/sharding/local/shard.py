@@ -37,6 +37,10 @@ class Shard:
                 block = block * self.mesh_shape[axis] + self.coordinate[axis]
         return block
 
+    def synced_axes(self) -> tuple[int, ...]:
+        """Axes along which devices exchange statistics while the operator runs."""
+        return tuple(axis for axis, sent in enumerate(self.strategy.sync_bytes) if sent)
+
     def summed_axes(self) -> tuple[int, ...]:
         """Axes along which the first output is a pending sum over shards of the first input."""
         pairs = zip(self.strategy.inputs[0], self.strategy.outputs[0], strict=True)

@@ -7,6 +7,7 @@ of steps, with the all-reduces at the same positions; arguments of a call may di
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -14,13 +15,21 @@ from typing import TypeAlias
 from alpa_explore.graph import Argument, Operator, Ref, Symbol, tensor_refs
 
 
+class Reduction(enum.Enum):
+    """How an all-reduce combines the values of its devices, entry by entry."""
+
+    SUM = "sum"
+    MAXIMUM = "maximum"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduce:
-    """Sum of the value `source` over the devices whose coordinates differ only along `axes`."""
+    """Sum or maximum of the value `source` over the devices whose coordinates differ only along `axes`."""
 
     axes: tuple[int, ...]
     source: int
     target: int
+    reduction: Reduction = Reduction.SUM
 
 
 LocalStep: TypeAlias = "Operator | AllReduce"
@@ -80,9 +89,11 @@ class StepWriter:
         """Append a call that returns one tensor."""
         return self.call_all(kind, arguments, keywords, 1)[0]
 
-    def all_reduce(self, value: Ref, axes: tuple[int, ...]) -> Ref:
-        """Append a sum over the devices along `axes`."""
-        self._steps.append(AllReduce(axes=axes, source=value.tensor, target=self._next))
+    def all_reduce(self, value: Ref, axes: tuple[int, ...], reduction: Reduction = Reduction.SUM) -> Ref:
+        """Append a sum (or a maximum) over the devices along `axes`; no step where there are none."""
+        if not axes:
+            return value
+        self._steps.append(AllReduce(axes=axes, source=value.tensor, target=self._next, reduction=reduction))
         self._next += 1
         return Ref(self._next - 1)
 

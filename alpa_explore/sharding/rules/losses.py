@@ -1,4 +1,8 @@
-"""Losses over class scores. Over a sharded batch the sum is pending; its divisor counts the targets of all shards."""
+"""Losses over class scores. Over a sharded batch the sum is pending; its divisor counts the targets of all shards.
+
+With the classes sharded (a divided vocabulary) each device adds the losses of the targets among its own classes, and
+backwards writes the gradient of its own classes (sharding.local).
+"""
 
 from __future__ import annotations
 
@@ -16,25 +20,33 @@ def nll_forward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[T
     """(scores N×C×…, targets, weight?, reduction, ignored) -> (loss, total weight).
 
     Over a sharded batch each device adds the losses of its rows; the total weight (the number of targets that are not
-    ignored) is all-reduced, and a mean divides by it (sharding.local). Classes are not sharded.
+    ignored) is all-reduced, and a mean divides by it. Over sharded classes the losses of every device's own targets
+    are a pending sum; the total weight needs no sum where all targets weigh 1.
     """
     scores = inputs[0]
-    if len(scores.shape) < 2 or scores.shape[0] < 2:
+    if len(scores.shape) < 2:
         return ()
-    whole = (REPLICATE,) * (len(inputs) - 2)
-    if operator.arguments[3] == _NONE:
-        return (Split("batch", scores.shape[0], (0, 0, *whole), (0, REPLICATE)),)
-    return (Split("batch", scores.shape[0], (0, 0, *whole), (PARTIAL, REPLICATE), _SCALAR_BYTES),)
+    each = operator.arguments[3] == _NONE
+    weighs = len(inputs) > 2
+    loss = 0 if each else PARTIAL
+    rows = Split(
+        "batch", scores.shape[0], (0, 0, *(REPLICATE,) * weighs), (loss, REPLICATE), 0 if each else _SCALAR_BYTES
+    )
+    own = (1, REPLICATE, *(0,) * weighs)
+    classes = Split("classes", scores.shape[1], own, (PARTIAL, REPLICATE), _SCALAR_BYTES if weighs and not each else 0)
+    return tuple(s for s in (rows, classes) if s.size > 1)
 
 
 def nll_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(dloss, scores, targets, weight?, reduction, ignored, total weight): rows are independent."""
+    """(dloss, scores, targets, weight?, reduction, ignored, total weight): rows and classes are independent."""
     scores = inputs[1]
-    if len(scores.shape) < 2 or scores.shape[0] < 2:
+    if len(scores.shape) < 2:
         return ()
-    whole = (REPLICATE,) * (len(inputs) - 3)
+    weighs = len(inputs) > 4
     gradient = 0 if operator.arguments[4] == _NONE else REPLICATE
-    return (Split("batch", scores.shape[0], (gradient, 0, 0, *whole), (0,)),)
+    rows = Split("batch", scores.shape[0], (gradient, 0, 0, *(REPLICATE,) * (len(inputs) - 3)), (0,))
+    classes = Split("classes", scores.shape[1], (REPLICATE, 1, REPLICATE, *(0,) * weighs, REPLICATE), (1,))
+    return tuple(s for s in (rows, classes) if s.size > 1)
 
 
 RULES = {

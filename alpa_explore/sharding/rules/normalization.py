@@ -1,4 +1,4 @@
-"""Layer, group and batch norm. Normalised dims are not sharded; a batch norm over a sharded batch sums its
+"""Layer, RMS, group and batch norm. Normalised dims are not sharded; a batch norm over a sharded batch sums its
 statistics."""
 
 from __future__ import annotations
@@ -28,6 +28,18 @@ def layer_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
         ((d, d, d, d, *rest), tuple(d if o.shape == shape else PARTIAL for o in outputs), shape[d]) for d in range(rows)
     ]
     return along(inputs, outputs, pairs)
+
+
+def rms_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(x, weight?) -> (y, rstd): the leading dims are rows; the others are of size 1 in rstd."""
+    rest = (REPLICATE,) * (len(inputs) - 1)
+    return along(inputs, outputs, [((d, *rest), (d, d), size) for d, size in enumerate(outputs[1].shape)])
+
+
+def rms_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """(dy, x, rstd, weight?) -> (dx, dweight?): the weight's gradient sums over rows."""
+    rest, summed = (REPLICATE,) * (len(inputs) - 3), (PARTIAL,) * (len(outputs) - 1)
+    return along(inputs, outputs, [((d, d, d, *rest), (d, *summed), size) for d, size in enumerate(inputs[2].shape)])
 
 
 def group_norm(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -90,6 +102,8 @@ def batch_norm_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs:
 RULES = {
     "aten.native_layer_norm.default": layer_norm,
     "aten.native_layer_norm_backward.default": layer_norm_backward,
+    "alpa_explore.rms_norm.default": rms_norm,
+    "alpa_explore.rms_norm_backward.default": rms_norm_backward,
     "aten.native_group_norm.default": group_norm,
     "aten.native_group_norm_backward.default": group_norm_backward,
     **dict.fromkeys(

@@ -1,13 +1,18 @@
-"""Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a maximum, a softmax or a scan needs the
-whole dim."""
+"""Reductions and scans. Over a sharded dim a sum or a mean is a pending sum; a softmax exchanges two numbers a row; a
+maximum or a scan needs the whole dim."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from alpa_explore.graph import Operator, Tensor
 from alpa_explore.sharding.rules.factors import Splits, along, elementwise, is_floating, pending_sum
 from alpa_explore.sharding.spec import PARTIAL
+from alpa_explore.sharding.strategy import Split
+
+_NUMBER_BYTES = 4
+"""A maximum or a sum is a float32."""
 
 
 def _reduced(operator: Operator, rank: int) -> tuple[set[int], bool]:
@@ -66,10 +71,27 @@ def _dim_argument(operator: Operator, rank: int, place: int) -> int:
     return dim % rank if rank else 0
 
 
+def scan(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
+    """cumsum(x, dim): that dim is not sharded."""
+    return elementwise(inputs, outputs, uncut={_dim_argument(operator, len(inputs[0].shape), 1)})
+
+
 def softmax(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """softmax, log_softmax, cumsum (dim is the second argument): that dim is not sharded."""
-    dim = _dim_argument(operator, len(inputs[0].shape), 1)
-    return elementwise(inputs, outputs, uncut={dim})
+    """softmax, log_softmax (dim is the second argument): with that dim sharded the maximum and the sum of every row
+    are all-reduced (sharding.local)."""
+    return _over_rows(inputs, outputs, _dim_argument(operator, len(inputs[0].shape), 1), statistics=2)
+
+
+def _over_rows(
+    inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], dim: int, *, statistics: int
+) -> tuple[Split, ...]:
+    """Every dim is spatial; with `dim` sharded, so many numbers a row are all-reduced."""
+    rows = outputs[0].elements // max(outputs[0].shape[dim], 1) if outputs[0].shape else 1
+    own = f"dim{dim}"
+    return tuple(
+        replace(s, sync_bytes=statistics * _NUMBER_BYTES * rows) if s.factor == own else s
+        for s in elementwise(inputs, outputs)
+    )
 
 
 def topk(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
@@ -83,9 +105,8 @@ def sort(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, 
 
 
 def softmax_backward(operator: Operator, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> Splits:
-    """(gradient, output, dim): that dim is not sharded."""
-    dim = _dim_argument(operator, len(inputs[0].shape), 2)
-    return elementwise(inputs, outputs, uncut={dim})
+    """(gradient, output, dim): with that dim sharded the sum of every row is all-reduced."""
+    return _over_rows(inputs, outputs, _dim_argument(operator, len(inputs[0].shape), 2), statistics=1)
 
 
 RULES = {
@@ -117,9 +138,10 @@ RULES = {
         whole_dims,
     ),
     **dict.fromkeys(
-        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default", "aten.cumsum.default"),
+        ("aten._softmax.default", "aten._log_softmax.default", "aten._safe_softmax.default"),
         softmax,
     ),
+    "aten.cumsum.default": scan,
     **dict.fromkeys(
         ("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default"), softmax_backward
     ),

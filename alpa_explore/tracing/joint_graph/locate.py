@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._python_dispatch import _disable_current_modes
 
 from alpa_explore.tracing.cancelling import stop_if_cancelled
-from alpa_explore.tracing.joint_graph.attention_calls import CALL, as_one_operator
+from alpa_explore.tracing.joint_graph import attention_calls, norm_calls
 from alpa_explore.tracing.joint_graph.known_values import KnownValues
 
 MODULE, SOURCE = "alpa_explore_module", "alpa_explore_source"
@@ -92,8 +92,7 @@ class AnnotateCalls(TorchFunctionMode):
                 return function(known, *args[1:], **kwargs)
         self._place.function = resolve_name(function) or getattr(function, "__name__", str(function))
         with annotate({MODULE: self._place.module, SOURCE: caller()}):
-            if function is CALL:
-                function = as_one_operator
+            function = _whole(function)
             if function is torch._grouped_mm and _lacks_fake_rule(*args, **kwargs):
                 function = torch.ops.transformers.grouped_mm_fallback
                 args, kwargs = (*args[:2], args[2] if args[2:] else kwargs["offs"]), {}
@@ -101,6 +100,13 @@ class AnnotateCalls(TorchFunctionMode):
         self._known.follow(function, args, kwargs, result)
         self._place.function = ""
         return result
+
+
+def _whole(function: Any) -> Any:
+    """The function that makes one operator of a call, in place of torch's own; other functions are returned."""
+    if function is attention_calls.CALL:
+        return attention_calls.as_one_operator
+    return norm_calls.rms_norm if function in (norm_calls.CALL, norm_calls.BUILTIN) else function
 
 
 def _on_cpu(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -4,6 +4,7 @@
     folding    calls in a canonical form; calls that compute nothing folded away
     drafting   `draft`: nodes -> drafts
     phases     `assign_phases`: forward, backward or update, and the forward operator of each backward one
+    sharing    `share`: equal views merged, pending sums with several readers completed once
     assemble   `assemble`: numbered tensors and operators, FLOPs, bytes, update operators
 
 They import `tracing.joint_graph`, `tracing.inputs`, `tracing.aten`, `tracing.optimizers` and `graph`.

@@ -6,6 +6,9 @@ from tests.sharding.call import Call, integers, mask, positive, real
 
 x = real(4, 8, 16)
 image = real(8, 4, 3, 5)
+EVERY = "dim0 dim1 dim2"
+MASKED = x.masked_fill(mask(4, 1, 16), -torch.inf)  # whole rows, and of every other row the first half
+MASKED[:, :4] = -torch.inf
 
 
 def aten(kind, *arguments, factors, **keywords):
@@ -75,20 +78,35 @@ def layer_norm_backward(mask, weight=True):
     )
 
 
+def rms_norm(*, weight=True, dims=1, dtype=torch.float64, factors="dim0 dim1"):
+    """Forward and backward."""
+    given = x.to(dtype)
+    w = positive(*x.shape[3 - dims :], dtype=dtype) if weight else None
+    _, rstd = torch.ops.alpa_explore.rms_norm(given, w, 1e-5, dims)
+    return (
+        Call("alpa_explore.rms_norm.default", given, w, 1e-5, dims, factors=factors),
+        Call(
+            "alpa_explore.rms_norm_backward.default", real(*x.shape, dtype=dtype), given, rstd, w, dims, factors=factors
+        ),
+    )
+
+
 SCORES, TARGETS, WEIGHTS = torch.log_softmax(real(8, 4), 1), integers(4, 8), positive(4)
+CLASSES = TARGETS.clone()
 TARGETS[2:5] = -100  # the shards differ in how many targets count
 NARROW = torch.log_softmax(real(8, 4, dtype=torch.float32), 1).half()
 MAPS, MAP_TARGETS = torch.log_softmax(real(8, 4, 3, 3), 1), integers(4, 8, 3, 3)
 
 
-def nll(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss"):
-    return aten(f"{kind}_forward.default", scores, targets, weight, reduction, -100, factors="batch")
+def nll(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss", ignored=-100):
+    return aten(f"{kind}_forward.default", scores, targets, weight, reduction, ignored, factors="batch classes")
 
 
-def nll_backward(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss"):
+def nll_backward(reduction, *, scores=SCORES, targets=TARGETS, weight=None, kind="nll_loss", ignored=-100):
     gradient = real(*targets.shape) if reduction == 0 else real()
     total = torch.ops.aten.nll_loss_forward(SCORES, TARGETS, weight, 1, -100)[1]
-    return aten(f"{kind}_backward.default", gradient, scores, targets, weight, reduction, -100, total, factors="batch")
+    rest = (scores, targets, weight, reduction, ignored, total)
+    return aten(f"{kind}_backward.default", gradient, *rest, factors="batch classes")
 
 
 CALLS = (
@@ -115,11 +133,23 @@ CALLS = (
     ),
     aten("histc.default", positive(8, 4), 4, 0, 1, factors="dim0 dim1"),
     aten("histc.default", positive(8), 4, factors=""),
-    aten("_softmax.default", x, -1, False, factors="dim0 dim1"),
-    aten("_log_softmax.default", x, 1, False, factors="dim0 dim2"),
-    aten("_safe_softmax.default", x, 0, factors="dim1 dim2"),
-    aten("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, torch.float64, factors="dim0 dim2"),
-    aten("_log_softmax_backward_data.default", x, torch.log_softmax(x, -1), -1, torch.float64, factors="dim0 dim1"),
+    *(aten(f"{name}.default", x, -1, False, factors=EVERY) for name in ("_softmax", "_log_softmax")),
+    *(aten(f"{name}.default", 1e3 * x.half(), 1, False, factors=EVERY) for name in ("_softmax", "_log_softmax")),
+    *(aten(f"{name}.default", MASKED, 1, False, factors=EVERY) for name in ("_softmax", "_log_softmax")),
+    aten("_safe_softmax.default", x, 0, factors=EVERY),
+    aten("_safe_softmax.default", MASKED, 1, factors=EVERY),
+    aten("_softmax.default", real(), 0, False, factors=""),
+    aten("_softmax_backward_data.default", x, torch.softmax(x, 1), 1, torch.float64, factors=EVERY),
+    aten("_softmax_backward_data.default", x.half(), torch.softmax(x, 1).half(), 1, torch.float16, factors=EVERY),
+    aten("_log_softmax_backward_data.default", x, torch.log_softmax(x, -1), -1, torch.float64, factors=EVERY),
+    aten(
+        "_log_softmax_backward_data.default",
+        x.bfloat16(),
+        torch.log_softmax(x, -1).bfloat16(),
+        -1,
+        torch.bfloat16,
+        factors=EVERY,
+    ),
     aten("cumsum.default", x, 1, factors="dim0 dim2"),
     aten("cumsum.default", real(), 0, factors=""),
     aten("sort.default", x, factors="dim0 dim1"),
@@ -130,6 +160,11 @@ CALLS = (
     aten("native_layer_norm.default", x, [8, 16], None, None, 1e-5, factors="dim0"),
     *(layer_norm_backward(m) for m in ((True, True, True), (True, False, False), (False, True, True))),
     layer_norm_backward((True, False, False), weight=False),
+    *rms_norm(),
+    *rms_norm(weight=False),
+    *rms_norm(dims=2, factors="dim0"),
+    *rms_norm(dims=2, weight=False, factors="dim0"),
+    *rms_norm(dtype=torch.bfloat16),
     aten("native_group_norm.default", image, positive(4), real(4), 8, 4, 15, 2, 1e-5, factors="dim0"),
     *(group_norm_backward(m) for m in ((True, True, True), (True, False, False))),
     batch_norm(),
@@ -155,9 +190,15 @@ CALLS = (
     *(nll(reduction, weight=WEIGHTS) for reduction in (0, 1, 2)),
     nll(1, scores=NARROW),
     nll(1, scores=NARROW, weight=WEIGHTS.half()),
+    *(nll(reduction, targets=CLASSES, ignored=int(CLASSES[0])) for reduction in (0, 1, 2)),
+    nll(1, targets=CLASSES, weight=WEIGHTS, ignored=int(CLASSES[0])),
+    aten("nll_loss_forward.default", SCORES[:1], CLASSES[:1], None, 1, -100, factors="classes"),
+    aten("nll_loss_forward.default", SCORES[0], CLASSES[0], None, 1, -100, factors=""),
     nll(1, targets=torch.full((8,), -100)),  # nothing counts: not a number, on every device
     *(nll(r, scores=MAPS, targets=MAP_TARGETS, kind="nll_loss2d") for r in (0, 1)),
     *(nll_backward(reduction) for reduction in (0, 1, 2)),
     nll_backward(1, weight=WEIGHTS),
+    *(nll_backward(reduction, targets=CLASSES, ignored=int(CLASSES[0])) for reduction in (0, 1)),
+    nll_backward(1, targets=CLASSES, weight=WEIGHTS, ignored=int(CLASSES[0])),
     nll_backward(1, scores=MAPS, targets=MAP_TARGETS, kind="nll_loss2d"),
 )

@@ -12,6 +12,7 @@ from alpa_explore.figures.style import stage_swatch
 from alpa_explore.plans.phrases import layers_phrase, logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.report import text
 from alpa_explore.plans.report.differences import differences
+from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
 from alpa_explore.plans.report.headline import HeadlineFigure, against, headline
 
 if TYPE_CHECKING:
@@ -21,10 +22,14 @@ _TONES = {1: ("alpa-better", "better"), -1: ("alpa-worse", "worse"), 0: ("", "")
 """Tone of a change -> (CSS class, word)."""
 
 
-_TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device"}
+_TILE_NAMES = {"FLOP/s of a device": "FLOP/s a device", "peak memory": "memory"}
 """Figure -> its name on a tile, where the full one is too long; the tooltip has the full one."""
 _SHORT = {"a billion tokens": "per 10⁹ tokens", "a million samples": "per 10⁶ samples"}
 """The same for what stands beside a figure."""
+_BANDED = ("iteration", "peak memory")
+"""Figures with their error band on the tile; those that follow from them have it in the tooltip."""
+_BAND_ROOM = 2
+"""Characters more for a name with a band: ± and % are wide."""
 _USUAL, _DIGIT, _SIGN = "00,000", 1.75, 0.9
 """The longest usual number; widths of a digit and of a sign of a figure, in characters of the small text."""
 
@@ -64,7 +69,8 @@ def stages_html(plan: Plan, theme: str) -> str:
     for s in plan.stages:
         what = (
             f"{stage_phrase(s)} ({logical_mesh_phrase(s.logical_mesh)}), "
-            f"{units.seconds(s.latency_seconds)} per microbatch, {units.bytes_(s.peak_bytes)} per device"
+            f"{time_with_band(plan, s.latency_seconds)} per microbatch, "
+            f"{bytes_with_band(plan, s.peak_bytes)} per device"
         )
         swatch = f'<i style="background:{stage_swatch(s.index, theme)}"></i>'
         items.append(
@@ -81,9 +87,9 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
     width = None if figure.share is None else min(max(figure.share, 0.0), 1.0)
     meter = "" if width is None else f'<div class="alpa-meter"><i style="width:{100 * width:.1f}%"></i></div>'
     unit_html = f" <small>{escape(unit)}</small>" if unit else ""
-    shown_name, shown_beside = _TILE_NAMES.get(figure.name, figure.name), _SHORT.get(figure.beside, figure.beside)
+    shown_name, shown_beside = _tile_name(figure), _SHORT.get(figure.beside, figure.beside)
     below = f"<i>{escape(shown_beside)}</i>" if figure.beside else ""
-    tooltip = figure.why
+    tooltip = "; ".join(filter(None, (figure.why, figure.error)))
     if pinned is not None:
         difference, tone = against(figure, pinned)
         css_class, verdict = _TONES[tone if judged else 0]
@@ -91,11 +97,18 @@ def _tile(figure: HeadlineFigure, pinned: HeadlineFigure | None, *, judged: bool
         tooltip += f"; pinned: {pinned.text}"
     # Widths that depend on no usual number: a tile keeps its place while a slider moves.
     large = max(_width(number), _width(_USUAL)) + (len(unit) + 1 if unit else 0)
-    share = max(len(shown_name), len(shown_beside), large)
+    room = len(shown_name) + (_BAND_ROOM if figure.name in _BANDED else 0)
+    share = max(room, len(shown_beside), large)
     return (
         f'<div class="alpa-tile" style="--alpa-share:{share:.3g}" title="{escape(tooltip)}">'
         f"<span>{escape(shown_name)}</span><b>{escape(number)}{unit_html}</b><p>{below}</p>{meter}</div>"
     )
+
+
+def _tile_name(figure: HeadlineFigure) -> str:
+    """'iteration ± 9 %'."""
+    name = _TILE_NAMES.get(figure.name, figure.name)
+    return f"{name} {figure.band}" if figure.name in _BANDED else name
 
 
 def _width(number: str) -> float:

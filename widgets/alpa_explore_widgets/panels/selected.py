@@ -12,6 +12,7 @@ from alpa_explore import units
 from alpa_explore.figures.keys import read_key
 from alpa_explore.plans.phrases import logical_mesh_phrase, stage_phrase
 from alpa_explore.plans.printable import printable
+from alpa_explore.plans.report.error_bands import bytes_with_band, time_with_band
 from alpa_explore_widgets.elements.fields import Button
 from alpa_explore_widgets.elements.tables import table_html
 
@@ -124,7 +125,8 @@ def _descriptions(plan: Plan, parts: dict[str, str]) -> list[str]:
     if stage is not None:
         phrases.append(
             f"{stage_phrase(stage)} ({logical_mesh_phrase(stage.logical_mesh)}, "
-            f"{units.seconds(stage.latency_seconds)} per microbatch, {units.bytes_(stage.peak_bytes)} per device)"
+            f"{time_with_band(plan, stage.latency_seconds)} per microbatch, "
+            f"{bytes_with_band(plan, stage.peak_bytes)} per device)"
         )
     return phrases
 

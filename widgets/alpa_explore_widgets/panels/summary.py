@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import ipywidgets as W
 
 from alpa_explore.plans.report import text
+from alpa_explore.plans.report.error_bands import plan_bands_sentence
 from alpa_explore_widgets.panels import headline
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class SummaryPanel:
             self.text.value = f'<p class="alpa-sentence alpa-quiet">{note}</p>'
             return
         stale = " class='alpa-stale'" if state.out_of_date or state.fault else ""
-        sentence = escape(text.sentence(plan))
+        sentence = escape(f"{text.sentence(plan)} {plan_bands_sentence(plan)}")
         self.text.value = (
             f'<div{stale}><p class="alpa-sentence" title="{sentence}">{headline.sentence_html(plan)}</p>'
             f"{headline.tiles_html(plan, state.pinned)}{headline.differences_html(plan, state.pinned)}"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
     from alpa_explore_widgets.session.settings import Settings
 
-_FAMILIES = {"gpt": "GPT", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
+_FAMILIES = {"gpt": "GPT", "llama": "Llama", "moe": "GShard-MoE", "wide-resnet": "Wide-ResNet", "mlp": "MLP"}
 HALF = "float16"
 """The dtype whose peak rate is a setting."""
 
@@ -82,7 +82,7 @@ class Sources:
         listed = [[model.name, model.name, "Your model"]] if model is not None else []
         entries = [catalog.entry(name) for name in catalog.names() if not self._is_user_model(name)]
         small = "Small, for trying"
-        return listed + [[e.name, e.name, small if e.gpus is None else _FAMILIES[e.family]] for e in entries]
+        return listed + [[e.name, e.name, small if e.name.endswith("-tiny") else _FAMILIES[e.family]] for e in entries]
 
     def device_choices(self) -> list[list[str]]:
         """[name, text, group] for the list of devices, without the aliases of presets."""

@@ -1,4 +1,4 @@
-"""Operators that need a sum over devices halfway through: batch norm, and the divisor of a mean loss.
+"""Batch norm over a sharded batch: it needs two sums over devices halfway through.
 
 x̂ = (x − μ)·r with μ = Σx / n, r = 1 / sqrt(Σ(x − μ)² / n + ε), all over the whole batch of n = N·H·W entries a channel;
 y = w·x̂ + b. Backwards, with s₁ = Σdy and s₂ = Σdy·x̂: dx = w·r·(dy − s₁/n − x̂·s₂/n), dw = s₂, db = s₁. Deviations are
@@ -11,13 +11,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from alpa_explore.graph import Argument, Operator, Ref, Symbol
+from alpa_explore.graph import Argument, Ref
 from alpa_explore.sharding.local.shard import Shard
 from alpa_explore.sharding.local.steps import LocalCall, StepWriter, accumulator
-
-
-def _synced_axes(shard: Shard) -> tuple[int, ...]:
-    return tuple(axis for axis, sent in enumerate(shard.strategy.sync_bytes) if sent)
 
 
 def _channel_sum(steps: StepWriter, value: Argument, rank: int, axes: tuple[int, ...]) -> Ref:
@@ -48,7 +44,7 @@ def _wide(shard: Shard, steps: StepWriter, value: Argument, width: str) -> Ref:
 
 def batch_norm(shard: Shard, steps: StepWriter) -> LocalCall | None:
     """(x, weight?, bias?, [running mean, running variance,] training, momentum, ε) with statistics of all devices."""
-    axes = _synced_axes(shard)
+    axes = shard.synced_axes()
     if not axes:
         return None
     x, weight, bias = steps.arguments[:3]
@@ -78,7 +74,7 @@ def batch_norm(shard: Shard, steps: StepWriter) -> LocalCall | None:
 
 def batch_norm_backward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     """(dy, x, weight?, running…, mean, rstd, training, ε, mask) -> those of (dx, dw, db) that the mask selects."""
-    axes = _synced_axes(shard)
+    axes = shard.synced_axes()
     if not axes:
         return None
     dy, x, weight, _, _, mean, rstd = steps.arguments[:7]
@@ -97,44 +93,3 @@ def batch_norm_backward(shard: Shard, steps: StepWriter) -> LocalCall | None:
     dx = channels.with_vector("mul", steps.call("aten.sub.Tensor", level, slope), scale)
     made = [value for value, selected in zip((dx, product, total), mask, strict=True) if selected]
     return steps.finish([steps.cast(v, width, t.dtype) for v, t in zip(made, shard.outputs, strict=True)])
-
-
-def nll_forward(shard: Shard, steps: StepWriter) -> LocalCall | None:
-    """(scores, targets, weight?, reduction, ignored) -> (loss summed over the local rows, total weight of all devices).
-
-    For a mean the sum is divided by the total weight. 16-bit losses are added in float32: the sum of a few thousand of
-    them overflows before it is divided.
-    """
-    axes = _synced_axes(shard)
-    if not axes:
-        return None
-    kind = shard.operator.kind
-    scores, targets, weight, reduction, ignored = steps.arguments
-    dtype = shard.inputs[0].dtype
-    width = accumulator(dtype)
-    as_wide = Symbol("dtype", width)
-    loss = _nll_sum(steps, kind, width)
-    if weight is None:
-        counted = steps.call("aten.ne.Scalar", targets, ignored)
-        local = steps.call("aten.sum.default", counted, dtype=as_wide)
-    else:
-        local = steps.cast(steps.call_all(kind, (scores, targets, weight, 2, ignored), {}, 2)[1], dtype, width)
-    total = steps.all_reduce(local, axes)
-    if reduction == 1:
-        loss = steps.call("aten.div.Tensor", loss, total)
-    return steps.finish([steps.cast(loss, width, dtype), steps.cast(total, width, dtype)])
-
-
-def nll_over(operator: Operator, dtype: str) -> LocalCall:
-    """The same mean under any strategy, divided by a total weight that is one more input after the operator's own."""
-    steps = StepWriter(operator)
-    total = steps.one_more_input()
-    width = accumulator(dtype)
-    loss = steps.call("aten.div.Tensor", _nll_sum(steps, operator.kind, width), total)
-    return steps.finish([steps.cast(loss, width, dtype), total])
-
-
-def _nll_sum(steps: StepWriter, kind: str, width: str) -> Ref:
-    scores, targets, weight, _, ignored = steps.arguments
-    losses, _ = steps.call_all(kind, (scores, targets, weight, 0, ignored), {}, 2)
-    return steps.call("aten.sum.default", losses, dtype=Symbol("dtype", width))

@@ -1,0 +1,15 @@
+"""How good the predictions are: every measured run beside what the cost model says of it, and the error bands.
+
+In the order to read them:
+
+    measured_run   a training run that somebody measured, and its prediction
+    record         all of them, stored in `data/`; `benchmarks/validate.py --store` writes the file
+    scores         errors, bias, order and memory of a set of runs
+    choices        of the layouts of one model on one number of GPUs: is the one predicted to be best the best?
+    weak_spots     the kinds of runs that are predicted worst, and why
+    error_band     the error to expect of a prediction: that of runs of its kind which no figure was fitted to
+    tuning         how many runs make a band
+
+It is plain arithmetic on stored figures: nothing is predicted here, and no torch is loaded. It imports `cluster` only,
+so that reports, figures and the explorer can say how far to trust a number.
+"""

@@ -1,0 +1,243 @@
+"""The work of the parts of a decoder under tensor parallelism, from its captured graph.
+
+The graph of a model with two blocks is cut into embedding, first block, second block and head (with the loss). Its
+strategies are the fastest that the role of the tensor axis permits, as in every baseline. A model of any number of
+blocks consists of copies of the second one.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.cluster import Device, LogicalMesh
+from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.memory import peak_bytes
+from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import Phase, TrainingGraph
+from alpa_explore.graph.counts import is_matrix_product, is_view
+from alpa_explore.intra_op.regrets import pinned
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import NodeKind, StageProblem, build_stage_problem
+from alpa_explore.pricing.tuning import TIE_SECONDS
+from alpa_explore.sharding.reshard import StepKind
+
+PARTS = ("embedding", "first block", "block", "head")
+_BLOCK = re.compile(r"(?:^|\.)(?:h|layers|blocks)\.(\d+)(?:\.|$)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderWork:
+    """The work of one microbatch of a decoder on one tensor-parallel device."""
+
+    embedding: PartWork
+    block: PartWork
+    head: PartWork
+    tied: bool
+    """Whether the head reads the weight of the embedding."""
+    boundary_bytes: float
+    """Of the activation between two blocks, whole."""
+
+
+def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, tensor_role: Role) -> DecoderWork:
+    """The work of a decoder with two blocks on one device of `mesh`, whose only axis is tensor-parallel.
+
+    OptionError where the blocks of the model are not found.
+    """
+    layered = assign_layers(graph, _parts_of(graph), (), software=device.software)
+    model = CostModel(device, mesh.squeezed())
+    problem = build_stage_problem(slice_stages(layered)(0, 3), model)
+    # Among equally fast choices the leanest: a weight that is stored in shards costs no time.
+    priced = problem.at(inverse_b=0.0, memory_price=TIE_SECONDS / device.memory_bytes, microbatches_held=1)
+    roles = (tensor_role,) * len(model.mesh.shape)
+    solution = solve(pinned(priced, strategies_for_roles(problem, roles)))
+    if not solution.choices:
+        raise OptionError(
+            "The layout has no legal sharding",
+            found=f"{graph.name} on {mesh.devices} tensor-parallel devices",
+            remedy="Give a degree that divides the heads and the width of the model.",
+        )
+    parts = _Reader(problem, solution.choices).parts()
+    embedding, _, block, head = parts
+    uses = [{layered.layer_of[o] for o in graph.readers[p.tensor]} - {UPDATE_LAYER} for p in graph.parameters]
+    return DecoderWork(
+        embedding=embedding,
+        block=block,
+        head=head,
+        tied=any({0, 3} <= layers for layers in uses),
+        boundary_bytes=_boundary_bytes(layered),
+    )
+
+
+def _boundary_bytes(layered: LayeredGraph) -> float:
+    graph = layered.graph
+    crossing = (
+        graph.tensors[t].bytes
+        for o in graph.forward_operators
+        if layered.layer_of[o.index] == 2
+        for t in o.inputs
+        if (producer := graph.tensors[t].producer) is not None and layered.layer_of[producer] == 1
+    )
+    return float(max(crossing, default=0))
+
+
+def _parts_of(graph: TrainingGraph) -> tuple[int, ...]:
+    """For each forward operator the part that it belongs to: 0 the embedding, 1 and 2 the blocks, 3 the head."""
+    named = [_BLOCK.search(o.module) for o in graph.forward_operators]
+    numbers = [int(match[1]) if match else None for match in named]
+    places = {n: [i for i, number in enumerate(numbers) if number == n] for n in (0, 1)}
+    if not places[0] or not places[1] or any(n is not None and n > 1 for n in numbers):
+        raise OptionError(
+            "The blocks of the model are not found",
+            found=f"{graph.name}: {len({n for n in numbers if n is not None})} numbered blocks",
+            remedy="Capture it with two blocks in a list named h, layers or blocks.",
+        )
+    first, second, last = places[0][0], places[1][0], places[1][-1]
+    return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
+
+
+class _Reader:
+    """Reads the work of each part from a stage problem and the choice of every node."""
+
+    def __init__(self, problem: StageProblem, choices: tuple[int, ...]) -> None:
+        self.problem, self.choices = problem, choices
+        self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
+        count = len(PARTS)
+        self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
+        self._collectives: list[tuple[list[CollectiveCall], list[CollectiveCall]]] = [([], []) for _ in range(count)]
+        self._launches = np.zeros((count, 2), dtype=np.int64)
+        self._local: dict[int, float] = {}
+        """Tensor -> bytes on one device."""
+        self._elements = np.zeros(count)
+        self._tensors = np.zeros(count, dtype=np.int64)
+
+    def parts(self) -> tuple[PartWork, ...]:
+        """The work of the embedding, the two blocks and the head."""
+        for node, choice in zip(self.problem.nodes, self.choices, strict=True):
+            if node.kind is NodeKind.OPERATOR:
+                self._add_operator(node.subject, choice)
+            elif node.kind is NodeKind.SOURCE:
+                _, local = self.model.specs(self.graph.tensors[node.subject], partial=False)
+                self._local[node.subject] = float(local[choice])
+            elif node.kind is NodeKind.WEIGHT:
+                self._add_weight(node.subject, float(node.weight_bytes[choice]))
+        for number in range(len(self.problem.edges)):
+            self._add_edge(number)
+        return tuple(self._part(i) for i in range(len(PARTS)))
+
+    def _place(self, operator: int) -> tuple[int, int]:
+        """(part, 0 for forward and 1 for backward) of an operator."""
+        return self.layered.layer_of[operator], int(self.graph.operators[operator].phase is Phase.BACKWARD)
+
+    def _add_operator(self, index: int, choice: int) -> None:
+        operator, (part, phase) = self.graph.operators[index], self._place(index)
+        strategy = self.model.operator(self.graph, index).strategies[choice]
+        kernel = self.model.kernel(operator, self.graph.tensors, strategy)
+        priced = self.model.operator(self.graph, index)
+        for place, tensor in enumerate(operator.outputs):
+            self._local[tensor] = float(priced.output_bytes[place][choice])
+        if not kernel.is_view:
+            self._kernels[part][phase].append(kernel)
+            self._launches[part, phase] += operator.launches
+        for axis, sent in enumerate(strategy.sync_bytes):
+            if sent:
+                call = CollectiveCall(kind=StepKind.ALL_REDUCE, bytes=float(sent), axis=axis)
+                self._collectives[part][phase].append(call)
+
+    def _add_weight(self, position: int, local_bytes: float) -> None:
+        tensor = self.graph.tensors[self.graph.parameters[position].tensor]
+        readers = {self.layered.layer_of[o] for o in self.graph.readers[tensor.index]} - {UPDATE_LAYER}
+        self._local[tensor.index] = local_bytes
+        self._elements[min(readers)] += local_bytes / tensor.bytes * tensor.elements
+        self._tensors[min(readers)] += 1
+
+    def _add_edge(self, number: int) -> None:
+        edge = self.problem.edges[number]
+        b = self.problem.nodes[edge.b]
+        if edge.each_iteration or b.kind is not NodeKind.OPERATOR:
+            return
+        part, phase = self._place(b.subject)
+        table = self.model.reshard(self.graph.tensors[edge.tensor])
+        source = table.specs[int(edge.source_specs[self.choices[edge.a]])]
+        target = table.specs[int(edge.target_specs[self.choices[edge.b]])]
+        beside = self._made_by_product(edge.tensor) or self._read_by_product(b.subject)
+        whole = self.graph.tensors[edge.tensor].bytes
+        for step, _ in table.path(source, target):
+            if step.kind is StepKind.SLICE:
+                continue
+            held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
+            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=step.axis, beside_product=beside)
+            self._collectives[part][phase].append(call)
+
+    def _made_by_product(self, tensor: int) -> bool:
+        """Whether a matrix product computed a tensor; views in between do not count."""
+        while (producer := self.graph.tensors[tensor].producer) is not None:
+            operator = self.graph.operators[producer]
+            if not is_view(operator.kind):
+                return is_matrix_product(operator.kind)
+            tensor = operator.inputs[0]
+        return False
+
+    def _read_by_product(self, reader: int) -> bool:
+        """Whether an operator, or one that reads it through views, is a matrix product."""
+        operator = self.graph.operators[reader]
+        if not is_view(operator.kind):
+            return is_matrix_product(operator.kind)
+        return any(self._read_by_product(r) for r in self.graph.readers.get(operator.outputs[0], ()))
+
+    def _part(self, part: int) -> PartWork:
+        forward, backward = (
+            PassWork(
+                kernels=tuple(self._kernels[part][phase]),
+                collectives=tuple(self._collectives[part][phase]),
+                launches=int(self._launches[part, phase]),
+            )
+            for phase in (0, 1)
+        )
+        held = self.layered.held[part]
+        entering = [t for t in held if self._made_before(t, part)]
+        return PartWork(
+            forward=forward,
+            backward=backward,
+            parameters=float(self._elements[part]),
+            parameter_tensors=int(self._tensors[part]),
+            held_bytes=sum(self._local.get(t, 0.0) for t in held),
+            entering_bytes=max((self._local.get(t, 0.0) for t in entering), default=0.0),
+            attention_bytes=sum(self._local.get(t, 0.0) for t in held if self._is_square(t)),
+            workspace_bytes=self._workspace(part),
+        )
+
+    def _is_square(self, tensor: int) -> bool:
+        """Whether a tensor has an entry for each pair of positions of a sample."""
+        shape = self.graph.tensors[tensor].shape
+        return len(shape) >= 3 and shape[-1] == shape[-2] and shape[-1] > 1
+
+    def _made_before(self, tensor: int, part: int) -> bool:
+        producer = self.graph.tensors[tensor].producer
+        return producer is None or self.layered.layer_of[producer] < part
+
+    def _workspace(self, part: int) -> float:
+        """Peak bytes of the temporary tensors that the operators of a part make."""
+        intervals = self.problem.intervals
+        made = [
+            (producer := self.graph.tensors[t].producer) is not None and self.layered.layer_of[producer] == part
+            for t in intervals.tensors
+        ]
+        sizes = np.array([self._local.get(t, 0.0) if m else 0.0 for t, m in zip(intervals.tensors, made, strict=True)])
+        return peak_bytes(intervals.starts, intervals.ends, sizes)
+
+
+def kernel_summary(work: PassWork) -> dict[KernelKind, tuple[int, float, float]]:
+    """For each kind of kernel (count, FLOPs, bytes); for display and tests."""
+    return {
+        kind: (len(of_kind), sum(k.flops for k in of_kind), sum(k.bytes_accessed for k in of_kind))
+        for kind in KernelKind
+        if (of_kind := [k for k in work.kernels if k.kind is kind])
+    }

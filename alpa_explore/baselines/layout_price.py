@@ -1,0 +1,274 @@
+"""Price a manual layout: seconds of an iteration and bytes of the fullest device, from the work of its parts.
+
+With f_i, b_i the forward and backward seconds of stage i at the pace of the slower of host and device, and B
+microbatches, an iteration takes
+
+    (B · max (f_i + b_i + s_i) + (Σ (f_i + b_i + s_i) − max) / chunks) · stragglers + gradient sync + update + overhead,
+
+where s_i are its sends and the fixed time of a microbatch: 1F1B, whose fill and drain are `chunks` times shorter when
+it is interleaved (Narayanan et al., arXiv 2104.04473). A recomputed block runs its forward pass again in the backward
+one. Weights that are divided among replicas (ZeRO-3, FSDP) are gathered in every pass, beside its computation.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.part_times import DecoderTime, PartTime, PassTime, decoder_time
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.cost.host import pace
+from alpa_explore.sharding.reshard import StepKind
+
+HALF = 2
+"""Bytes of a weight."""
+OPTIMIZER_BYTES = 12
+"""Adam's two moments and the fp32 weight, for each parameter."""
+UPDATE_BYTES = 30
+"""Bytes that an update moves for each parameter: the norm reads the gradient (2); Adam reads gradient, weight and two
+moments (14) and writes the last three (12) and the weight in half precision (2)."""
+UNHIDDEN_SHARE = 0.05
+"""Share of an overlapped gradient sum that nothing hides: its first and last bucket. Set by hand; not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutPrice:
+    """What a layout is predicted to take, in parts."""
+
+    seconds: float
+    """Of an iteration."""
+    pipeline_seconds: float
+    sync_seconds: float
+    update_seconds: float
+    slowest_stage: int
+    bytes: float
+    """Of the fullest device, with what the software keeps back."""
+    fullest_stage: int
+    parts_bytes: tuple[tuple[str, float], ...]
+    """Of that device: weights, gradients, optimizer state, activations, temporary tensors, reserve."""
+
+
+def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
+    """The price of a layout of a decoder on a cluster whose device has kernel figures."""
+    time = decoder_time(work, cluster, layout.tensor, layout.low_precision, layout.recompute)
+    return _Pricer(work, cluster, layout, time).price()
+
+
+class _Pricer:
+    """One layout."""
+
+    def __init__(self, work: DecoderWork, cluster: Cluster, layout: ManualLayout, time: DecoderTime) -> None:
+        self.work, self.cluster, self.layout, self.time = work, cluster, layout, time
+        self.software = cluster.software
+        self.replicas: Group = device_group(cluster, layout.data, layout.tensor)
+        self.parameters = [self._parameters(stage) for stage in range(layout.pipeline)]
+
+    def seconds_only(self) -> float:
+        """The seconds of an iteration; for fits."""
+        return self._times()[0]
+
+    def price(self) -> LayoutPrice:
+        """Seconds and bytes."""
+        seconds, pipeline, sync, update, slowest = self._times()
+        stage, parts = max(
+            ((i, self._bytes(i)) for i in range(self.layout.pipeline)), key=lambda entry: sum(b for _, b in entry[1])
+        )
+        return LayoutPrice(
+            seconds=seconds,
+            pipeline_seconds=pipeline,
+            sync_seconds=sync,
+            update_seconds=update,
+            slowest_stage=slowest,
+            bytes=sum(b for _, b in parts),
+            fullest_stage=stage,
+            parts_bytes=parts,
+        )
+
+    def _times(self) -> tuple[float, float, float, float, int]:
+        """Seconds of the iteration, the pipeline, the gradient sum and the update; the slowest stage."""
+        forward, backward = zip(*(self._stage(stage) for stage in range(self.layout.pipeline)), strict=True)
+        sends = self._sends()
+        each = [
+            f + b + self.software.microbatch_seconds + 2 * (sends[i - 1] if i else 0.0) + 2 * sends[i]
+            for i, (f, b) in enumerate(zip(forward, backward, strict=True))
+        ]
+        slowest = max(each)
+        filling = (sum(each) - slowest) / self.layout.chunks
+        pipeline = (self.layout.microbatches * slowest + filling + self._hidden_sends()) * self._stragglers()
+        sync = self._sync(max(forward), max(backward)) + self._tied_tables()
+        device = self.cluster.device
+        share = self.layout.data if self.layout.zero_stage else 1
+        moved = UPDATE_BYTES * max(self.parameters) / share
+        update = moved / (device.memory_bandwidth * device.memory_efficiency) + self.software.iteration_seconds
+        return pipeline + sync + update, pipeline, sync, update, each.index(slowest)
+
+    def _parts_of(self, stage: int) -> list[tuple[int, int]]:
+        """(number of the part, its blocks) of a stage."""
+        pipeline = self.layout.pipeline
+        return [(c * pipeline + stage, self.layout.blocks[c * pipeline + stage]) for c in range(self.layout.chunks)]
+
+    def _stage(self, stage: int) -> tuple[float, float]:
+        """Seconds of the forward and the backward pass of one microbatch."""
+        zero = PassTime(0.0, 0.0)
+        forward = backward = zero
+        for number, blocks in self._parts_of(stage):
+            ends = [self.time.embedding] * (number == 0) + [self.time.head] * (number == self.layout.head_part)
+            forward += sum((end.forward for end in ends), self.time.block.forward * blocks)
+            backward += sum((end.backward for end in ends), self.time.block.backward * blocks)
+            if self.layout.recompute != "none":
+                backward += self.time.block.recompute * blocks
+        gathering, scattering = self._gathers(stage)
+        return self._paced(forward, gathering), self._paced(backward, scattering)
+
+    def _paced(self, time: PassTime, communication: float) -> float:
+        sharpness = self.software.pace_sharpness
+        device = time.device + self.software.contention * communication
+        return pace(pace(time.host, device, sharpness), communication, sharpness)
+
+    def _gathers(self, stage: int) -> tuple[float, float]:
+        """Seconds in which the replicas exchange weights and gradients in the forward and the backward pass."""
+        zero = self.layout.zero_stage
+        if zero < 2 or self.layout.data == 1:
+            return 0.0, 0.0
+        count = sum(blocks for _, blocks in self._parts_of(stage))
+        once = self._replica_seconds(StepKind.ALL_GATHER, HALF * self.work.block.parameters) * count
+        once += self._replica_seconds(StepKind.ALL_GATHER, HALF * self._end_parameters(stage))
+        return (once, 2 * once) if zero >= 3 else (0.0, once)
+
+    def _replica_seconds(self, kind: StepKind, size: float) -> float:
+        return group_seconds(kind, size, self.replicas) if size else 0.0
+
+    def _end_parameters(self, stage: int) -> float:
+        numbers = [number for number, _ in self._parts_of(stage)]
+        first, last = 0 in numbers, self.layout.head_part in numbers
+        head = self.work.head.parameters
+        if self.work.tied and last and not first:
+            head += self.work.embedding.parameters  # a copy of the tied table
+        return self.work.embedding.parameters * first + head * last
+
+    def _parameters(self, stage: int) -> float:
+        """Parameters of a device of the stage."""
+        count = sum(blocks for _, blocks in self._parts_of(stage))
+        return self.work.block.parameters * count + self._end_parameters(stage)
+
+    def _borders(self) -> list[float]:
+        """Seconds of one send across each border between stages; 0 behind the last."""
+        layout, cluster, software = self.layout, self.cluster, self.software
+        sent = self.work.boundary_bytes / min(layout.tensor, cluster.devices_per_node)
+        together, per_node = layout.tensor * layout.data, cluster.devices_per_node
+        seconds = []
+        for i in range(layout.pipeline - 1):
+            crosses = (i * together) // per_node != ((i + 2) * together - 1) // per_node
+            network = cluster.between_nodes.bandwidth / per_node * software.send_share
+            rate = network if crosses else cluster.inside_node.bandwidth
+            seconds.append(software.send_seconds + sent / rate)
+        return [*seconds, 0.0]
+
+    def _sends(self) -> list[float]:
+        """Seconds of the sends across each border that a microbatch waits for."""
+        exposed = 1 - self.software.send_overlap if self.layout.chunks > 1 else 1.0
+        return [seconds * exposed * self.layout.chunks ** bool(exposed < 1) for seconds in self._borders()]
+
+    def _hidden_sends(self) -> float:
+        """Overlapped sends still count while the pipeline fills and drains."""
+        return 2 * sum(self._borders()) if self.layout.chunks > 1 and self.software.send_overlap else 0.0
+
+    def _stragglers(self) -> float:
+        """The slowest of many nodes decides; replicas that share nodes disturb each other."""
+        layout, per_node = self.layout, self.cluster.devices_per_node
+        nodes = max(1.0, layout.devices / per_node)
+        factor = 1 + self.software.straggler_share * math.log2(nodes)
+        if 2 * layout.tensor <= per_node:
+            of_stage = max(1.0, layout.tensor * layout.data / per_node)
+            factor += self.software.shared_node_share * math.log2(of_stage)
+        return factor
+
+    def _sync(self, forward: float, backward: float) -> float:
+        """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1)."""
+        layout, software = self.layout, self.software
+        if layout.data == 1 or layout.zero_stage >= 2:
+            return 0.0
+        most = max(self.parameters)
+        width = software.sync_bytes or HALF
+        if not layout.zero_stage:
+            summed = self._replica_seconds(StepKind.ALL_REDUCE, width * most)
+            return self._exposed(summed, backward) if software.gradient_sync == "overlapped" else summed
+        summed = self._replica_seconds(StepKind.REDUCE_SCATTER, width * most)
+        gathered = self._replica_seconds(StepKind.ALL_GATHER, HALF * most)
+        if software.sync_each_tensor:
+            tensors = self.work.block.parameter_tensors * max(self.layout.blocks)
+            summed += max(tensors - 1, 0) * self._replica_seconds(StepKind.REDUCE_SCATTER, 1.0)
+            gathered += max(tensors - 1, 0) * self._replica_seconds(StepKind.ALL_GATHER, 1.0)
+        if software.gradient_sync == "overlapped":
+            return self._exposed(summed, backward / layout.chunks) + self._exposed(gathered, forward / layout.chunks)
+        return summed + gathered
+
+    def _exposed(self, communication: float, beside: float) -> float:
+        """Seconds of communication that computation beside it does not hide, and those that it costs computation."""
+        late = math.hypot(max(communication - beside, 0.0), UNHIDDEN_SHARE * communication)
+        return late + self.software.contention * min(communication, beside)
+
+    def _tied_tables(self) -> float:
+        """Seconds to sum the gradients of a table that the first and the last stage hold."""
+        layout = self.layout
+        if not self.work.tied or layout.pipeline == 1:
+            return 0.0
+        cluster = self.cluster
+        crosses = layout.devices > cluster.devices_per_node
+        network = cluster.between_nodes.bandwidth / cluster.devices_per_node * self.software.network_share
+        rate = network if crosses else cluster.inside_node.bandwidth
+        return 2 * HALF * self.work.embedding.parameters / rate
+
+    def _bytes(self, stage: int) -> tuple[tuple[str, float], ...]:
+        """Bytes of a device of the stage, in parts."""
+        layout, software = self.layout, self.software
+        parameters, replicas, zero = self.parameters[stage], layout.data, layout.zero_stage
+        gathered = 2 * self.work.block.parameters * HALF if zero >= 3 and replicas > 1 else 0.0
+        held, temporary = self._activations(stage)
+        device = self.cluster.device
+        return (
+            ("weights", parameters * HALF / (replicas if zero >= 3 else 1) + gathered),
+            ("gradients", parameters * (software.gradient_bytes or HALF) / (replicas if zero >= 2 else 1)),
+            ("optimizer state", parameters * OPTIMIZER_BYTES / (replicas if zero >= 1 else 1)),
+            ("activations", held),
+            ("temporary tensors", temporary + parameters * software.buffer_bytes / (replicas if zero >= 2 else 1)),
+            ("reserve", device.reserved_bytes),
+        )
+
+    def _activations(self, stage: int) -> tuple[float, float]:
+        """(bytes held for the backward pass, most bytes of temporary tensors)."""
+        layout, block = self.layout, self.work.block
+        each = block.entering_bytes if layout.recompute == "full" else block.held_bytes
+        if layout.recompute == "selective":
+            each = block.held_bytes - block.attention_bytes
+        temporary = block.workspace_bytes + (block.held_bytes if layout.recompute == "full" else 0.0)
+        held = 0.0
+        for number, blocks in self._parts_of(stage):
+            # 1F1B: stage s holds as many microbatches as stages follow it; interleaved, chunks more.
+            ahead = layout.pipeline - stage if layout.chunks == 1 else self._interleaved_held(stage, number)
+            microbatches = min(ahead, layout.microbatches)
+            held += microbatches * blocks * each
+            if number == 0:
+                held += microbatches * self.work.embedding.held_bytes
+            if number == layout.head_part:
+                held += self.work.head.held_bytes
+                temporary = max(temporary, self.work.head.workspace_bytes)
+        return held, temporary
+
+    def _interleaved_held(self, stage: int, number: int) -> int:
+        """Microbatches of a part that are held at most: of an early chunk one round more than of a later one."""
+        layout = self.layout
+        warm_up = 2 * (layout.pipeline - stage - 1) + (layout.chunks - 1) * layout.pipeline + 1
+        chunk = number // layout.pipeline
+        rounds, rest = divmod(warm_up, layout.pipeline * layout.chunks)
+        own = min(max(rest - chunk * layout.pipeline, 0), layout.pipeline)
+        return rounds * layout.pipeline + own
+
+
+def part_seconds(part: PartTime) -> float:
+    """Device seconds of a part forward and backward; for display."""
+    return part.forward.device + part.backward.device

@@ -1,0 +1,157 @@
+"""Seconds of the passes of a part of the model, from its work: device and host, for one device and software."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.cluster import Cluster, Device, Software
+from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cost.compute import seconds_of_table
+from alpa_explore.cost.group_collectives import group_seconds
+from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.numerics.arrays import Floats
+from alpa_explore.sharding.reshard import StepKind
+
+CAST_BYTES = 4
+"""Bytes that a cast to low precision moves for each element: it reads two and writes one, row- and columnwise."""
+CAST_KERNELS = 4
+"""Casts of a pass of a block: the inputs of its four products, or their gradients."""
+UNFUSED_SOFTMAX_LAUNCHES = 18
+"""Launches of a pass where the fused softmax does not apply (Megatron-LM's scale, mask and softmax one by one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime:
+    """Seconds of one pass of a part."""
+
+    device: float
+    host: float
+
+    def __add__(self, other: PassTime) -> PassTime:
+        return PassTime(self.device + other.device, self.host + other.host)
+
+    def __mul__(self, times: int) -> PassTime:
+        return PassTime(self.device * times, self.host * times)
+
+
+@dataclass(frozen=True, slots=True)
+class PartTime:
+    """Seconds of a part of the model."""
+
+    forward: PassTime
+    backward: PassTime
+    recompute: PassTime
+    """Of its forward pass run again."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderTime:
+    """Seconds of one microbatch."""
+
+    embedding: PartTime
+    block: PartTime
+    head: PartTime
+
+
+def decoder_time(
+    work: DecoderWork, cluster: Cluster, tensor: int, low_precision: str | None, recompute: str = "none"
+) -> DecoderTime:
+    """Seconds of the parts of a decoder on `tensor` tensor-parallel devices of a cluster with kernel figures."""
+    passes = passes_of(work, cluster.software, low_precision, recompute)
+    return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, tensor)
+
+
+def passes_of(work: DecoderWork, software: Software, low_precision: str | None, recompute: str) -> tuple[PassWork, ...]:
+    """Forward, backward and recomputed pass of embedding, block and head, in this order."""
+    passes: list[PassWork] = []
+    for part in (work.embedding, work.block, work.head):
+        forward, backward = part.forward, part.backward
+        if low_precision is not None and part is work.block:
+            forward, backward = in_low_precision(forward, backward, low_precision)
+        backward = _accumulating(backward, part, software)
+        again = forward
+        if recompute == "selective":
+            kernels = tuple(k for k in forward.kernels if _in_attention(k))
+            again = PassWork(kernels=kernels, launches=len(kernels))
+        passes += (forward, backward, again)
+    return tuple(passes)
+
+
+def decoder_time_of(passes: Sequence[PassWork], seconds: Sequence[float], cluster: Cluster, tensor: int) -> DecoderTime:
+    """The times of a decoder from the seconds of the kernels of its passes (`passes_of`)."""
+    group, software = device_group(cluster, tensor, 1), cluster.software
+    launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
+    times = [
+        _pass_time(work, kernels, software, group, launches[i % 3])
+        for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
+    ]
+    return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
+
+
+def _accumulating(backward: PassWork, part: PartWork, software: Software) -> PassWork:
+    """A backward pass that also adds the gradients of its parameters to the accumulated ones."""
+    if not (software.accumulate_bytes and part.parameters):
+        return backward
+    moved = software.accumulate_bytes * part.parameters
+    adding = Kernel(flops=1.0, bytes_accessed=moved, dtype="float32", matrix=False)
+    launches = 0 if software.accumulate_in_product else part.parameter_tensors
+    return replace(backward, kernels=(*backward.kernels, adding), launches=backward.launches + launches)
+
+
+def _in_attention(kernel: Kernel) -> bool:
+    return kernel.kind is KernelKind.ATTENTION or (kernel.kind is KernelKind.PRODUCT and kernel.sizes[0] > 1)
+
+
+def in_low_precision(forward: PassWork, backward: PassWork, dtype: str) -> tuple[PassWork, PassWork]:
+    """The passes of a block with its products in another dtype, and the casts that they need."""
+    products = [k for k in forward.kernels if k.kind is KernelKind.PRODUCT]
+    inputs = sum(k.sizes[0] * k.sizes[1] * k.sizes[3] for k in products)
+    results = sum(k.sizes[0] * k.sizes[1] * k.sizes[2] for k in products)
+    return tuple(  # type: ignore[return-value]  # two passes in, two passes out
+        replace(
+            work,
+            kernels=(
+                *(replace(k, dtype=dtype) if k.kind is KernelKind.PRODUCT else k for k in work.kernels),
+                *(
+                    Kernel(flops=1.0, bytes_accessed=CAST_BYTES * cast / CAST_KERNELS, dtype="bfloat16", matrix=False)
+                    for _ in range(CAST_KERNELS)
+                ),
+            ),
+            launches=work.launches + CAST_KERNELS,
+        )
+        for work, cast in ((forward, inputs), (backward, results))
+    )
+
+
+def _pass_time(work: PassWork, kernels: float, software: Software, group: Group, launch_seconds: float) -> PassTime:
+    calls = 0.0
+    for call in work.collectives:
+        seconds = group_seconds(call.kind, call.bytes, group)
+        hidden = call.beside_product and call.kind is not StepKind.ALL_REDUCE
+        calls += seconds * (1 - software.tensor_overlap) if hidden else seconds
+    launches = work.launches
+    if software.softmax_heads:
+        heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
+        if heads and heads[0] % software.softmax_heads:
+            launches += UNFUSED_SOFTMAX_LAUNCHES
+    return PassTime(
+        kernels + calls, launches * launch_seconds + len(work.collectives) * software.collective_launch_seconds
+    )
+
+
+def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> float:
+    """Device seconds of some kernels."""
+    return float(table_of_pass_seconds(device, KernelTable.of(kernels)).sum()) if kernels else 0.0
+
+
+def table_of_pass_seconds(device: Device, table: KernelTable) -> Floats:
+    """Seconds of every kernel, with the memory traffic that the software has for pointwise ones."""
+    pointwise = table.kind == list(KernelKind).index(KernelKind.MEMORY)
+    factor = np.where(pointwise, device.software.traffic_factor, 1.0)
+    return seconds_of_table(device, table._replace(bytes_accessed=table.bytes_accessed * factor))

@@ -1,0 +1,97 @@
+"""The seconds of one call of a kernel.
+
+On a CPU the wall clock; on a GPU the device's own, between two events. There the host first queues a wait on the
+device, so that the kernels are issued before the first of them runs: else a small kernel would take as long as the host
+needs to issue it, which `host_time` measures by itself.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from alpa_explore.calibration import tuning
+
+
+class Clock:
+    """Measures the seconds of one call of a kernel. All ranks repeat it equally often, else collectives would hang."""
+
+    def __init__(self, kind: str, ranks: int, run_seconds: float) -> None:
+        self.kind, self.ranks, self.run_seconds = kind, ranks, run_seconds
+        self.spent_seconds = 0.0
+        """All timed runs until now; equal on all ranks, so that they skip the same points."""
+
+    def __call__(self, kernel: Callable[[], object]) -> float:
+        """The median of `tuning.REPEATS` runs, each of as many calls as `run_seconds` needs."""
+        for _ in range(tuning.WARM_UPS):
+            kernel()
+        repeats, once = 1, self._run(kernel, 1)
+        most = tuning.MOST_QUEUED if self.kind == "cuda" else tuning.MOST_REPEATS
+        while once < self.run_seconds and repeats < most:
+            enough = int(1.2 * self.run_seconds * repeats / max(once, 1e-9))
+            repeats = min(max(2 * repeats, min(enough, 100 * repeats)), most)
+            once = self._run(kernel, repeats)
+        return statistics.median(self._run(kernel, repeats) for _ in range(tuning.REPEATS)) / repeats
+
+    def meet(self) -> None:
+        """Wait for all ranks and for the device."""
+        if self.ranks > 1:
+            dist.all_reduce(torch.zeros(1, device=self.kind))
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        if self.kind == "cuda":
+            torch.cuda.synchronize()
+
+    def agreed(self, seconds: float) -> float:
+        """The largest value over all ranks."""
+        if self.ranks == 1:
+            return seconds
+        longest = torch.tensor([seconds], dtype=torch.float64, device=self.kind)
+        dist.all_reduce(longest, op=dist.ReduceOp.MAX)
+        return float(longest)
+
+    def _run(self, kernel: Callable[[], object], repeats: int) -> float:
+        """Seconds of `repeats` calls, the maximum over all ranks, so that all ranks proceed alike."""
+        self.meet()
+        seconds = self._on_device(kernel, repeats) if self.kind == "cuda" else self._on_host(kernel, repeats)
+        seconds = self.agreed(seconds)
+        self.spent_seconds += seconds
+        return seconds
+
+    @staticmethod
+    def _on_host(kernel: Callable[[], object], repeats: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            kernel()
+        return time.perf_counter() - start
+
+    @staticmethod
+    def _on_device(kernel: Callable[[], object], repeats: int) -> float:
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch has no annotation
+        torch.cuda._sleep(min(repeats * tuning.ISSUE_CYCLES, tuning.MOST_WAIT_CYCLES))  # type: ignore[no-untyped-call]  # as above
+        first.record()
+        for _ in range(repeats):
+            kernel()
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1e3
+
+
+def clocks(kind: str) -> str:
+    """Clocks, power and temperature of the GPU as its driver tells them; '' where there is none to ask."""
+    if kind != "cuda":
+        return ""
+    asked = "clocks.sm,clocks.mem,clocks.max.sm,power.draw,power.limit,temperature.gpu"
+    command = ["nvidia-smi", f"--query-gpu={asked}", "--format=csv,noheader", "--id=0"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return ", ".join(f"{name} {value.strip()}" for name, value in zip(asked.split(","), told.split(","), strict=False))

@@ -1,0 +1,47 @@
+"""Groups of devices that communicate: how many nodes they span, and what part of the network is theirs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from alpa_explore.cluster.topology import Cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Some ranks, and the links among them. All groups of the same kind communicate at the same time."""
+
+    ranks: int
+    nodes: int
+    """Nodes that the group spans."""
+    inside_bandwidth: float
+    """Bytes per second of a ring inside a node."""
+    reduction_bandwidth: float
+    """Bus bandwidth of an all-reduce inside a node that switches compute; 0 where they do not."""
+    network_bandwidth: float
+    """Bytes per second that the group gets of a node's network, shared with the other groups of the node."""
+    hop_inside_seconds: float
+    hop_seconds: float
+    """A step of a ring between nodes."""
+    wait_seconds: float
+    """For every doubling of the ranks, how long a collective waits for the last of them."""
+
+
+def device_group(cluster: Cluster, ranks: int, stride: int) -> Group:
+    """The group of `ranks` devices that are `stride` apart, the first of them at the beginning of a node."""
+    software, per_node = cluster.software, cluster.devices_per_node
+    together = max(1, min(ranks, per_node // stride))
+    nodes = math.ceil(ranks / together)
+    decline = max(nodes / 2, 1.0) ** -software.network_decline
+    share = cluster.between_nodes.bandwidth * software.network_share * decline * together / per_node
+    return Group(
+        ranks=ranks,
+        nodes=nodes,
+        inside_bandwidth=cluster.inside_node.bandwidth,
+        reduction_bandwidth=cluster.inside_node.reduction_bandwidth,
+        network_bandwidth=share,
+        hop_inside_seconds=cluster.inside_node.latency_seconds,
+        hop_seconds=max(software.hop_seconds, cluster.between_nodes.latency_seconds),
+        wait_seconds=software.wait_seconds,
+    )

@@ -1,0 +1,126 @@
+"""Software: how a framework runs a model on a device. The figures of a profile hold for every model and layout.
+
+A profile is a JSON file in `software_profiles/`, with the source of its figures; a few of them were fitted to
+measured runs (`alpa-explore validation`). "alpa" is the paper's idealised setting: nothing is fused, the host is never
+the limit, nothing overlaps, and no memory is kept back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Real
+
+from alpa_explore.errors import ClusterError
+
+_SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+SYNCS = ("exposed", "overlapped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """A framework: what it fuses and overlaps, its host time, its precision policy, its memory reserve."""
+
+    name: str = "alpa"
+    label: str = "Alpa's idealised setting"
+    """Shown to users: 'Megatron-Core', 'eager PyTorch'."""
+    source: str = ""
+
+    fuses_pointwise: bool = False
+    """Whether pointwise operators and reductions run as fused kernels: tensors inside a group are never stored."""
+    traffic_factor: float = 1.0
+    """Memory traffic of its pointwise kernels relative to that of the captured graph, dropout and copies included."""
+    attention_factor: float = 1.0
+    """Rate of its fused attention relative to that of the device's figures."""
+
+    pace_sharpness: float = 5.0
+    """Exponent of the soft maximum of host and device time: how little they wait for each other."""
+    forward_launch_seconds: float = 0.0
+    """Host time to launch one kernel of the forward pass: Python, dispatcher, autograd bookkeeping."""
+    backward_launch_seconds: float = 0.0
+    """The same in the backward pass, which the autograd engine runs without Python."""
+    collective_launch_seconds: float = 0.0
+    """Host time to launch one collective."""
+    softmax_heads: int = 0
+    """The fused softmax of spelled-out attention needs a multiple of so many (sample, head) pairs; 0: any number."""
+    microbatch_seconds: float = 0.0
+    """Time of a microbatch that is neither of its kernels nor of their launches: schedule, data, synchronisation."""
+    iteration_seconds: float = 0.0
+    """The same for an iteration: gradient norm, logging, Python of the optimizer."""
+    straggler_share: float = 0.0
+    """Growth of the time for every doubling of the nodes: the slowest of many decides."""
+    shared_node_share: float = 0.0
+    """Further growth for every doubling of a stage's nodes where several tensor-parallel groups share a node."""
+
+    network_share: float = 1.0
+    """Share of a node's network that collectives reach."""
+    network_decline: float = 0.0
+    """Exponent by which that falls with the number of nodes beyond two."""
+    send_share: float = 1.0
+    """Share of a device's part of the network that a send between stages reaches."""
+    send_seconds: float = 0.0
+    """Start of a send between stages."""
+    wait_seconds: float = 0.0
+    """For every doubling of its ranks, how long a collective waits for the last of them."""
+    hop_seconds: float = 0.0
+    """A step of a collective from one node to the next."""
+
+    tensor_overlap: float = 0.0
+    """Share of gathers and reduce-scatters beside a matrix product that runs behind it."""
+    gradient_sync: str = "exposed"
+    """'exposed': after the last backward pass; 'overlapped': beside it, and the gathering of weights beside the first
+    forward pass, as far as these are long enough."""
+    sync_bytes: int = 0
+    """Bytes of an element in gradient sums; 0: the dtype of the weight."""
+    sync_each_tensor: bool = False
+    """Whether every parameter is summed by a collective of its own, and not in buckets."""
+    contention: float = 0.0
+    """Seconds that the device loses for every second of communication beside computation."""
+    send_overlap: float = 0.0
+    """Share of the sends of an interleaved schedule that runs beside computation."""
+    sequence_parallel: bool = False
+    """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
+
+    gradient_bytes: int = 0
+    """Bytes of an element of an accumulated gradient; 0: the dtype of the weight."""
+    accumulate_bytes: float = 0.0
+    """Bytes that adding a gradient to the accumulated one moves, for each parameter and microbatch."""
+    accumulate_in_product: bool = False
+    """Whether the product that makes a gradient adds it to the accumulated one (Megatron's fused accumulation)."""
+    buffer_bytes: float = 0.0
+    """Bytes for each parameter of a device beside weights, gradients and optimizer: buckets of collectives, copies."""
+    reserve_bytes: int = 0
+    """Memory that no plan is offered: context of the driver, communication buffers, workspaces of libraries."""
+    fragmentation: float = 0.0
+    """Share of the memory that the allocator loses to fragmentation, on top of the reserve."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (isinstance(value, bool | Real) and 0 <= float(value) < float("inf")):
+                raise ClusterError(
+                    f"{name} of a software profile must be a number of 0 or more",
+                    found=f"{name}={value!r}",
+                    remedy="Give seconds or bytes; an overlap is a share.",
+                )
+        if self.gradient_sync not in SYNCS:
+            raise ClusterError(
+                "Unknown gradient_sync of a software profile",
+                found=repr(self.gradient_sync),
+                remedy=f"Give one of {', '.join(SYNCS)}.",
+            )
+        for name in (*_SHARES, "fragmentation"):
+            if getattr(self, name) > 1:
+                raise ClusterError(
+                    f"{name} of a software profile must be a share between 0 and 1",
+                    found=f"{name}={getattr(self, name)}",
+                    remedy="Give 0 for none, up to 1 for all.",
+                )
+
+    @property
+    def ideal_links(self) -> bool:
+        """Whether collectives are rings at the bandwidth of their links, as in the paper."""
+        return not (self.hop_seconds or self.wait_seconds or self.network_decline) and self.network_share == 1
+
+    def reserved_bytes(self, memory_bytes: float) -> float:
+        """Bytes of a device with so much memory that a plan cannot use."""
+        return self.reserve_bytes + self.fragmentation * memory_bytes

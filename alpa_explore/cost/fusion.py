@@ -1,0 +1,154 @@
+"""Fusion: pointwise operators and reductions that run as one kernel, as compilers and hand-written kernels do.
+
+A group is a set of fusible operators of one layer and phase that are connected by tensors, and between which no
+operator runs that cannot be fused: no tensor leaves the group and comes back. It reads each tensor from outside once,
+and writes only what is read outside; all other tensors stay in registers. It is one launch.
+
+The result is a graph whose operators have the bytes and launches that they have in their group, so everything that
+prices operators needs no other knowledge of fusion. Resharding a tensor inside a group costs the collective alone; that
+it must then be stored is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from alpa_explore.graph import Operator, Phase, TrainingGraph
+from alpa_explore.graph.counts import is_matrix_product, is_view, packet
+
+_NEVER = frozenset(
+    {
+        "aten._scaled_mm",
+        "aten.cumsum",
+        "aten.cumprod",
+        "aten.embedding_dense_backward",
+        "aten.index_add",
+        "aten.index_put",
+        "aten.max_pool2d_with_indices",
+        "aten.max_pool2d_with_indices_backward",
+        "aten.scatter",
+        "aten.scatter_add",
+        "aten.scatter_reduce",
+        "aten.sort",
+        "aten.topk",
+    }
+)
+"""Operators, beside matrix products and attention, that run as kernels of their own."""
+_FUSIBLE = frozenset({"alpa_explore.rms_norm", "alpa_explore.rms_norm_backward"})
+"""Kinds beside those of ATen that compilers fuse: written in pointwise operators and reductions of rows."""
+_REDUCTIONS = frozenset({"aten.sum", "aten.mean", "aten.amax", "aten.var_mean"})
+
+
+def fuse(graph: TrainingGraph, layer_of: Sequence[int]) -> TrainingGraph:
+    """`graph` with the bytes and launches of fused kernels; `layer_of` has the layer of each operator."""
+    group_of = _groups(graph, layer_of)
+    view_of = _view_sources(graph)
+    readers = _readers(graph, view_of)
+    seen: set[tuple[int, int]] = set()
+    launched: set[int] = set()
+    operators = []
+    for operator in graph.operators:
+        group = group_of[operator.index]
+        if group is None:
+            operators.append(operator)
+            continue
+        read = 0
+        for tensor in dict.fromkeys(operator.inputs):
+            base = view_of[tensor]
+            producer = graph.tensors[base].producer
+            inside = producer is not None and group_of[producer] == group
+            if not inside and (group, base) not in seen:
+                seen.add((group, base))
+                read += graph.tensors[tensor].bytes
+        stored = [t for t in operator.outputs if t == graph.loss or any(group_of[r] != group for r in readers[t])]
+        written = sum(graph.tensors[t].bytes for t in stored)
+        operators.append(
+            replace(
+                operator,
+                bytes_accessed=min(read + written, operator.bytes_accessed),
+                launches=int(group not in launched),
+                stored=bool(stored),
+            )
+        )
+        launched.add(group)
+    return replace(graph, operators=tuple(operators))
+
+
+def is_fusible(operator: Operator, graph: TrainingGraph) -> bool:
+    """Whether a compiler may fuse the operator with its neighbours."""
+    kind = operator.kind
+    if operator.phase is Phase.UPDATE or is_view(kind) or is_matrix_product(kind) or packet(kind) in _NEVER:
+        return False
+    known = kind.startswith("aten.") or packet(kind) in _FUSIBLE
+    if not known or not operator.bytes_accessed or not operator.outputs:
+        return False
+    return packet(kind) not in _REDUCTIONS or _keeps_rows(operator, graph)
+
+
+def _keeps_rows(operator: Operator, graph: TrainingGraph) -> bool:
+    """Whether a reduction is over trailing dims: the sum of a bias gradient, over tokens, is a kernel of its own."""
+    rank = len(graph.tensors[operator.inputs[0]].shape)
+    given = operator.arguments[1] if len(operator.arguments) > 1 else None
+    if not isinstance(given, tuple) or not given:
+        return True  # of all elements
+    dims = {d % rank for d in given if isinstance(d, int)} if rank else set()
+    return dims == set(range(rank - len(dims), rank))
+
+
+def _groups(graph: TrainingGraph, layer_of: Sequence[int]) -> list[int | None]:
+    """For each operator the number of its group; None where it is not fused."""
+    depth = [0] * len(graph.operators)
+    fusible = [is_fusible(o, graph) for o in graph.operators]
+    parent = list(range(len(graph.operators)))
+
+    def root(index: int) -> int:
+        while parent[index] != index:
+            parent[index] = parent[parent[index]]
+            index = parent[index]
+        return index
+
+    for operator in graph.operators:
+        index = operator.index
+        producers = [p for t in operator.inputs if (p := graph.tensors[t].producer) is not None]
+        transparent = [fusible[p] or is_view(graph.operators[p].kind) for p in producers]
+        # An operator that cannot be fused lies between two depths, so groups of one depth cannot depend on each other
+        # through it.
+        depth[index] = max((depth[p] + (not t) for p, t in zip(producers, transparent, strict=True)), default=0)
+        if not fusible[index]:
+            continue
+        for tensor in operator.inputs:
+            source = _through_views(graph, tensor)
+            if source is None or not fusible[source]:
+                continue
+            other = graph.operators[source]
+            if (other.phase, layer_of[source], depth[source]) == (operator.phase, layer_of[index], depth[index]):
+                parent[root(source)] = root(index)
+    return [root(i) if fusible[i] else None for i in range(len(parent))]
+
+
+def _through_views(graph: TrainingGraph, tensor: int) -> int | None:
+    """The operator that computed a tensor, views skipped; None for a tensor from outside."""
+    while (producer := graph.tensors[tensor].producer) is not None and is_view(graph.operators[producer].kind):
+        tensor = graph.operators[producer].inputs[0]
+    return producer
+
+
+def _view_sources(graph: TrainingGraph) -> list[int]:
+    """For each tensor the tensor of which it is a view; itself otherwise."""
+    source = list(range(len(graph.tensors)))
+    for operator in graph.operators:
+        if is_view(operator.kind):
+            for tensor in operator.outputs:
+                source[tensor] = source[operator.inputs[0]]
+    return source
+
+
+def _readers(graph: TrainingGraph, view_of: Sequence[int]) -> list[list[int]]:
+    """For each tensor the operators, other than views, that read it or a view of it."""
+    readers: list[list[int]] = [[] for _ in graph.tensors]
+    for operator in graph.operators:
+        if not is_view(operator.kind):
+            for tensor in operator.inputs:
+                readers[view_of[tensor]].append(operator.index)
+    return readers

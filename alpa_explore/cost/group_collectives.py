@@ -1,0 +1,45 @@
+"""Seconds of a collective among a group of devices that may span nodes: rings, trees, and reduction in the switches.
+
+p ranks on N nodes, r of them on a node, S bytes of the larger tensor on one device, B bandwidths, a seconds of a step:
+
+    one node     wait · log₂ p + (p − 1) a_in + (p − 1)/p · S / B_in            all-gather, reduce-scatter
+                 the same with 2 (p − 1) steps and twice the bytes              all-reduce by a ring
+                 wait · log₂ p + 2 (p − 1)/p · S / B_switch                     all-reduce by the switches of the node
+    several      wait · log₂ p + (p − N) a_in + N a_net + (p − 1)/p · S / min(B_net, B_in)
+                 all-reduce: twice the ring, or a tree of nodes where that is faster:
+                 wait · log₂ p + max(2 (r − 1)/r · S / B_switch or B_in, 2 log₂ N · a_net + 2 (N − 1)/N · S / B_net)
+
+Fitted to the 21 published bandwidths of 256 MB collectives on 1 to 64 nodes of 8 H100 (Ultra-Scale Playbook;
+tests/cost/data, `calibration.link_fit`) the forms have a mean error of 7 % at the best of that network, the 95th
+percentile of the runs, and of 10 % at their mean, with a B_net that falls with the nodes. A ring's latency
+grows with its ranks and dominates on many nodes (Thakur, Rabenseifner, Gropp 2005); NCCL takes trees for all-reduce.
+"""
+
+from __future__ import annotations
+
+import math
+
+from alpa_explore.cluster.group import Group
+from alpa_explore.sharding.reshard import StepKind
+
+
+def group_seconds(kind: StepKind, local_bytes: float, group: Group) -> float:
+    """Time of `kind` among the ranks of a group; `local_bytes` are those of the larger tensor on one device."""
+    p, n = group.ranks, group.nodes
+    if p == 1 or kind is StepKind.SLICE:
+        return 0.0
+    wait = group.wait_seconds * math.log2(p)
+    part = (p - 1) / p * local_bytes
+    reduces = kind is StepKind.ALL_REDUCE
+    if n == 1:
+        if reduces and group.reduction_bandwidth:
+            return wait + 2 * part / group.reduction_bandwidth
+        return wait + (1 + reduces) * ((p - 1) * group.hop_inside_seconds + part / group.inside_bandwidth)
+    slowest = min(group.network_bandwidth, group.inside_bandwidth)
+    ring = (p - n) * group.hop_inside_seconds + n * group.hop_seconds + part / slowest
+    if not reduces:
+        return wait + ring
+    together = p / n
+    inside = 2 * (together - 1) / together * local_bytes / (group.reduction_bandwidth or group.inside_bandwidth)
+    between = 2 * math.log2(n) * group.hop_seconds + 2 * (n - 1) / n * local_bytes / group.network_bandwidth
+    return wait + min(2 * ring, max(inside, between))

@@ -1,0 +1,81 @@
+"""The kernel that one device runs for an operator: its kind, local sizes, FLOPs and bytes. No seconds here.
+
+A matrix product is count × [m, k] × [k, n]; a convolution is one as an implicit product over its output positions.
+Attention is count = batch × heads products of queries and keys: m queries, n keys, k the size of a head.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from alpa_explore.graph import Operator
+from alpa_explore.graph.counts import packet
+
+Shape = tuple[int, ...]
+
+
+class KernelKind(enum.StrEnum):
+    """What limits a kernel: the figures by which it is priced."""
+
+    PRODUCT = "product"
+    ATTENTION = "attention"
+    ATTENTION_BACKWARD = "attention backward"
+    MEMORY = "memory"
+    """Pointwise operators, reductions, data movement: memory traffic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """The work of one device for one operator."""
+
+    flops: float
+    bytes_accessed: float
+    dtype: str
+    matrix: bool
+    """Whether it runs on matrix units."""
+    kind: KernelKind = KernelKind.MEMORY
+    sizes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    """(count, m, n, k) of a product or of attention; zeros for other kernels, and where the local sizes are not
+    known."""
+
+    @property
+    def is_view(self) -> bool:
+        """No bytes and no FLOPs: it takes no time."""
+        return self.flops == 0 and self.bytes_accessed == 0
+
+
+def product_sizes(operator: Operator, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> tuple[int, int, int, int]:
+    """(count, m, n, k) of a product or of attention, from the local shapes of its inputs and outputs.
+
+    Zeros for an operator whose sizes do not follow from them.
+    """
+    name = packet(operator.kind)
+    if name in ("aten.mm", "aten.addmm"):
+        left, right = inputs[-2:]
+        return 1, left[0], right[1], left[1]
+    if name in ("aten.bmm", "aten.baddbmm", "aten.matmul"):
+        left, right = inputs[-2:]
+        return math.prod(left[:-2]), left[-2], right[-1], left[-1]
+    if name == "aten.convolution":
+        output, weight = outputs[0], inputs[1]
+        return 1, output[0] * math.prod(output[2:]), output[1], math.prod(weight[1:])
+    if name == "alpa_explore.attention":
+        query, key = inputs[:2]
+        return math.prod(query[:-2]), query[-2], key[-2], query[-1]
+    if name == "alpa_explore.attention_backward":
+        query, key = inputs[1:3]
+        return math.prod(query[:-2]), query[-2], key[-2], query[-1]
+    return 0, 0, 0, 0
+
+
+def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
+    """The kind of the kernel of an operator; `heavy` operators run on matrix units."""
+    name = packet(operator.kind)
+    if name == "alpa_explore.attention":
+        return KernelKind.ATTENTION
+    if name == "alpa_explore.attention_backward":
+        return KernelKind.ATTENTION_BACKWARD
+    return KernelKind.PRODUCT if heavy else KernelKind.MEMORY

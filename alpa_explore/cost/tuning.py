@@ -1,0 +1,12 @@
+"""Constants of the kernel formulas that are no figures of a device."""
+
+TILES = ((256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64))
+"""(height, width) of the tiles of a product's output that libraries choose from: common shapes of cuBLAS and
+CUTLASS."""
+LARGEST_TILE = 256 * 128
+PARTS_OF_K = (1, 2, 4)
+"""Numbers of parts into which libraries divide a long k where there are few tiles."""
+ATTENTION_BLOCK = 128
+"""Queries that one block of fused attention computes, as FlashAttention-2 has it (arXiv 2307.08691)."""
+ROOFLINE_SHARPNESS = 6.0
+"""Exponent of the soft maximum of arithmetic and memory time. Set by hand; not measured."""

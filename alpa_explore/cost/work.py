@@ -1,0 +1,53 @@
+"""Work: what the devices of a stage do for one microbatch, without seconds.
+
+It depends on the graph, the sharding and what the software fuses, never on fitted figures: it is computed once, and
+priced for every device and software.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alpa_explore.cost.kernels import Kernel
+from alpa_explore.sharding.reshard import StepKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveCall:
+    """One collective along one mesh axis."""
+
+    kind: StepKind
+    bytes: float
+    """Of the larger tensor on one device."""
+    axis: int
+    beside_product: bool = False
+    """Whether a matrix product reads its result or made its input, behind which software can hide it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassWork:
+    """One pass (forward or backward) of a part of the model, on one device."""
+
+    kernels: tuple[Kernel, ...] = ()
+    collectives: tuple[CollectiveCall, ...] = ()
+    launches: int = 0
+    """Kernels that the host launches, collectives not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartWork:
+    """A part of the model – the embedding, one block, the head with the loss – on one device."""
+
+    forward: PassWork
+    backward: PassWork
+    parameters: float
+    """Trainable elements on one device."""
+    parameter_tensors: int
+    held_bytes: float
+    """Held for the backward pass of one microbatch."""
+    entering_bytes: float
+    """Of the activation that enters it: all that is held where the part is recomputed."""
+    attention_bytes: float
+    """Of what is held, the scores and probabilities of spelled-out attention: what selective recomputation drops."""
+    workspace_bytes: float
+    """Peak of its temporary tensors while a microbatch is computed."""

@@ -1,0 +1,120 @@
+"""Does the planner choose well? The measured time of the layout predicted to be best, over that of the best one."""
+
+from __future__ import annotations
+
+from statistics import fmean, median
+
+import plotly.graph_objects as go
+
+from alpa_explore import units
+from alpa_explore.accuracy.choices import Choice, choices
+from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.accuracy.record import Record
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, recomputed, source_marker
+from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
+from alpa_explore.plans.report.tables import Row
+
+__all__ = ["layout_choices_figure", "layout_choices_sentence", "layout_choices_table"]
+
+
+def layout_choices_figure(record: Record, theme: str = "light") -> go.Figure:
+    """A mark for each group of layouts of one model on one number of GPUs, in the order of the regret.
+
+    The mark is the time of the predicted best above that of the best, the dash above it that of the layout in the
+    middle, which a choice without knowledge would have.
+    """
+    found = _ordered(record)
+    figure = go.Figure()
+    if found:
+        figure.add_trace(
+            go.Scatter(
+                x=[place + 1 for place in range(len(found))],
+                y=[100 * choice.median_regret for choice in found],
+                mode="markers",
+                marker={"symbol": "line-ew-open", "size": 9, "color": faint(theme), "line": {"width": 2}},
+                name="the layout in the middle",
+                hovertext=[f"the layout in the middle takes {_more(c.median_regret)} the best" for c in found],
+                hovertemplate=HOVER_TEXT,
+            )
+        )
+        for source in record.sources:
+            own = [(place, c) for place, c in enumerate(found) if c.best.source == source.name]
+            if own:
+                marker = source_marker(record, source.name)
+                figure.add_trace(
+                    go.Scatter(
+                        x=[place + 1 for place, _ in own],
+                        y=[100 * choice.regret for _, choice in own],
+                        mode="markers",
+                        name=safe(source.label),
+                        marker={**marker, "size": 10, "line": {"width": 1, "color": ink(theme)}},
+                        hovertext=[_hover(record, choice) for _, choice in own],
+                        hovertemplate=HOVER_TEXT,
+                        cliponaxis=False,
+                    )
+                )
+        top = max(max(c.regret for c in found), median(c.median_regret for c in found), 0.05)
+        figure.update_yaxes(title="time above the best", range=[-4 * top, 112 * top], ticksuffix=" %")
+        figure.update_xaxes(title="groups of layouts, in this order", range=[0, len(found) + 1])
+    return dress(figure, layout_choices_sentence(record), theme=theme, **below_plot(len(figure.data)))
+
+
+def layout_choices_sentence(record: Record) -> str:
+    """What the figure shows."""
+    found = choices(record.runs)
+    if not found:
+        return NO_RUNS
+    near = sum(choice.regret <= 0.05 for choice in found)
+    return (
+        f"{len(found)} groups of measured layouts of one model and number of GPUs: the predicted best takes "
+        f"{units.percent(fmean(c.regret for c in found))} longer than the best on average, a layout in the middle "
+        f"{units.percent(fmean(c.median_regret for c in found))}; at most 5 % in {near} groups."
+    )
+
+
+def layout_choices_table(record: Record) -> list[Row]:
+    """One row per group, the worst choice first."""
+    return [
+        {
+            "source": record.label(choice.best.source),
+            "model": choice.best.model,
+            "gpus": choice.best.gpus,
+            "device": choice.best.device,
+            "layouts": choice.layouts,
+            "predicted_best": choice.predicted_best.layout,
+            "takes_seconds": choice.predicted_best.measured_seconds,
+            "best": choice.best.layout,
+            "best_seconds": choice.best.measured_seconds,
+            "regret_fraction": choice.regret,
+            "in_the_middle_fraction": choice.median_regret,
+            "failed_before": choice.failed_before,
+        }
+        for choice in reversed(_ordered(record))
+    ]
+
+
+def _ordered(record: Record) -> list[Choice]:
+    return sorted(choices(record.runs), key=lambda c: (c.regret, c.median_regret))
+
+
+def _more(regret: float) -> str:
+    return "as long as" if regret < 1e-9 else f"{units.percent(regret)} longer than"
+
+
+def _hover(record: Record, choice: Choice) -> str:
+    best, picked = choice.best, choice.predicted_best
+    same = choice.regret < 1e-9
+    return lines(
+        f"<b>{safe(best.model)} on {best.gpus:,} × {safe(best.device)}</b>",
+        f"{choice.layouts:,} layouts that ran, {safe(record.label(best.source))}",
+        f"predicted best: {_layout(picked)}, measured {units.seconds(picked.measured_seconds or 0.0)}",
+        "it is the best" if same else f"best: {_layout(best)}, measured {units.seconds(best.measured_seconds or 0.0)}",
+        "" if same else f"it takes {_more(choice.regret)} the best; one in the middle {_more(choice.median_regret)} it",
+        f"{choice.failed_before:,} that failed were said to fit and to be faster" if choice.failed_before else "",
+    )
+
+
+def _layout(run: MeasuredRun) -> str:
+    batch = "" if run.global_batch is None else f" (batch {run.global_batch:,})"
+    extra = f", {recomputed(run)}" if run.recompute else ""
+    return f"{safe(run.layout)}{safe(extra)}{batch}"

@@ -1,0 +1,80 @@
+"""The colour and symbol of each source of measured runs, and what a point says of its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.accuracy.record import Record
+from alpa_explore.figures.style import OKABE_ITO, lines, safe
+
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "pentagon", "star", "hexagram")
+_PLOT, _AXIS, _ENTRY = 320, 62, 18
+"""Pixels of a plot, of the axis below it, and of a row of the legend below that."""
+NO_RUNS = "No measured runs are stored with this version: the errors of its predictions are not known."
+"""The sentence of a figure without runs."""
+
+
+def below_plot(entries: int) -> dict[str, Any]:
+    """Height, margin and legend of a figure whose legend stands below the axis, in two columns where the page is
+    narrow."""
+    bottom = _AXIS + _ENTRY * max(-(-entries // 2), 1)
+    legend = {
+        "orientation": "h",
+        "x": 0.0,
+        "xanchor": "left",
+        "y": -_AXIS / _PLOT,
+        "yanchor": "top",
+        "traceorder": "normal",
+        "font": {"size": 11},
+    }
+    return {"height": _PLOT + 86 + bottom, "margin": {"b": bottom}, "legend": legend}
+
+
+def source_marker(record: Record, source: str) -> dict[str, Any]:
+    """plotly's marker of the points of a source: colour and symbol differ, so that colour is not the only sign."""
+    place = [s.name for s in record.sources].index(source)
+    return {
+        "color": OKABE_ITO[place % len(OKABE_ITO)],
+        "symbol": _SYMBOLS[(place + place // len(OKABE_ITO)) % len(_SYMBOLS)],
+    }
+
+
+def signed_percent(fraction: float) -> str:
+    """'+6.2 %', '−12 %'."""
+    text = f"{100 * fraction:+.1f}" if abs(fraction) < 0.0995 else f"{100 * fraction:+,.0f}"
+    return f"{text.replace('-', '−')} %"
+
+
+def run_text(record: Record, run: MeasuredRun) -> str:
+    """The hover text of a run: what ran where, predicted, measured, and its line in the table of its source."""
+    samples = "" if run.sequence is None else f"sequence {run.sequence:,}"
+    details = "; ".join(safe(part) for part in (run.sizes, samples, run.precision, recomputed(run)) if part)
+    return lines(
+        f"<b>{safe(run.model)} on {run.gpus:,} × {safe(run.device)}</b>",
+        safe(run.layout),
+        details,
+        *measured_lines(run),
+        f"{safe(record.label(run.source))} ({safe(run.software)}), line {run.line:,}"
+        f"{'' if run.held_out else '; figures were fitted to it'}",
+        f"left out: {safe(run.left_out)}" if run.left_out else "",
+    )
+
+
+def measured_lines(run: MeasuredRun) -> list[str]:
+    """'predicted 7.5 s, measured 7.98 s: −6.0 %', and the same for memory."""
+    found = []
+    for what, show, predicted, measured in (
+        ("", units.seconds, run.predicted_seconds, run.measured_seconds),
+        ("memory ", units.bytes_, run.predicted_bytes, run.measured_bytes),
+    ):
+        if predicted and measured:
+            error = signed_percent(predicted / measured - 1)
+            found.append(f"{what}predicted {show(predicted)}, measured {show(measured)}: {error}")
+    return found
+
+
+def recomputed(run: MeasuredRun) -> str:
+    """'full recomputation'; '' where the source does not say."""
+    return f"recomputation: {run.recompute}" if run.recompute else ""

@@ -1,0 +1,189 @@
+"""Predicted against measured: every run a point, the diagonal, and the bands of ±10 % and ±25 %."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from alpa_explore import units
+from alpa_explore.accuracy.error_band import Quantity
+from alpa_explore.accuracy.measured_run import MeasuredRun
+from alpa_explore.accuracy.record import Record
+from alpa_explore.accuracy.scores import errors
+from alpa_explore.figures.accuracy.marks import NO_RUNS, below_plot, run_text, source_marker
+from alpa_explore.figures.style import HOVER_TEXT, dress, ink, safe
+from alpa_explore.plans.report.tables import Row
+
+__all__ = ["predictions_figure", "predictions_sentence", "predictions_table"]
+
+_BANDS = ((0.25, 0.10), (0.10, 0.22))
+"""(half width, opacity) of the bands around the diagonal."""
+_MARGIN = 1.25
+"""The axes end at this multiple of the largest value, and begin at this fraction of the least."""
+
+
+def predictions_figure(record: Record, theme: str = "light", *, quantity: Quantity = "seconds") -> go.Figure:
+    """A point for each run with a prediction and a measurement, a trace for each source; both axes logarithmic.
+
+    Runs that count in no score, as those with a fault of the measurement, are hollow.
+    """
+    drawn = [(run, *pair) for run in record.runs if (pair := _pair(run, quantity)) is not None]
+    figure = go.Figure()
+    if drawn:
+        low = min(min(p, m) for _, p, m in drawn) / _MARGIN
+        high = max(max(p, m) for _, p, m in drawn) * _MARGIN
+        for trace in _diagonals(low, high, theme):
+            figure.add_trace(trace)
+        for source in record.sources:
+            own = [entry for entry in drawn if entry[0].source == source.name]
+            if own:
+                figure.add_trace(_points(record, source.name, source.label, own))
+        figure.update_xaxes(_axis("measured", quantity, low, high))
+        figure.update_yaxes(_axis("predicted", quantity, low, high))
+    title = predictions_sentence(record, quantity=quantity)
+    entries = sum(trace.showlegend is not False for trace in figure.data)
+    return dress(figure, title, theme=theme, **below_plot(entries))
+
+
+def predictions_sentence(record: Record, *, quantity: Quantity = "seconds") -> str:
+    """What the figure shows."""
+    what = "Iteration times" if quantity == "seconds" else "Memory"
+    fresh = errors(_error(run, quantity) for run in record.runs if run.held_out)
+    fitted = errors(_error(run, quantity) for run in record.runs if not run.held_out)
+    if fresh is None and fitted is None:
+        return NO_RUNS if not record.runs else f"{what}: no run has both a prediction and a measurement."
+    parts = []
+    if fresh is not None:
+        parts.append(
+            f"{fresh.runs:,} runs that no figure was fitted to, {_mean(fresh.mean)}, {_within(record, quantity)}"
+        )
+    if fitted is not None:
+        parts.append(f"{fitted.runs:,} runs that figures were fitted to, {_mean(fitted.mean)}")
+    return f"{what}, predicted against measured: {'; '.join(parts)}."
+
+
+def predictions_table(record: Record) -> list[Row]:
+    """One row per run, as the record has them."""
+    return [
+        {
+            "source": record.label(run.source),
+            "line": run.line,
+            "model": run.model,
+            "gpus": run.gpus,
+            "device": run.device,
+            "software": run.software,
+            "layout": run.layout,
+            "predicted_seconds": run.predicted_seconds,
+            "measured_seconds": run.measured_seconds,
+            "error_fraction": _apart(run.predicted_seconds, run.measured_seconds),
+            "predicted_bytes": run.predicted_bytes,
+            "measured_bytes": run.measured_bytes,
+            "memory_error_fraction": _apart(run.predicted_bytes, run.measured_bytes),
+            "fits": run.fits,
+            "status": run.status,
+            "held_out": run.held_out,
+            "not_counted_because": run.refused or run.left_out,
+        }
+        for run in record.runs
+    ]
+
+
+def _apart(predicted: float | None, measured: float | None) -> float | None:
+    return predicted / measured - 1 if predicted and measured else None
+
+
+def _pair(run: MeasuredRun, quantity: Quantity) -> tuple[float, float] | None:
+    """(predicted, measured)."""
+    pair = (
+        (run.predicted_seconds, run.measured_seconds)
+        if quantity == "seconds"
+        else (run.predicted_bytes, run.measured_bytes)
+    )
+    return (pair[0], pair[1]) if pair[0] and pair[1] else None
+
+
+def _error(run: MeasuredRun, quantity: Quantity) -> float | None:
+    return run.seconds_error if quantity == "seconds" else run.bytes_error
+
+
+def _mean(fraction: float) -> str:
+    return f"mean error {units.percent(fraction)}"
+
+
+def _within(record: Record, quantity: Quantity) -> str:
+    found = [abs(e) for run in record.runs if run.held_out and (e := _error(run, quantity)) is not None]
+    return f"{units.percent(sum(e <= 0.10 for e in found) / len(found))} of them within 10 %"
+
+
+def _diagonals(low: float, high: float, theme: str) -> list[go.Scatter]:
+    """The bands, the wider one first, then the line on which predictions are right."""
+    traces: list[go.Scatter] = []
+    for width, opacity in _BANDS:
+        color = f"rgba(128,140,152,{opacity})"
+        common: dict[str, Any] = {"mode": "lines", "hoverinfo": "skip", "line": {"width": 0}}
+        # +25 % is 1.25 times the measured value, −25 % is 0.75 times.
+        traces.append(
+            go.Scatter(x=[low, high], y=[low * (1 - width), high * (1 - width)], showlegend=False, name="", **common)
+        )
+        traces.append(
+            go.Scatter(
+                x=[low, high],
+                y=[low * (1 + width), high * (1 + width)],
+                fill="tonexty",
+                fillcolor=color,
+                name=f"within {100 * width:.0f} %",
+                **common,
+            )
+        )
+    line = {"color": ink(theme), "width": 1}
+    traces.append(
+        go.Scatter(x=[low, high], y=[low, high], mode="lines", hoverinfo="skip", line=line, name="predicted = measured")
+    )
+    return traces
+
+
+def _points(record: Record, source: str, label: str, own: Sequence[tuple[MeasuredRun, float, float]]) -> go.Scatter:
+    marker = source_marker(record, source)
+    return go.Scatter(
+        x=[_digits(measured) for _, _, measured in own],
+        y=[_digits(predicted) for _, predicted, _ in own],
+        mode="markers",
+        name=safe(label),
+        marker={
+            **marker,
+            "symbol": [marker["symbol"] + ("" if run.timed else "-open") for run, _, _ in own],
+            "size": 6,
+            "opacity": 0.75,
+        },
+        hovertext=[run_text(record, run) for run, _, _ in own],
+        hovertemplate=HOVER_TEXT,
+    )
+
+
+def _digits(value: float) -> float:
+    """Four digits: more than can be seen, and a smaller page."""
+    return float(f"{value:.4g}")
+
+
+def _axis(which: str, quantity: Quantity, low: float, high: float) -> dict[str, Any]:
+    """A logarithmic axis with ticks in readable units."""
+    what, show, base = (
+        ("iteration time", units.seconds, 1.0)
+        if quantity == "seconds"
+        else ("memory of a device", units.bytes_, 2.0**30)
+    )
+    decades = range(math.floor(math.log10(low / base)), math.ceil(math.log10(high / base)) + 1)
+    digits = (1,) if len(decades) > 3 else (1, 2, 5)
+    ticks = [digit * 10.0**decade * base for decade in decades for digit in digits]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    return {
+        "type": "log",
+        "title": f"{which} {what}",
+        "range": [math.log10(low), math.log10(high)],
+        "tickvals": ticks,
+        "ticktext": [show(tick) for tick in ticks],
+        "automargin": True,
+    }

@@ -1,0 +1,119 @@
+"""Where the model is wrong and why: the kinds of runs that add most to the error of their source."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from alpa_explore import units
+from alpa_explore.accuracy.record import Record, stored_reasons
+from alpa_explore.accuracy.weak_spots import WeakSpot, weak_spots
+from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_marker
+from alpa_explore.figures.style import HOVER_TEXT, dress, faint, ink, lines, safe
+from alpa_explore.plans.report.tables import Row
+
+__all__ = ["reasons_table", "weak_spots_figure", "weak_spots_sentence", "weak_spots_table"]
+
+_ROW, _FRAME = 34, 130
+"""Pixels of a row, and of axis and legend."""
+
+
+def weak_spots_figure(record: Record, theme: str = "light") -> go.Figure:
+    """A bar for the mean error of each kind of runs, with the mean error of its whole source as a mark."""
+    spots = _spots(record)
+    names = [
+        f"{safe(spot.feature)} {safe(spot.value)}<br>"
+        f"<span style='color:{faint(theme)}'>{safe(record.label(spot.source))}</span>"
+        for spot in spots
+    ]
+    figure = go.Figure()
+    if spots:
+        common = {"y": names, "hovertext": [_hover(record, spot) for spot in spots], "hovertemplate": HOVER_TEXT}
+        figure.add_trace(
+            go.Bar(
+                x=[100 * spot.errors.mean for spot in spots],
+                orientation="h",
+                name="mean error of these runs",
+                marker={"color": [source_marker(record, spot.source)["color"] for spot in spots], "opacity": 0.8},
+                text=[f"{spot.errors.runs:,} runs, {signed_percent(spot.errors.bias)}" for spot in spots],
+                textposition="outside",
+                textfont={"color": ink(theme), "size": 11},
+                cliponaxis=False,
+                **common,
+            )
+        )
+        figure.add_trace(
+            go.Scatter(
+                x=[100 * spot.of_source.mean for spot in spots],
+                mode="markers",
+                name="mean error of the whole source",
+                marker={"symbol": "line-ns-open", "size": 14, "color": ink(theme), "line": {"width": 2}},
+                **common,
+            )
+        )
+        longest = max(spot.errors.mean for spot in spots)
+        figure.update_xaxes(title="mean error of the iteration time", range=[0, 150 * longest], ticksuffix=" %")
+        figure.update_yaxes(autorange="reversed", automargin=True, tickfont={"size": 11}, ticklabelstandoff=6)
+    height = _FRAME + _ROW * max(len(spots), 3)
+    return dress(figure, weak_spots_sentence(record), theme=theme, height=height, bargap=0.35)
+
+
+def weak_spots_sentence(record: Record) -> str:
+    """What the figure shows."""
+    spots = _spots(record)
+    if not spots:
+        return "No kind of run is predicted much worse than the others of its source." if record.runs else NO_RUNS
+    worst = spots[0]
+    known = sum(bool(spot.why) for spot in spots)
+    reasons = f" A reason is known for {known} of them." if known else " No reason is known yet."
+    return (
+        f"{len(spots)} kinds of runs are predicted clearly worse than their source; most weight has "
+        f"{_name(record, worst)}: mean error {units.percent(worst.errors.mean)} instead of "
+        f"{units.percent(worst.of_source.mean)}.{reasons}"
+    )
+
+
+def weak_spots_table(record: Record) -> list[Row]:
+    """One row per kind of runs, that with most weight first."""
+    return [
+        {
+            "source": record.label(spot.source),
+            "what": spot.feature,
+            "value": spot.value,
+            "runs": spot.errors.runs,
+            "mean_error_fraction": spot.errors.mean,
+            "bias_fraction": spot.errors.bias,
+            "source_mean_error_fraction": spot.of_source.mean,
+            "why": spot.why,
+        }
+        for spot in _spots(record)
+    ]
+
+
+def reasons_table(record: Record) -> list[Row]:
+    """What people found out about the runs, for all of a source or a kind of them."""
+    return [
+        {
+            "source": record.label(reason["source"]) if reason["source"] else "all",
+            "runs": f"{reason['feature']} {reason['value']}".strip() or "all",
+            "why": reason["why"],
+        }
+        for reason in stored_reasons()
+    ]
+
+
+def _spots(record: Record) -> list[WeakSpot]:
+    return weak_spots(record.runs, stored_reasons())
+
+
+def _name(record: Record, spot: WeakSpot) -> str:
+    return f"{record.label(spot.source)}: {spot.feature} {spot.value}"
+
+
+def _hover(record: Record, spot: WeakSpot) -> str:
+    return lines(
+        f"<b>{safe(_name(record, spot))}</b>",
+        f"{spot.errors.runs:,} runs, mean error {units.percent(spot.errors.mean)}, bias "
+        f"{signed_percent(spot.errors.bias)}",
+        f"all {spot.of_source.runs:,} runs of the source: {units.percent(spot.of_source.mean)}",
+        safe(spot.why) or "no reason is known",
+    )

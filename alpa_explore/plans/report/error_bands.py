@@ -1,0 +1,89 @@
+"""How far to trust the predicted figures of a plan: the error bands of its time and its memory, in words.
+
+Wherever people read a predicted time or size, the band stands beside it: '26.2 s ± 9 %' where there is little room,
+'± 9 % (312 runs of Megatron on A100-80GB)' where there is more, '± ?' and 'not measured on runs of this kind' where no
+run of the kind was measured. What the bands are: `alpa_explore.accuracy.error_band`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from alpa_explore import units
+from alpa_explore.accuracy.error_band import NOT_MEASURED, Band, Quantity, error_band
+from alpa_explore.cluster import Cluster
+from alpa_explore.plans.printable import printable
+from alpa_explore.plans.value import PlanValue
+
+UNKNOWN = "± ?"
+"""Where there is little room, for an error that is not known."""
+_MEMO = "error band of "
+
+
+def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
+    """The band of the plan's times ('seconds') or sizes ('bytes'); None where it is not known."""
+    key = _MEMO + quantity
+    if key not in plan.memo:
+        plan.memo[key] = error_band(plan.cluster, quantity)
+    band: Band | None = plan.memo[key]
+    return band
+
+
+def band_short(band: Band | None) -> str:
+    """'± 9 %'; '± ?' where it is not known."""
+    return UNKNOWN if band is None else band.short
+
+
+def band_meaning(band: Band | None) -> str:
+    """For a hover or a second line: '± 9 %: mean error of 312 runs of Megatron on A100-80GB; on average 3 % too
+    short'."""
+    return f"expected error: {NOT_MEASURED}" if band is None else printable(band.meaning)
+
+
+def with_band(text: str, band: Band | None) -> str:
+    """'26.2 s ± 9 %'; the text alone where the band is not known."""
+    return text if band is None else f"{text} {band.short}"
+
+
+def time_with_band(plan: PlanValue, seconds: float) -> str:
+    """Predicted seconds of the plan's cluster: '26.2 s ± 9 %', or '26.2 s' where the band is not known."""
+    return with_band(units.seconds(seconds), band_of(plan, "seconds"))
+
+
+def bytes_with_band(plan: PlanValue, size: float) -> str:
+    """Predicted bytes of a device: '15 GiB ± 5 %', or '15 GiB' where the band is not known."""
+    return with_band(units.bytes_(size), band_of(plan, "bytes"))
+
+
+def bands_sentence(cluster: Cluster, seconds: Band | None, bytes_: Band | None) -> str:
+    """'Expected error: times ± 9 % (312 runs of Megatron on A100-80GB), memory not measured on runs of this kind.'"""
+    if seconds is None and bytes_ is None:
+        kind = f"{printable(cluster.software.label)} on {printable(cluster.device.name)}"
+        return f"Expected error: {NOT_MEASURED} ({kind})."
+    times, sizes = (NOT_MEASURED if band is None else printable(band.words) for band in (seconds, bytes_))
+    return f"Expected error: times {times}, memory {sizes}."
+
+
+def plan_bands_sentence(plan: PlanValue) -> str:
+    """`bands_sentence` of a plan."""
+    return bands_sentence(plan.cluster, band_of(plan, "seconds"), band_of(plan, "bytes"))
+
+
+def bands_summary(plan: PlanValue) -> dict[str, Any]:
+    """The bands for --json, by the figure that they belong to; None where they are not known. Figures that follow from
+    the iteration time (samples, tokens and FLOPs per second, device-hours) have its relative error."""
+    figures: tuple[tuple[str, Quantity], ...] = (("iteration_seconds", "seconds"), ("peak_bytes_per_device", "bytes"))
+    return {name: _record(band_of(plan, quantity)) for name, quantity in figures}
+
+
+def _record(band: Band | None) -> dict[str, Any] | None:
+    if band is None:
+        return None
+    values = asdict(band)
+    return {
+        "mean_error_fraction": values["fraction"],
+        "bias_fraction": values["bias"],
+        "runs": values["runs"],
+        "measured_on": values["kind"],
+    }

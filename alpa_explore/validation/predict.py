@@ -1,0 +1,245 @@
+"""Predict the seconds and bytes of measured runs, in two processes.
+
+Runs are grouped by what decides on the captured graph (`ModelKey`); a group is the task of one process. A run that
+cannot be priced is refused, with the reason, and stops no other.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+
+from alpa_explore.errors import AlpaExploreError, ExecutorError
+from alpa_explore.execution.progress import Progress, ProgressCallback
+from alpa_explore.validation.requests import BLOCKS_CAPTURED, ModelKey, Pricer, RunPrice, RunRequest
+from alpa_explore.validation.runs.architecture import padded_vocabulary
+from alpa_explore.validation.runs.machines import Machine, machine
+from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.refusals import Kind
+from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
+from alpa_explore.validation.runs.stages import blocks_of_parts, head_part, idle_ranks
+
+_ALONE = 2
+"""Groups up to which no processes are started: that costs longer than a capture."""
+_SHARED_OPTIMIZER = ("megatron", "nanotron")
+"""Software whose default optimizer is ZeRO-1, for rows that do not say."""
+_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none", "full")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A measured run and what the cost model says of it."""
+
+    row: MeasuredRow
+    device: str
+    """Name of the device preset."""
+    software: str
+    """Name of the software profile."""
+    seconds: float
+    """Of an iteration."""
+    bytes: float
+    """Of the fullest device."""
+    fits: bool
+    reason: str
+    """Why it does not fit, or would not run; empty where it does."""
+    peak_flops: float
+    """Of all devices together, in the dtype of tensors: the 100 % of the MFU."""
+
+    @property
+    def error(self) -> float | None:
+        """predicted / measured − 1; None where the time is not scored."""
+        measured = self.row.measured_seconds
+        return self.seconds / measured - 1 if self.row.scored and measured else None
+
+    @property
+    def measured_mfu(self) -> float | None:
+        """Share of the peak that the model's FLOPs make of the measured time."""
+        row = self.row
+        if row.measured_seconds is None:
+            return None
+        return row.architecture.flops(row.tokens, row.sequence) / (row.measured_seconds * self.peak_flops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """The predictions of a set of rows, and those that are refused: by the file or in pricing."""
+
+    predicted: tuple[Prediction, ...]
+    refused: tuple[RefusedRow, ...]
+
+
+def predict_rows(
+    rows: Rows,
+    *,
+    pricer: Pricer,
+    device: str | None = None,
+    software: str | None = None,
+    processes: int = 2,
+    progress: ProgressCallback | None = None,
+) -> Predictions:
+    """Predictions of all rows, in their order. `device` and `software` override what the rows say.
+
+    With `processes` below 2, or few groups, all is done in this process.
+    """
+    made: dict[int, tuple[Machine, ModelKey, RunRequest]] = {}
+    refused: list[RefusedRow] = list(rows.refused)
+    for number, row in enumerate(rows.measured):
+        try:
+            made[number] = _request(number, row, device, software)
+        except AlpaExploreError as error:
+            refused.append(refused_row(row, Kind.MACHINE, error))
+    groups: dict[ModelKey, list[RunRequest]] = {}
+    for _, key, request in made.values():
+        groups.setdefault(key, []).append(request)
+    predicted: dict[int, Prediction] = {}
+    for number, answer in _priced(groups, pricer, processes, progress):
+        row = rows.measured[number]
+        if isinstance(answer, AlpaExploreError):
+            refused.append(refused_row(row, Kind.PRICING, answer))
+        else:
+            predicted[number] = _prediction(row, made[number][0], answer)
+    return Predictions(
+        predicted=tuple(predicted[number] for number in sorted(predicted)),
+        refused=tuple(sorted(refused, key=lambda row: (row.file, row.line))),
+    )
+
+
+def refused_row(row: MeasuredRow, kind: Kind, error: AlpaExploreError) -> RefusedRow:
+    """A row that was read but cannot be priced."""
+    return RefusedRow(
+        file=row.file,
+        line=row.line,
+        kind=kind,
+        reason=str(error),
+        model=row.model,
+        status=row.status,
+        gpu_type=row.gpu_type,
+        framework=row.framework,
+        measured_seconds=row.measured_seconds,
+        measured_bytes=row.measured_bytes,
+    )
+
+
+def _request(
+    number: int, row: MeasuredRow, device: str | None, software: str | None
+) -> tuple[Machine, ModelKey, RunRequest]:
+    """The machine and the request of a row. AlpaExploreError for names that are not known."""
+    on = machine(
+        row.gpu_type,
+        row.framework,
+        row.devices,
+        row.devices_per_node,
+        source=row.source,
+        device=device,
+        software=software,
+    )
+    precision, model = precision_of(row.precision), row.architecture
+    words = padded_vocabulary(model.vocabulary, row.tensor, on.software)
+    replicated = replace(model, kv_heads=max(model.kv_heads, row.tensor))
+    zero = row.zero_stage
+    key = ModelKey(
+        config=replicated.config(row.sequence, layers=BLOCKS_CAPTURED, vocabulary=words, software=on.software),
+        micro_batch=row.micro_batch,
+        dtype=precision.tensors,
+    )
+    request = RunRequest(
+        number=number,
+        cluster=on.cluster,
+        tensor=row.tensor,
+        data=row.data,
+        pipeline=row.pipeline,
+        chunks=row.chunks,
+        blocks=blocks_of_parts(model, row.pipeline, row.chunks, on.software),
+        head_part=head_part(model, row.pipeline, row.chunks, on.software),
+        microbatches=row.microbatches,
+        zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
+        recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
+        products=precision.products,
+        schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
+    )
+    return on, key, request
+
+
+def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
+    idle = idle_ranks(row.architecture, row.pipeline, on.software)
+    reason = price.reason
+    if idle:
+        reason = f"{idle} of {row.pipeline} stages get no part of the model, and {on.software} stops"
+    return Prediction(
+        row=row,
+        device=on.device,
+        software=on.software,
+        seconds=price.seconds,
+        bytes=price.bytes,
+        fits=price.fits and not idle,
+        reason=reason,
+        peak_flops=row.devices * on.cluster.device.peak(precision_of(row.precision).tensors),
+    )
+
+
+_Answer = tuple[int, RunPrice | AlpaExploreError]
+
+
+def _priced(
+    groups: dict[ModelKey, list[RunRequest]], pricer: Pricer, processes: int, progress: ProgressCallback | None
+) -> Iterator[_Answer]:
+    total, done, began = sum(map(len, groups.values())), 0, time.monotonic()
+
+    def say() -> None:
+        if progress is not None:
+            progress(Progress(pass_name="runs", done=done, total=total, elapsed_seconds=time.monotonic() - began))
+
+    say()
+    # The largest first, so that the processes end together.
+    tasks = sorted(groups.items(), key=lambda group: -len(group[1]))
+    for answers in _answers(tasks, pricer, processes):
+        yield from answers
+        done += len(answers)
+        say()
+
+
+def _answers(
+    tasks: Sequence[tuple[ModelKey, list[RunRequest]]], pricer: Pricer, processes: int
+) -> Iterator[list[_Answer]]:
+    if processes < 2 or len(tasks) <= _ALONE:
+        for key, runs in tasks:
+            yield price_group(pricer, key, runs)
+        return
+    # Fresh processes: torch's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_one_thread) as pool:
+        waiting = [pool.submit(price_group, pricer, key, runs) for key, runs in tasks]
+        try:
+            for future in as_completed(waiting):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise ExecutorError(
+                "A process that prices runs ended", found=str(error), remedy="Free memory, or give fewer rows at once."
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _one_thread() -> None:
+    """Each process has one core to itself; fake tensors leave nothing to do for more."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def price_group(pricer: Pricer, key: ModelKey, runs: Sequence[RunRequest]) -> list[_Answer]:
+    """(number, price or the reason why there is none) of runs that share a captured graph."""
+    try:
+        model = pricer.model(key)
+    except AlpaExploreError as error:
+        return [(run.number, error) for run in runs]
+    answers: list[_Answer] = []
+    for run in runs:
+        try:
+            answers.append((run.number, pricer.price(model, run)))
+        except AlpaExploreError as error:
+            answers.append((run.number, error))
+    return answers

@@ -1,0 +1,96 @@
+"""Prices the layouts of measured runs with the planner's costs, through `baselines`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from alpa_explore import units
+from alpa_explore.baselines.block_work import DecoderWork, decoder_work
+from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
+from alpa_explore.baselines.roles import Role
+from alpa_explore.cluster import Submesh, logical_mesh
+from alpa_explore.errors import OptionError
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
+
+
+@dataclass(slots=True)
+class CapturedModel:
+    """A captured graph, and its work under the degrees of tensor parallelism that were asked for."""
+
+    graph: TrainingGraph
+    dtype: str
+    work: dict[tuple[object, ...], DecoderWork] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPricer:
+    """The cost model of the planner, on hand-made layouts."""
+
+    def model(self, key: ModelKey) -> CapturedModel:
+        """The captured graph of a model with two blocks. CaptureError where it cannot be captured."""
+        from alpa_explore.models.factory import make_inputs, make_module
+        from alpa_explore.tracing.capture import capture
+
+        graph = capture(
+            make_module(key.config, "meta", 0),
+            make_inputs(key.config, key.micro_batch, "meta", 0),
+            name=type(key.config).__name__,
+            precision=key.dtype,
+        )
+        return CapturedModel(graph, key.dtype)
+
+    def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
+        """The first recomputation that fits counts, or, if none fits, the first."""
+        prices = [price_layout(work_of(model, run), run.cluster, layout_of(model, run, r)) for r in run.recompute]
+        room = run.cluster.device.memory_bytes
+        price = next((p for p in prices if p.bytes <= room), prices[0])
+        fits = price.bytes <= room
+        return RunPrice(
+            seconds=price.seconds, bytes=price.bytes, fits=fits, reason="" if fits else overflow(price, room)
+        )
+
+
+def work_of(model: CapturedModel, run: RunRequest) -> DecoderWork:
+    """The work of a microbatch under the run's tensor parallelism and software."""
+    software = run.cluster.software
+    key = (run.tensor, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes)
+    if key not in model.work:
+        # Which devices are tensor-parallel decides on no choice: their mesh is that of one node.
+        nodes, per_node = max(1, run.tensor // run.cluster.devices_per_node), run.cluster.devices_per_node
+        mesh = logical_mesh(run.cluster, Submesh(nodes, min(run.tensor, per_node)), (run.tensor,))
+        role = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
+        model.work[key] = decoder_work(model.graph, run.cluster.device, mesh, tensor_role=role)
+    return model.work[key]
+
+
+def layout_of(model: CapturedModel, run: RunRequest, recompute: str) -> ManualLayout:
+    """The layout of a run. OptionError for a precision that the device does not have."""
+    peaks = run.cluster.device.peak_flops
+    if run.products not in peaks:
+        raise OptionError(
+            "The device does not compute in this precision",
+            found=f"{run.products} on {run.cluster.device.name}",
+            remedy=f"It has {', '.join(peaks)}.",
+        )
+    return ManualLayout(
+        tensor=run.tensor,
+        data=run.data,
+        pipeline=run.pipeline,
+        microbatches=run.microbatches,
+        blocks=run.blocks,
+        head_part=run.head_part,
+        zero_stage=run.zero_stage,
+        recompute=recompute,
+        low_precision=None if run.products == model.dtype else run.products,
+    )
+
+
+def overflow(price: LayoutPrice, room: float) -> str:
+    """Why a layout does not fit: stage, bytes, and what takes most of them."""
+    name, most = max(price.parts_bytes, key=lambda part: part[1])
+    return (
+        f"stage {price.fullest_stage} needs {units.bytes_(price.bytes)} of {units.bytes_(room)} on a device, "
+        f"{units.bytes_(most)} of them for {name}"
+    )

@@ -1,0 +1,9 @@
+"""Measured training runs: from a CSV file to rows whose model, batch, machine and layout are complete and agree.
+
+architecture   the model of a run from its architecture columns: config, parameters, FLOPs
+columns        cells of a file -> values, for the common columns and for those of vTrain
+refusals       what is wrong with a run: missing, contradictory, impossible, or not modelled yet
+rows           a file -> MeasuredRow or RefusedRow, line by line
+machines, precisions   device, software and dtypes by the names that sources use
+stages         the blocks of each part of a pipeline, as each framework divides them
+"""

@@ -1,0 +1,127 @@
+"""Device and software of a measured run, by the names that its source uses.
+
+A rack of GB200 or GB300 has 72 devices on one NVLink. The nodes of a `Cluster` hold a power of two of devices, so that
+submeshes tile them: here such a rack is a node of 64. The measured runs use 8 to 64 devices, or multiples of 64, so no
+run is spread over more racks by this than it has to be; the network of a rack is that of 64 devices instead of 72.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from alpa_explore.cluster import Cluster
+from alpa_explore.cluster.files import is_file_name
+from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.software_profiles import load_software, software_names
+from alpa_explore.errors import ClusterError, UnknownNameError, nearest_names
+
+_FRAMEWORKS = (
+    ("megatron-deepspeed (vtrain)", "megatron-v2"),  # without DeepSpeed's own optimizer, and in fp16
+    ("megatron-deepspeed", "megatron-deepspeed"),
+    ("megatron-lm (sc21)", "megatron-v2"),  # the code of 2021, before Megatron-Core
+    ("llm-foundry", "fsdp"),
+    ("composer", "fsdp"),
+    ("maxtext", "maxtext"),
+    ("paxml", "maxtext"),
+    ("nanotron", "nanotron"),
+    ("torchtitan", "torchtitan"),
+    ("deepspeed", "deepspeed"),
+    ("primus", "megatron"),
+    ("megatron", "megatron"),
+    ("nemo", "megatron"),
+    ("fsdp", "fsdp"),
+    ("torch.compile", "compiled"),
+    ("pytorch", "eager"),
+)
+"""(part of a framework's name in lower case, software profile), the more special name first."""
+NETWORKS = (
+    (
+        "bigscience",
+        "a100",
+        50e9,
+    ),  # Jean Zay: 4 Omni-Path adapters of 100 Gbit/s a node (chronicles of BLOOM's training)
+    ("llm-foundry", "a100", 200e9),  # 8 × 200 Gbit/s a node (MosaicML's clusters)
+    ("vtrain", "a100", 100e9),  # 800 Gbit/s a node (the default of vTrain's predictor)
+)
+"""(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
+source is not that of the preset."""
+RACK = 72
+RACK_AS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The cluster of a run."""
+
+    cluster: Cluster
+    """With the software of the run."""
+    device: str
+    """Name of the preset."""
+    software: str
+    """Name of the profile."""
+
+
+def machine(
+    gpu_type: str,
+    framework: str,
+    devices: int,
+    devices_per_node: int,
+    *,
+    source: str = "",
+    device: str | None = None,
+    software: str | None = None,
+) -> Machine:
+    """The machine of a run on so many devices; `device` (a preset or a file) and `software` override its names.
+
+    UnknownNameError, with the nearest names, for a device or software that is not known; ClusterError where the
+    devices are not whole nodes.
+    """
+    name = device_name(gpu_type) if device is None else device
+    profile = software_name(framework) if software is None else load_software(software).name
+    nodes, per_node = _nodes(devices, devices_per_node)
+    cluster = Cluster.parse(f"{nodes}x{per_node}:{name}", software=profile)
+    for part, family, bandwidth in NETWORKS:
+        if device is None and part in source.lower() and cluster.device.name.startswith(family):
+            cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
+    return Machine(cluster=cluster, device=cluster.device.name, software=profile)
+
+
+def device_name(gpu_type: str) -> str:
+    """The preset of a source's gpu_type: 'H100-80GB' -> 'h100'."""
+    name = gpu_type.strip().lower().replace(" ", "-").removeprefix("nvidia-")
+    for tried in (name, name.removesuffix("-sxm"), name.removesuffix("gb")):
+        if tried in preset_names():
+            return load_preset(tried)[0].name
+    raise UnknownNameError("Unknown gpu_type", found=repr(gpu_type), remedy=nearest_names(name, preset_names()))
+
+
+def software_name(framework: str) -> str:
+    """The software profile of a source's framework: 'NeMo 24.07' -> 'megatron'."""
+    name = framework.strip().lower()
+    if name in software_names():
+        return name
+    for part, profile in _FRAMEWORKS:
+        if part in name:
+            return profile
+    known = {*software_names(), *(part for part, _ in _FRAMEWORKS)}
+    raise UnknownNameError("Unknown framework", found=repr(framework), remedy=nearest_names(name, known))
+
+
+def check_overrides(device: str | None, software: str | None) -> None:
+    """UnknownNameError or ClusterError for names that no row could be priced with."""
+    if device is not None:
+        Cluster.parse(f"1x1:{device}") if is_file_name(device) else load_preset(device)
+    if software is not None:
+        load_software(software)
+
+
+def _nodes(devices: int, per_node: int) -> tuple[int, int]:
+    """(nodes, devices per node) of a run."""
+    size = RACK_AS if per_node == RACK else per_node
+    if devices <= size or devices % size == 0:
+        return max(devices // size, 1), min(devices, size)
+    raise ClusterError(
+        "The devices of a run must be whole nodes",
+        found=f"{devices} devices, {size} a node",
+        remedy=f"Give a multiple of {size}, or the number of devices of each node in gpus_per_node.",
+    )

@@ -1,0 +1,97 @@
+"""What is wrong with a measured run, in words: it is missing a column, its columns contradict each other, no framework
+would run it, or it needs what is not modelled yet.
+
+Frameworks do run, and so are priced: stages of unequal numbers of blocks, heads of keys and values that are fewer than
+the tensor-parallel devices (they are replicated), a vocabulary that tp does not divide (it is padded), tensor
+parallelism across nodes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from alpa_explore.validation.runs.columns import Cells
+
+EMPTY_STAGES = 2
+"""Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""
+
+
+class Kind(enum.Enum):
+    """Why a row is refused; the value is the heading under which such rows are listed."""
+
+    CELL = "a cell is not what its column holds"
+    EXPERTS = "a mixture of experts"
+    CONTEXT = "context parallelism"
+    MISSING = "a column is missing"
+    CONTRADICTION = "columns contradict each other"
+    IMPOSSIBLE = "no framework runs this layout"
+    MACHINE = "the device or the software is not known"
+    PRICING = "the cost model cannot price it"
+
+
+def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
+    """The first reason why the cells cannot be a run, before anything is derived from them."""
+    number = cells.whole.get
+    if (number("experts") or 1) > 1:
+        return Kind.EXPERTS, f"{number('experts')} experts: mixtures of experts are not priced yet"
+    if (number("cp") or 1) > 1:
+        return Kind.CONTEXT, f"cp is {number('cp')}: context parallelism is not priced yet"
+    if cells.faults:
+        return Kind.CELL, "; ".join(cells.faults)
+    missing = [name for name in ("layers", "hidden", "heads", "seq") if number(name) is None]
+    missing += [name for name in ("tp", "pp") if number(name) is None]
+    missing += [name for name in ("gpu_type", "framework") if not cells.text[name]]
+    if number("vocab") is None:
+        missing.append("vocab")
+    if missing:
+        return Kind.MISSING, f"{_listed(missing)} {'is' if len(missing) == 1 else 'are'} not given"
+    if (number("vp") is None) and cells.text["schedule"].startswith("interleaved"):
+        return Kind.MISSING, "vp is not given, but the schedule is interleaved"
+    return None
+
+
+def layout_faults(n: Mapping[str, int]) -> tuple[Kind, str] | None:
+    """The first reason why complete numbers cannot be a run."""
+    product = n["tp"] * n["pp"] * n["dp"]
+    if product != n["gpus"]:
+        return (
+            Kind.CONTRADICTION,
+            f"tp × pp × dp = {n['tp']} × {n['pp']} × {n['dp']} = {product}, but gpus is {n['gpus']}",
+        )
+    for what, size, parts, count in (
+        ("hidden", n["hidden"], "heads", n["heads"]),
+        ("heads", n["heads"], "kv_heads", n["kv_heads"]),
+        ("heads", n["heads"], "tp", n["tp"]),
+        ("ffn", n["ffn"], "tp", n["tp"]),
+    ):
+        if size % count:
+            return Kind.IMPOSSIBLE, f"{parts} {count} does not divide {what} {size}"
+    if n["kv_heads"] % n["tp"] and n["tp"] % n["kv_heads"]:
+        return Kind.IMPOSSIBLE, f"tp {n['tp']} divides neither kv_heads {n['kv_heads']} nor is a multiple of it"
+    samples = n["dp"] * n["micro_batch"]
+    if n["global_batch"] % samples:
+        return (
+            Kind.CONTRADICTION,
+            f"global_batch {n['global_batch']} is not a multiple of dp × micro_batch = {n['dp']} × {n['micro_batch']}",
+        )
+    if n["grad_accum"] * samples != n["global_batch"]:
+        return (
+            Kind.CONTRADICTION,
+            f"grad_accum is {n['grad_accum']}, but global_batch / (dp × micro_batch) is {n['global_batch'] // samples}",
+        )
+    if n["vp"] > 1 and n["pp"] == 1:
+        return Kind.IMPOSSIBLE, f"vp is {n['vp']} without a pipeline"
+    return None
+
+
+def stage_faults(layers: int, pipeline: int, chunks: int, *, idle_stages: bool) -> tuple[Kind, str] | None:
+    """Why a pipeline has too many stages for its blocks; `idle_stages` where the framework accepts empty ones."""
+    places = pipeline * chunks
+    if idle_stages or layers + EMPTY_STAGES >= places:
+        return None
+    return Kind.IMPOSSIBLE, f"{layers} layers for pp × vp = {pipeline} × {chunks} = {places} parts of the pipeline"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,299 @@
+"""Read files of measured runs. A row that cannot be priced is refused by its line, with the reason; it stops no other.
+
+`Architecture`, batch, machine and layout of a `MeasuredRow` are complete and agree with each other. What a source
+leaves out is derived where the other columns determine it (dp from the number of devices, the microbatch from the
+numbers of samples, …), and otherwise taken as frameworks take it: as many heads of keys as of queries, vp 1, bf16,
+nodes of 8.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from alpa_explore.errors import OptionError
+from alpa_explore.validation.runs.architecture import Architecture, kind_of
+from alpa_explore.validation.runs.columns import COLUMNS, VTRAIN, Cells, is_vtrain, known_columns, parse
+from alpa_explore.validation.runs.refusals import Kind, cells_faults, layout_faults, stage_faults
+
+if TYPE_CHECKING:
+    from _csv import Reader as CsvReader
+
+_MOST_ROWS = 1_000_000
+_GIB = 2**30
+_FAULTY = "outlier population"
+"""Marks, in the notes of nanotron's rows, the runs that a fault of that software slowed down."""
+_RAN = ("ok", "doubtful")
+_FAILED = ("failed", "oom")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRow:
+    """One training run: model, batch, machine, layout, and what was measured."""
+
+    file: str
+    """Name of the file without folder and suffix: the source under which rows are scored."""
+    line: int
+    """Of the file; the header is line 1."""
+    model: str
+    architecture: Architecture
+    sequence: int
+    global_batch: int
+    """Samples of an iteration."""
+    micro_batch: int
+    """Samples of a microbatch of one data-parallel replica."""
+    microbatches: int
+    """Microbatches of a replica in an iteration."""
+    devices: int
+    gpu_type: str
+    devices_per_node: int
+    """As the source says, 72 for a rack of GB200."""
+    tensor: int
+    pipeline: int
+    data: int
+    chunks: int
+    """Parts of the model on each stage (virtual pipeline stages); 1 without interleaving."""
+    zero_stage: int | None
+    """0 to 3; None where the source does not say."""
+    recompute: str
+    """'none', 'selective', 'full', or 'not stated'."""
+    precision: str
+    """As the source says: bf16, fp16, fp8, mxfp8, nvfp4, …"""
+    schedule: str
+    framework: str
+    status: str
+    """ok, doubtful, failed, oom."""
+    measured_seconds: float | None
+    """Of an iteration."""
+    measured_from: str
+    """The column it comes from: step_s, tokens_s_gpu or tflops_gpu; empty where nothing was measured."""
+    measured_bytes: float | None
+    """Most memory of a device."""
+    source: str
+    note: str
+
+    @property
+    def ran(self) -> bool | None:
+        """Whether it fitted and ran; None where the source does not say."""
+        return True if self.status in _RAN else False if self.status in _FAILED else None
+
+    @property
+    def faulty(self) -> bool:
+        """Whether the time is that of a fault of the software, and is left out of fits and scores."""
+        return _FAULTY in self.note
+
+    @property
+    def scored(self) -> bool:
+        """Whether its time counts: it ran, was measured, and neither the source nor a known fault casts doubt on it."""
+        return self.status == "ok" and self.measured_seconds is not None and not self.faulty
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an iteration."""
+        return self.global_batch * self.sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRow:
+    """A row that is not priced."""
+
+    file: str
+    line: int
+    kind: Kind
+    reason: str
+    model: str = ""
+    status: str = ""
+    gpu_type: str = ""
+    framework: str = ""
+    measured_seconds: float | None = None
+    measured_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """The rows of one or more files, in their order."""
+
+    measured: tuple[MeasuredRow, ...]
+    refused: tuple[RefusedRow, ...]
+
+
+def read_rows(paths: Iterable[str | Path]) -> Rows:
+    """The rows of all files. OptionError for a file that cannot be read, is not CSV, has neither set of columns, or
+    has no row."""
+    measured: list[MeasuredRow] = []
+    refused: list[RefusedRow] = []
+    for path in paths:
+        for row in _read_file(path):
+            if isinstance(row, MeasuredRow):
+                measured.append(row)
+            else:
+                refused.append(row)
+    return Rows(measured=tuple(measured), refused=tuple(refused))
+
+
+def _read_file(path: str | Path) -> list[MeasuredRow | RefusedRow]:
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = (error.strerror or str(error)) if isinstance(error, OSError) else "not UTF-8 text"
+        raise OptionError(
+            "The file of runs cannot be read", found=f"{path}: {reason}", remedy="Give a CSV file, UTF-8."
+        ) from error
+    lines = csv.reader(io.StringIO(text, newline=""))
+    try:
+        return _read_lines(lines, path)
+    except csv.Error as error:
+        raise OptionError(
+            "The file of runs is not valid CSV",
+            found=f"line {lines.line_num} of {path}: {error}",
+            remedy="Correct that line: quotes must come in pairs.",
+        ) from error
+
+
+def _read_lines(lines: CsvReader, path: str | Path) -> list[MeasuredRow | RefusedRow]:
+    header = [name.strip() for name in next(lines, [])]
+    vtrain, file = is_vtrain(header), Path(path).stem
+    if len(known_columns(header)) < 2:
+        raise OptionError(
+            "The file of runs lacks columns",
+            found=f"{path} has {', '.join(map(repr, header[:6])) or 'no header'}",
+            remedy=f"Its first line must name {', '.join(COLUMNS)}, in any order; or, as vTrain, {', '.join(VTRAIN)}.",
+        )
+    repeated = sorted({name for name in header if name and header.count(name) > 1})
+    if repeated:
+        raise OptionError(
+            "The file of runs names a column twice", found=", ".join(map(repr, repeated)), remedy="Keep one of them."
+        )
+    rows: list[MeasuredRow | RefusedRow] = []
+    start = lines.line_num + 1
+    for values in lines:
+        line, start = start, lines.line_num + 1
+        if not any(value.strip() for value in values):
+            continue
+        if len(rows) >= _MOST_ROWS:
+            raise OptionError(
+                "The file of runs is too long", found=f"more than {_MOST_ROWS:,} rows in {path}", remedy="Divide it."
+            )
+        rows.append(_row(header, values, file, line, vtrain))
+    if not rows:
+        raise OptionError("The file of runs is empty", found=str(path), remedy="Give it a row for each run.")
+    return rows
+
+
+def _row(header: Sequence[str], values: Sequence[str], file: str, line: int, vtrain: bool) -> MeasuredRow | RefusedRow:
+    if len(values) != len(header):
+        reason = f"{len(values)} cells, but {len(header)} columns"
+        return RefusedRow(file=file, line=line, kind=Kind.CELL, reason=reason)
+    cells = parse(header, values, vtrain=vtrain)
+    made = cells_faults(cells) or _measured(cells, file, line)
+    if isinstance(made, MeasuredRow):
+        return made
+    memory = cells.real["memory_gib"]
+    return RefusedRow(
+        file=file,
+        line=line,
+        kind=made[0],
+        reason=made[1],
+        model=cells.text["model"],
+        status=cells.text["status"],
+        gpu_type=cells.text["gpu_type"],
+        framework=cells.text["framework"],
+        measured_seconds=cells.real["step_s"],
+        measured_bytes=memory and memory * _GIB,
+    )
+
+
+def _measured(cells: Cells, file: str, line: int) -> MeasuredRow | tuple[Kind, str]:
+    """The row, or why it is none; the cells have all that `cells_faults` asks for."""
+    numbers = _completed(cells)
+    missing = [name for name in ("dp", "gpus", "micro_batch", "global_batch", "ffn") if not numbers.get(name)]
+    if missing:
+        return Kind.MISSING, f"{' and '.join(missing)} not given, and not determined by the other columns"
+    text, software = cells.text, cells.text["framework"].lower()
+    faults = layout_faults(numbers) or stage_faults(
+        numbers["layers"], numbers["pp"], numbers["vp"], idle_stages="nanotron" in software
+    )
+    if faults:
+        return faults
+    kind = kind_of(text["model"], numbers["hidden"], numbers["ffn"])
+    tied = cells.whole["tied"]
+    architecture = Architecture(
+        kind=kind,
+        layers=numbers["layers"],
+        hidden=numbers["hidden"],
+        heads=numbers["heads"],
+        kv_heads=numbers["kv_heads"],
+        ffn=numbers["ffn"],
+        vocabulary=numbers["vocab"],
+        tied=kind == "gpt" if tied is None else bool(tied),
+    )
+    seconds, origin = _seconds(cells, numbers, architecture)
+    memory = cells.real["memory_gib"]
+    return MeasuredRow(
+        file=file,
+        line=line,
+        model=text["model"],
+        architecture=architecture,
+        sequence=numbers["seq"],
+        global_batch=numbers["global_batch"],
+        micro_batch=numbers["micro_batch"],
+        microbatches=numbers["grad_accum"],
+        devices=numbers["gpus"],
+        gpu_type=text["gpu_type"],
+        devices_per_node=numbers["gpus_per_node"],
+        tensor=numbers["tp"],
+        pipeline=numbers["pp"],
+        data=numbers["dp"],
+        chunks=numbers["vp"],
+        zero_stage=cells.whole["zero_stage"],
+        recompute=text["recompute"] or "not stated",
+        precision=text["precision"] or "bf16",
+        schedule=text["schedule"],
+        framework=text["framework"],
+        status=text["status"] or ("ok" if seconds is not None else ""),
+        measured_seconds=seconds,
+        measured_from=origin,
+        measured_bytes=memory and memory * _GIB,
+        source=text["source"],
+        note=text["note"],
+    )
+
+
+def _completed(cells: Cells) -> dict[str, int]:
+    """The numbers of a row with those that follow from others; those that nothing determines are left out."""
+    n = {name: value for name, value in cells.whole.items() if value is not None}
+    n.setdefault("vp", 1)
+    n.setdefault("kv_heads", n["heads"])
+    n.setdefault("gpus_per_node", 8)
+    if "ffn" not in n and kind_of(cells.text["model"], n["hidden"], None) != "llama":
+        n["ffn"] = 4 * n["hidden"]
+    model_parallel = n["tp"] * n["pp"]
+    if "dp" not in n and "gpus" in n:
+        n["dp"] = n["gpus"] // model_parallel
+    if "gpus" not in n and "dp" in n:
+        n["gpus"] = n["dp"] * model_parallel
+    if not n.get("dp"):
+        return n
+    known = [name for name in ("global_batch", "micro_batch", "grad_accum") if name in n]
+    if len(known) >= 2:
+        if "global_batch" not in n:
+            n["global_batch"] = n["dp"] * n["micro_batch"] * n["grad_accum"]
+        n.setdefault("micro_batch", n["global_batch"] // (n["dp"] * n.get("grad_accum", 1)))
+        n.setdefault("grad_accum", n["global_batch"] // (n["dp"] * max(n["micro_batch"], 1)))
+    return n
+
+
+def _seconds(cells: Cells, n: dict[str, int], architecture: Architecture) -> tuple[float | None, str]:
+    """(seconds of an iteration, the column they come from)."""
+    real, tokens = cells.real, n["global_batch"] * n["seq"]
+    if (step := real["step_s"]) is not None:
+        return step, "step_s"
+    if (rate := real["tokens_s_gpu"]) is not None:
+        return tokens / (rate * n["gpus"]), "tokens_s_gpu"
+    if (teraflops := real["tflops_gpu"]) is not None:
+        return architecture.flops(tokens, n["seq"]) / (teraflops * 1e12 * n["gpus"]), "tflops_gpu"
+    return None, ""

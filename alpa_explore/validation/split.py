@@ -1,0 +1,42 @@
+"""Which configurations figures are fitted to, and which are held out; and leaving one source out.
+
+A configuration is everything that decides on a run but its measured values. The digest of its columns decides on the
+side, so that repetitions of a run, and the same run in another file, are on the same side whatever the order of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+from alpa_explore.validation.runs.rows import MeasuredRow
+
+SIDES = ("fit", "held-out")
+Configuration = tuple[object, ...]
+
+
+def configuration(row: MeasuredRow) -> Configuration:
+    """All that decides on a run: model, batch, machine, layout, precision, software."""
+    a = row.architecture
+    return (
+        *(a.kind, a.layers, a.hidden, a.heads, a.kv_heads, a.ffn, a.vocabulary, a.tied, row.sequence),
+        *(row.global_batch, row.micro_batch, row.devices, row.gpu_type, row.devices_per_node),
+        *(row.tensor, row.pipeline, row.data, row.chunks, row.zero_stage),
+        *(row.recompute, row.precision, row.schedule, row.framework),
+    )
+
+
+def side(row: MeasuredRow) -> str:
+    """'fit' or 'held-out', half of all configurations each."""
+    return SIDES[sha256(repr(configuration(row)).encode()).digest()[0] % 2]
+
+
+def leaving_out(rows: Iterable[MeasuredRow]) -> Iterator[tuple[str, tuple[MeasuredRow, ...], tuple[MeasuredRow, ...]]]:
+    """For each source (file): its name, the rows of all others, its rows."""
+    everything = tuple(rows)
+    for source in sorted({row.file for row in everything}):
+        yield (
+            source,
+            tuple(row for row in everything if row.file != source),
+            tuple(row for row in everything if row.file == source),
+        )

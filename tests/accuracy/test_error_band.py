@@ -1,0 +1,59 @@
+"""The band is the mean error of runs of its kind that nothing was fitted to, and says how far the kind was widened."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.accuracy.error_band import error_band
+from alpa_explore.accuracy.record import Record
+from alpa_explore.cluster import Cluster
+from tests.accuracy.example import example_record, run
+
+RECORD = example_record()
+
+
+def cluster(text: str, software: str = "megatron") -> Cluster:
+    return Cluster.parse(text, software=software)
+
+
+def test_it_is_the_mean_error_of_runs_on_as_many_nodes_of_the_device() -> None:
+    one, several = (error_band(cluster(text), "seconds", RECORD) for text in ("1x8:h100", "4x8:h100"))
+    assert one is not None
+    assert several is not None
+    assert (one.fraction, one.bias, one.runs) == (pytest.approx(0.1), pytest.approx(0.1), 6)
+    assert (several.fraction, several.bias, several.runs) == (pytest.approx(0.2), pytest.approx(-0.2), 6)
+    assert one.words == "± 10 % (6 runs of Megatron-Core on one node of H100)"
+    assert one.meaning == "± 10 %: mean error of 6 runs of Megatron-Core on one node of H100; on average 10 % too long"
+    assert several.meaning.endswith("on several nodes of H100; on average 20 % too short")
+
+
+def test_runs_that_were_fitted_left_out_or_refused_do_not_count() -> None:
+    worse = Record(runs=tuple(r for r in RECORD.runs if r.line >= 14), sources=RECORD.sources)
+    assert error_band(cluster("1x8:h100"), "seconds", worse) is None
+
+
+def test_memory_has_a_band_of_its_own_that_says_where_its_runs_are_from() -> None:
+    band = error_band(cluster("4x8:h100"), "bytes", RECORD)
+    assert band is not None
+    assert band.words == "± 25 % (6 runs of Megatron-Core on H100, most of them on one node)"
+    assert band.meaning.endswith("on average 25 % too small")
+
+
+def test_without_runs_on_the_device_it_is_that_of_the_software_on_others() -> None:
+    band = error_band(cluster("1x8:h200"), "seconds", RECORD)
+    assert band is not None
+    assert band.runs == 12
+    assert band.kind == "12 runs of Megatron-Core on H100; too few on H200"
+
+
+@pytest.mark.parametrize("software", ["nanotron", "alpa"])
+def test_too_few_runs_or_none_give_no_band(software: str) -> None:
+    assert error_band(cluster("1x8:h100", software), "seconds", RECORD) is None
+
+
+def test_a_small_error_is_not_written_as_none() -> None:
+    exact = Record(runs=tuple(run(n, 1.001, 1.0) for n in range(2, 8)))
+    band = error_band(cluster("1x8:h100"), "seconds", exact)
+    assert band is not None
+    assert band.short == "± <1 %"
+    assert "too long" not in band.meaning

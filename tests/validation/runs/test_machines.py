@@ -1,0 +1,77 @@
+"""Devices and software by the names of the sources."""
+
+from __future__ import annotations
+
+import pytest
+
+from alpa_explore.errors import AlpaExploreError, ClusterError, UnknownNameError
+from alpa_explore.validation.runs.architecture import kind_of, padded_vocabulary
+from alpa_explore.validation.runs.machines import check_overrides, device_name, machine, software_name
+
+
+@pytest.mark.parametrize(
+    ("gpu_type", "preset"),
+    [
+        *(("H100-80GB", "h100"), ("H100", "h100"), ("A100-80GB", "a100-80gb"), ("A100-40GB", "a100-40gb")),
+        *(("H200-141GB", "h200"), ("B200", "b200"), ("B300", "b300"), ("GB200", "gb200"), ("NVIDIA GB300", "gb300")),
+    ],
+)
+def test_devices_of_the_measured_files_are_known(gpu_type: str, preset: str) -> None:
+    assert device_name(gpu_type) == preset
+
+
+@pytest.mark.parametrize(
+    ("framework", "profile"),
+    [
+        *(("nanotron", "nanotron"), ("Megatron-DeepSpeed", "megatron-deepspeed"), ("NeMo 24.07", "megatron")),
+        *(("NeMo / Megatron-Core", "megatron"), ("Megatron-Bridge/NeMo (Megatron-Core)", "megatron")),
+        *(("llm-foundry (Composer FSDP)", "fsdp"), ("MaxText (JAX)", "maxtext"), ("Paxml (JAX)", "maxtext")),
+        *(("Primus (Megatron)", "megatron"), ("torchtitan", "torchtitan"), ("DeepSpeed", "deepspeed")),
+        *(("Megatron-LM (SC21)", "megatron-v2"), ("megatron", "megatron")),
+    ],
+)
+def test_frameworks_of_the_measured_files_are_known(framework: str, profile: str) -> None:
+    assert software_name(framework) == profile
+
+
+def test_unknown_names_are_errors_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=r"'H900'.*Did you mean .*'h[12]00'"):
+        device_name("H900")
+    with pytest.raises(UnknownNameError, match=r"'nanotorn'.*Did you mean .*'nanotron'"):
+        software_name("nanotorn")
+    with pytest.raises(UnknownNameError, match=r"Did you mean .*'nanotron'"):
+        check_overrides(None, "nanotorn")
+    with pytest.raises(UnknownNameError, match="Unknown device"):
+        check_overrides("h1000000", None)
+    with pytest.raises(AlpaExploreError):
+        check_overrides("no-such-file.json", None)
+    check_overrides("h100", "megatron")
+
+
+def test_a_run_is_on_whole_nodes_and_a_rack_counts_as_64() -> None:
+    assert str(machine("H100-80GB", "nanotron", 64, 8).cluster) == "8x8:h100"
+    assert str(machine("H100-80GB", "nanotron", 4, 8).cluster) == "1x4:h100"
+    assert str(machine("A100-80GB", "Megatron-DeepSpeed", 360, 8).cluster) == "45x8:a100-80gb"
+    assert [str(machine("GB200", "NeMo", n, 72).cluster) for n in (8, 64, 256)] == [
+        *("1x8:gb200", "1x64:gb200", "4x64:gb200"),
+    ]
+    with pytest.raises(ClusterError, match="12 devices, 8 a node"):
+        machine("H100", "nanotron", 12, 8)
+
+
+def test_overrides_win_over_the_rows_names() -> None:
+    made = machine("MI300X", "ColossalAI", 8, 8, device="h200", software="torchtitan")
+    assert (made.device, made.software, made.cluster.software.name) == ("h200", "torchtitan", "torchtitan")
+
+
+def test_the_kind_of_a_model_follows_from_its_name_and_else_from_its_mlp() -> None:
+    kinds = [kind_of(name, 4096, None) for name in ("LLAMA3-8B", "mpt-7b", "GPT3-5B", "Nemotron-15B", "bloom-like-18B")]
+    assert kinds == ["llama", "gpt", "gpt", "nemotron", "gpt"]
+    assert (kind_of("mine", 4096, 16384), kind_of("mine", 4096, 11008)) == ("gpt", "llama")
+
+
+def test_vocabularies_are_padded_as_frameworks_do() -> None:
+    assert padded_vocabulary(50257, 2, "megatron-deepspeed") == 50432
+    assert padded_vocabulary(128256, 1, "megatron") == 128256
+    assert padded_vocabulary(50257, 4, "nanotron") == 50260
+    assert padded_vocabulary(131072, 8, "nanotron") == 131072

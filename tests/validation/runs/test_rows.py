@@ -1,0 +1,175 @@
+"""Files of measured runs: what a row says, what is derived, and what is refused with its line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.errors import OptionError
+from alpa_explore.validation.runs.refusals import Kind
+from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
+
+DATA = Path(__file__).parents[1] / "data"
+VTRAIN = Path(__file__).parents[2] / "layouts" / "vtrain"
+HEADER = (
+    "model,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,seq,global_batch,micro_batch,grad_accum,gpus,gpu_type,"
+    "gpus_per_node,tp,pp,vp,dp,cp,zero_stage,recompute,precision,schedule,tokens_s_gpu,tflops_gpu,memory_gib,step_s,"
+    "status,framework,source,note"
+)
+ROW = {
+    **{"model": "LLAMA3-8B", "layers": "32", "hidden": "4096", "heads": "32", "kv_heads": "8", "ffn": "14336"},
+    **{"vocab": "128256", "tied": "0", "seq": "8192", "global_batch": "128", "micro_batch": "1", "grad_accum": "32"},
+    **{"gpus": "8", "gpu_type": "H100-80GB", "gpus_per_node": "8", "tp": "1", "pp": "2", "vp": "1", "dp": "4"},
+    **{"cp": "1", "zero_stage": "1", "recompute": "none", "precision": "bf16", "schedule": "1f1b", "step_s": "12.5"},
+    **{"memory_gib": "61", "status": "ok", "framework": "NeMo", "source": "a page"},
+}
+
+
+def read(folder: Path, *rows: dict[str, str]) -> list[MeasuredRow | RefusedRow]:
+    path = folder / "runs.csv"
+    lines = [",".join({**ROW, **row}.get(name, "") for name in HEADER.split(",")) for row in rows]
+    path.write_text("\n".join([HEADER, *lines]) + "\n")
+    found = read_rows([path])
+    return sorted((*found.measured, *found.refused), key=lambda row: row.line)
+
+
+def only(folder: Path, **changes: str) -> MeasuredRow:
+    (row,) = read(folder, changes)
+    assert isinstance(row, MeasuredRow), row
+    return row
+
+
+def test_a_complete_row_is_what_its_cells_say(tmp_path: Path) -> None:
+    row = only(tmp_path)
+    assert (row.file, row.line, row.measured_seconds, row.measured_from) == ("runs", 2, 12.5, "step_s")
+    assert row.measured_bytes == 61 * 2**30
+    assert (row.tensor, row.pipeline, row.data, row.microbatches) == (1, 2, 4, 32)
+    assert row.architecture.kind == "llama"
+    assert row.architecture.config(8192).parameter_count == 8_030_261_248
+    assert row.ran
+    assert row.scored
+
+
+def test_seconds_follow_from_tokens_a_second_and_else_from_flops(tmp_path: Path) -> None:
+    tokens = 128 * 8192
+    by_tokens = only(tmp_path, step_s="", tokens_s_gpu=f"{tokens / 8 / 12.5}", tflops_gpu="1")
+    assert by_tokens.measured_from == "tokens_s_gpu"
+    assert by_tokens.measured_seconds == pytest.approx(12.5)
+    by_flops = only(tmp_path, step_s="", tflops_gpu="400")
+    # 6 × 7.5 B weights of products, and 12 × hidden × sequence a layer for attention.
+    flops = 6 * tokens * (7_504_658_432 + 32 * 2 * 4096 * 8192)
+    assert by_flops.measured_from == "tflops_gpu"
+    assert by_flops.measured_seconds == pytest.approx(flops / (8 * 400e12), rel=1e-3)
+    assert only(tmp_path, step_s="", status="oom").measured_seconds is None
+
+
+def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_path: Path) -> None:
+    assert only(tmp_path, dp="").data == 4
+    assert only(tmp_path, gpus="").devices == 8
+    assert only(tmp_path, micro_batch="").micro_batch == 1
+    assert only(tmp_path, grad_accum="").microbatches == 32
+    assert only(tmp_path, global_batch="").global_batch == 128
+    row = only(tmp_path, kv_heads="", vp="", precision="", recompute="", gpus_per_node="", zero_stage="", cp="")
+    assert (row.architecture.kv_heads, row.chunks, row.precision) == (32, 1, "bf16")
+    assert (row.recompute, row.devices_per_node, row.zero_stage) == ("not stated", 8, None)
+    assert only(tmp_path, model="GPT3-5B", ffn="").architecture.ffn == 4 * 4096
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"experts": "8"}, Kind.EXPERTS, "8 experts"),
+        ({"cp": "2"}, Kind.CONTEXT, "cp is 2"),
+        ({"layers": ""}, Kind.MISSING, "layers is not given"),
+        ({"hidden": "", "seq": ""}, Kind.MISSING, "hidden and seq are not given"),
+        ({"micro_batch": "", "grad_accum": ""}, Kind.MISSING, "micro_batch not given"),
+        ({"ffn": ""}, Kind.MISSING, "ffn not given"),
+        ({"framework": ""}, Kind.MISSING, "framework is not given"),
+        ({"vp": "", "schedule": "interleaved-1f1b"}, Kind.MISSING, "vp is not given"),
+        ({"dp": "8"}, Kind.CONTRADICTION, "1 × 2 × 8 = 16, but gpus is 8"),
+        ({"global_batch": "126", "grad_accum": ""}, Kind.CONTRADICTION, "126 is not a multiple"),
+        ({"grad_accum": "16"}, Kind.CONTRADICTION, "grad_accum is 16.* is 32"),
+        ({"heads": "30"}, Kind.IMPOSSIBLE, "heads 30 does not divide hidden 4096"),
+        ({"tp": "3", "gpus": "24"}, Kind.IMPOSSIBLE, "tp 3 does not divide heads 32"),
+        ({"vp": "2", "pp": "1", "dp": "8", "grad_accum": "16"}, Kind.IMPOSSIBLE, "without a pipeline"),
+        ({"pp": "64", "gpus": "256"}, Kind.IMPOSSIBLE, "32 layers for pp × vp = 64 × 1"),
+        ({"hidden": "x"}, Kind.CELL, "hidden is 'x', not a whole number"),
+        ({"step_s": "soon"}, Kind.CELL, "step_s is 'soon', not a number above 0"),
+        ({"tp": "0"}, Kind.CELL, "tp is '0', not a whole number of 1 or more"),
+    ],
+)
+def test_a_refused_row_has_its_line_and_reason_and_stops_no_other(
+    changes: dict[str, str], kind: Kind, words: str, tmp_path: Path
+) -> None:
+    before, refused, after = read(tmp_path, {}, changes, {})
+    assert isinstance(before, MeasuredRow)
+    assert isinstance(after, MeasuredRow)
+    assert isinstance(refused, RefusedRow)
+    assert (refused.line, refused.kind) == (3, kind)
+    assert re.search(words, refused.reason), refused.reason
+
+
+def test_what_frameworks_run_is_priced(tmp_path: Path) -> None:
+    only(tmp_path, layers="33")  # stages of unequal numbers of blocks
+    only(tmp_path, kv_heads="8", tp="16", dp="4", gpus="128")  # keys of a head on two devices
+    only(tmp_path, vocab="50257", tp="2", dp="2", gpus="8", grad_accum="64")  # padded
+    only(tmp_path, pp="32", gpus="128", framework="nanotron", layers="30")  # stages without blocks
+
+
+def test_vtrains_columns_are_read_with_what_its_runs_share() -> None:
+    rows = read_rows([VTRAIN / "measured_multi_node.csv", VTRAIN / "measured_single_node.csv"])
+    assert (len(rows.measured), len(rows.refused)) == (388, 0)
+    row = rows.measured[0]
+    assert (row.architecture.kind, row.architecture.vocabulary, row.architecture.tied) == ("gpt", 50257, True)
+    assert (row.recompute, row.zero_stage, row.framework) == ("full", 0, "Megatron-DeepSpeed (vTrain)")
+    assert row.measured_seconds == pytest.approx(3.5665)
+    assert (row.line, row.file, row.gpu_type) == (2, "measured_multi_node", "A100-80GB")
+
+
+def test_slices_of_all_sources_are_read_row_by_row() -> None:
+    rows = read_rows(sorted(DATA.glob("*.csv")))
+    counts = Counter(row.file for row in rows.measured)
+    assert set(counts) == {
+        *("nanotron_playbook_h100", "megatron_bridge_nemo", "bigscience_bloom_a100", "llm_foundry_mpt_a100_h100"),
+        *("dgxc_nemo_h100_gb200", "megatron_lm_h100_a100"),
+    }
+    reasons = {(row.file, row.kind) for row in rows.refused}
+    assert ("megatron_bridge_nemo", Kind.EXPERTS) in reasons
+    assert ("megatron_bridge_nemo", Kind.CONTEXT) in reasons
+    assert ("megatron_bridge_nemo", Kind.MISSING) in reasons
+    assert ("bigscience_bloom_a100", Kind.CONTRADICTION) in reasons
+    assert ("megatron_lm_h100_a100", Kind.MISSING) in reasons
+    faulty = [row for row in rows.measured if row.faulty]
+    assert len(faulty) >= 3
+    assert not any(row.scored for row in faulty)
+    mpt = next(row for row in rows.measured if row.model == "mpt-30b")
+    assert mpt.architecture.config(mpt.sequence).parameter_count == 29_975_214_080
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a,b\n1,2\n", "lacks columns"),
+        ("", "lacks columns"),
+        (HEADER + "\n", "is empty"),
+        (HEADER + ",layers\n", "names a column twice: 'layers'"),
+        (HEADER + '\n"' + "x" * 200_000, "not valid CSV"),
+    ],
+)
+def test_a_file_that_is_no_table_of_runs_is_an_error(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(text)
+    with pytest.raises(OptionError, match=words):
+        read_rows([path])
+
+
+def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    line = ",".join(ROW.get(name, "") for name in HEADER.split(","))
+    path.write_bytes("\r\n".join([HEADER, "", f'{line[:-1]},"two\r\nlines"', "", line, line + ",7"]).encode())
+    rows = read_rows([path])
+    assert [row.line for row in rows.measured] == [3, 6]
+    assert [(row.line, row.kind) for row in rows.refused] == [(7, Kind.CELL)]

@@ -1,0 +1,136 @@
+"""Runs become requests, in groups that share a graph; what cannot be priced is refused and stops no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.execution.progress import Progress
+from alpa_explore.validation.predict import Predictions, predict_rows
+from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
+from alpa_explore.validation.runs.refusals import Kind
+from alpa_explore.validation.runs.rows import Rows, read_rows
+from tests.validation.stand_in import StandIn
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="module")
+def rows() -> Rows:
+    return read_rows(sorted(DATA.glob("*.csv")))
+
+
+class Recorder:
+    """Keeps what is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[ModelKey, RunRequest]] = []
+
+    def model(self, key: ModelKey) -> ModelKey:
+        return key
+
+    def price(self, model: ModelKey, run: RunRequest) -> RunPrice:
+        self.asked.append((model, run))
+        return RunPrice(seconds=1.0, bytes=1.0, fits=True)
+
+
+def asked(rows: Rows, **options: str) -> dict[tuple[str, int], tuple[ModelKey, RunRequest]]:
+    recorder = Recorder()
+    predict_rows(rows, pricer=recorder, processes=1, **options)  # type: ignore[arg-type]  # names of device and software
+    return {(rows.measured[r.number].file, rows.measured[r.number].line): (k, r) for k, r in recorder.asked}
+
+
+def test_every_row_is_predicted_or_refused(rows: Rows) -> None:
+    found = predict_rows(rows, pricer=StandIn(), processes=1)
+    assert len(found.predicted) == len(rows.measured)
+    assert found.refused == tuple(sorted(rows.refused, key=lambda r: (r.file, r.line)))
+    assert [p.row for p in found.predicted] == list(rows.measured), "in the order of the rows"
+    assert {p.software for p in found.predicted} == {"nanotron", "megatron", "megatron-deepspeed", "fsdp", "maxtext"}
+    assert {p.device for p in found.predicted} >= {"h100", "gb200", "b200", "a100-80gb"}
+
+
+def test_two_processes_give_what_one_gives_and_say_how_far_they_are(rows: Rows) -> None:
+    said: list[Progress] = []
+    there = predict_rows(rows, pricer=StandIn(), processes=2, progress=said.append)
+    here = predict_rows(rows, pricer=StandIn(), processes=1)
+    assert there == here
+    assert (said[0].done, said[-1].done) == (0, len(rows.measured))
+    assert all(p.total == len(rows.measured) for p in said)
+
+
+def test_what_a_request_says(rows: Rows) -> None:
+    requests = asked(rows)
+    by_file: dict[str, list[tuple[ModelKey, RunRequest]]] = {}
+    for (file, _), request in requests.items():
+        by_file.setdefault(file, []).append(request)
+    assert all(key.config.layers == 2 for key, _ in requests.values())
+    assert all(sum(run.blocks) > 2 for _, run in requests.values())
+    assert all(len(run.blocks) == run.pipeline * run.chunks for _, run in requests.values())
+    (four, _) = [run for key, run in by_file["megatron_bridge_nemo"] if run.cluster.device.name == "gb200"]
+    assert (sum(four.blocks), four.blocks[0]) == (126, four.blocks[1] - 1), "embedding and head count as blocks"
+    products = {run.products for _, run in by_file["megatron_bridge_nemo"]}
+    assert "float4_e2m1fn_x2" in products
+    assert {key.dtype for key, _ in requests.values()} == {"bfloat16"}
+    assert all(run.recompute == ("full",) for _, run in by_file["bigscience_bloom_a100"])
+    assert all(run.recompute == ("none", "full") for _, run in by_file["megatron_bridge_nemo"])
+    assert {run.zero_stage for _, run in by_file["llm_foundry_mpt_a100_h100"]} == {3}
+
+
+def test_keys_are_replicated_and_words_padded_as_frameworks_do(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    header = "model,layers,hidden,heads,kv_heads,ffn,vocab,seq,global_batch,micro_batch,tp,pp,dp,gpu_type,framework"
+    path.write_text(
+        f"{header}\nllama,32,4096,32,4,14336,50257,4096,64,1,8,1,1,H100,nanotron\n"
+        "llama,32,4096,32,4,14336,50257,4096,64,1,8,1,1,H100,NeMo\n"
+    )
+    (nanotron, _), (nemo, _) = asked(read_rows([path])).values()
+    assert (nanotron.config.kv_heads, nanotron.config.vocabulary) == (8, 50264)
+    assert nemo.config.vocabulary == 51200
+
+
+def test_overrides_hold_for_every_row(rows: Rows) -> None:
+    requests = asked(rows, device="h200", software="torchtitan")
+    assert {run.cluster.device.name for _, run in requests.values()} == {"h200"}
+    assert {run.cluster.software.name for _, run in requests.values()} == {"torchtitan"}
+
+
+def refusals(found: Predictions, kind: Kind) -> set[str]:
+    return {row.reason for row in found.refused if row.kind is kind}
+
+
+def test_what_the_cost_model_cannot_price_is_refused_with_its_reason(rows: Rows) -> None:
+    found = predict_rows(rows, pricer=StandIn(refuses=2048, most_devices=200), processes=1)
+    reasons = refusals(found, Kind.PRICING)
+    assert "The stand-in refuses this model: 2048. Give another." in reasons
+    assert any(reason.startswith("Too many devices") for reason in reasons)
+    assert len(found.predicted) + len(found.refused) == len(rows.measured) + len(rows.refused)
+    assert found.predicted
+
+
+def test_unknown_names_are_refused_by_row_with_the_nearest(tmp_path: Path) -> None:
+    header = (
+        "model,layers,hidden,heads,ffn,vocab,seq,global_batch,micro_batch,tp,pp,dp,gpu_type,framework,precision,note"
+    )
+    run = "llama,32,4096,32,14336,32000,4096,64,1,1,1,8,{},{},{},"
+    names = [("H100", "nemo", "bf16"), ("H900", "nemo", "bf16"), ("H100", "nanotorn", "bf16"), ("H100", "nemo", "bf17")]
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join([header, *(run.format(*each) for each in names)]) + "\n")
+    found = predict_rows(read_rows([path]), pricer=StandIn(), processes=1)
+    assert [p.row.line for p in found.predicted] == [2]
+    assert [(r.line, r.kind) for r in found.refused] == [(3, Kind.MACHINE), (4, Kind.MACHINE), (5, Kind.MACHINE)]
+    for refused, nearest in zip(found.refused, ("h100", "nanotron", "bf16"), strict=True):
+        assert f"'{nearest}'" in refused.reason
+
+
+def test_a_layout_that_leaves_a_rank_of_nanotron_without_work_does_not_run(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text(
+        "model,layers,hidden,heads,ffn,vocab,tied,seq,global_batch,micro_batch,tp,pp,dp,gpu_type,framework\n"
+        "llama-like,16,2048,32,8192,131072,1,4096,256,1,1,16,1,H100,nanotron\n"
+        "llama-like,16,2048,32,8192,131072,1,4096,256,1,1,8,2,H100,nanotron\n"
+    )
+    idle, whole = predict_rows(read_rows([path]), pricer=StandIn(), processes=1).predicted
+    assert not idle.fits
+    assert "1 of 16 stages get no part of the model" in idle.reason
+    assert whole.fits

@@ -1,0 +1,56 @@
+"""Measured runs priced by the planner's costs: each kind of software and device, within a factor of the measured time.
+
+How close the model is on all runs is what `alpa-explore predict` prints; here only that it is asked the right thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.validation.predict import Predictions, predict_rows
+from alpa_explore.validation.pricing import LayoutPricer
+from alpa_explore.validation.runs.rows import MeasuredRow, Rows, read_rows
+
+DATA = Path(__file__).parent / "data"
+
+
+def priced(rows: list[MeasuredRow]) -> Predictions:
+    return predict_rows(Rows(measured=tuple(rows), refused=()), pricer=LayoutPricer(), processes=1)
+
+
+def rows_of(name: str) -> list[MeasuredRow]:
+    return list(read_rows([DATA / f"{name}.csv"]).measured)
+
+
+def test_a_run_of_each_software_takes_about_what_was_measured() -> None:
+    rows = [
+        next(row for row in rows_of("nanotron_playbook_h100") if row.scored and row.micro_batch > 1),
+        next(row for row in rows_of("llm_foundry_mpt_a100_h100") if row.devices >= 128),
+        next(row for row in rows_of("dgxc_nemo_h100_gb200") if row.model == "Nemotron-15B"),
+    ]
+    found = priced(rows)
+    assert not found.refused
+    for prediction in found.predicted:
+        assert prediction.row.measured_seconds is not None
+        assert prediction.seconds == pytest.approx(prediction.row.measured_seconds, rel=0.5), prediction.row.file
+        assert prediction.fits, prediction.reason
+
+
+def test_what_does_not_fit_says_which_stage_and_what_takes_the_bytes() -> None:
+    row = next(row for row in rows_of("nanotron_playbook_h100") if row.model == "llama-like-80.0B")
+    whole = replace(row, tensor=1, pipeline=1, data=row.devices, zero_stage=0, chunks=1)
+    (over,) = priced([whole]).predicted
+    assert not over.fits
+    assert over.reason.startswith("stage 0 needs ")
+    assert "of 80 GiB on a device" in over.reason
+
+
+@pytest.mark.slow
+def test_every_row_of_the_slices_has_a_price() -> None:
+    rows = read_rows(sorted(DATA.glob("*.csv"))).measured
+    found = priced(list(rows))
+    assert not found.refused, [(r.file, r.line, r.reason) for r in found.refused]
+    assert all(0 < p.seconds < 1e5 and p.bytes > 1e8 for p in found.predicted)

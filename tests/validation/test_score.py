@@ -1,0 +1,158 @@
+"""The figures of a score, on predictions whose errors are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alpa_explore.validation.predict import Prediction
+from alpa_explore.validation.runs.rows import MeasuredRow, read_rows
+from alpa_explore.validation.score import Confusion, kendall_tau, score, score_group
+from alpa_explore.validation.split import configuration, leaving_out, side
+
+DATA = Path(__file__).parent / "data"
+VTRAIN = Path(__file__).parents[1] / "layouts" / "vtrain"
+BASE = next(row for row in read_rows([DATA / "nanotron_playbook_h100.csv"]).measured if row.scored)
+
+
+def prediction(predicted: float, measured: float | None, **changes: object) -> Prediction:
+    fits = bool(changes.pop("fits", True))
+    size = float(str(changes.pop("bytes", 1e9)))
+    fields = {"measured_seconds": measured, "measured_bytes": None, **changes}
+    row = replace(BASE, **fields)  # type: ignore[arg-type]  # values of any field
+    return Prediction(
+        row=row,
+        device="h100",
+        software="nanotron",
+        seconds=predicted,
+        bytes=size,
+        fits=fits,
+        reason="",
+        peak_flops=1e15,
+    )
+
+
+def test_errors_and_bias() -> None:
+    found = score_group(
+        "runs", "all", [prediction(1.1, 1.0), prediction(0.8, 1.0, line=3), prediction(3.0, 2.0, line=4)]
+    )
+    assert found.mean_error == pytest.approx(0.8 / 3)
+    assert found.median_error == pytest.approx(0.2)
+    assert found.bias == pytest.approx(0.4 / 3)
+
+
+def test_runs_that_failed_are_doubtful_or_faulty_are_not_scored() -> None:
+    found = score_group(
+        "runs",
+        "all",
+        [
+            prediction(1.0, 1.0),
+            prediction(9.0, None, status="failed", fits=False),
+            prediction(9.0, 1.0, status="doubtful"),
+            prediction(9.0, 1.0, note="outlier population: pp>1"),
+            prediction(9.0, None, status="oom"),
+        ],
+    )
+    assert (found.rows, found.scored, found.left_out, found.mean_error) == (5, 1, 1, 0.0)
+    assert found.confusion == Confusion(fits_ran=3, fits_failed=1, over_ran=0, over_failed=1)
+
+
+def test_order_and_regret_of_the_layouts_of_one_model_on_one_number_of_devices() -> None:
+    runs = [
+        prediction(1.0, 2.0, tensor=1, line=2),
+        prediction(2.0, 1.6, tensor=2, line=3),
+        prediction(3.0, 4.0, tensor=4, line=4),
+        prediction(0.5, 9.0, tensor=1, devices=BASE.devices * 2, line=5),
+    ]
+    found = score_group("runs", "all", runs)
+    (layouts,) = found.sets
+    assert (layouts.layouts, layouts.picked_line, layouts.best_line) == (3, 2, 3)
+    assert layouts.regret == pytest.approx(2.0 / 1.6 - 1)
+    assert found.kendall_tau == pytest.approx(1 / 3)
+    over = [replace(runs[0], fits=False), *runs[1:]]
+    assert score_group("runs", "all", over).regret == 0.0, "what is said not to fit is not picked"
+
+
+def test_a_pick_that_failed_is_said() -> None:
+    runs = [
+        prediction(1.0, 2.0, tensor=1),
+        prediction(2.0, 3.0, tensor=2),
+        prediction(0.5, None, tensor=4, status="failed"),
+    ]
+    assert score_group("runs", "all", runs).sets[0].picks_failed
+    runs[2] = replace(runs[2], fits=False)
+    assert not score_group("runs", "all", runs).sets[0].picks_failed
+
+
+def test_layouts_with_other_batches_are_compared_by_token() -> None:
+    runs = [
+        prediction(2.0, 2.0, tensor=1, global_batch=512),
+        prediction(1.5, 1.5, tensor=2, global_batch=256),
+    ]
+    (layouts,) = score_group("runs", "all", runs).sets
+    assert layouts.kendall_tau == 1.0
+    assert layouts.picked_line == layouts.best_line
+
+
+def test_memory_error_and_noise_of_repetitions() -> None:
+    runs = [
+        prediction(1.0, 1.0, bytes=11e9, measured_bytes=10e9),
+        prediction(1.0, 1.2, bytes=8e9, measured_bytes=10e9),
+        prediction(1.0, 1.0, tensor=2, status="failed", bytes=1e9, measured_bytes=10e9),
+    ]
+    found = score_group("runs", "all", runs)
+    assert found.memory_error == pytest.approx(0.15)
+    assert (found.memory_rows, found.repeats) == (2, 1)
+    assert found.repeat_noise == pytest.approx(0.2)
+
+
+def test_nothing_to_score_is_none() -> None:
+    found = score_group("runs", "all", [prediction(1.0, None, status="failed")])
+    assert (found.mean_error, found.bias, found.kendall_tau, found.regret, found.memory_error) == (None,) * 5
+    assert score([]) == ()
+
+
+def test_groups_of_a_source_are_its_devices_and_precisions_nodes_and_mfu() -> None:
+    flops = BASE.architecture.flops(BASE.tokens, BASE.sequence) / 1e15
+    runs = [
+        prediction(flops * 2, flops * 2, devices=8),
+        prediction(flops * 20, flops * 20, devices=64, precision="fp8"),
+    ]
+    assert [s.group for s in score(runs)] == ["all", "h100 bf16", "h100 fp8", "one node", "several nodes", "MFU ≥ 15 %"]
+    assert [s.scored for s in score(runs)] == [2, 1, 1, 1, 1, 1]
+
+
+def test_kendalls_tau_counts_ties_in_either() -> None:
+    assert kendall_tau([1, 2, 3], [1, 2, 3]) == 1.0
+    assert kendall_tau([1, 2, 3], [3, 2, 1]) == -1.0
+    assert kendall_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
+    assert kendall_tau([1, 1], [1, 2]) is None
+
+
+def test_the_split_halves_the_configurations_and_keeps_repetitions_together() -> None:
+    rows = read_rows([VTRAIN / "measured_single_node.csv", DATA / "nanotron_playbook_h100.csv"]).measured
+    sides: dict[object, set[str]] = {}
+    for row in rows:
+        sides.setdefault(configuration(row), set()).add(side(row))
+    assert all(len(each) == 1 for each in sides.values())
+    assert len(sides) < len(rows), "some are repeated"
+    share = sum(each == {"fit"} for each in sides.values()) / len(sides)
+    assert 0.4 < share < 0.6
+    moved = replace(rows[0], file="other", line=77, measured_seconds=1.0, source="elsewhere", note="again")
+    assert side(moved) == side(rows[0])
+
+
+def test_the_side_of_a_configuration_never_changes() -> None:
+    # A fit depends on it: these are the sides at the first fit.
+    rows: tuple[MeasuredRow, ...] = read_rows([VTRAIN / "measured_multi_node.csv"]).measured
+    assert "".join(side(row)[0] for row in rows) == "hhfhhhhhhhhfhffhhfffhfhffffh"
+
+
+def test_leaving_out_a_source_gives_the_others_and_its_own() -> None:
+    rows = read_rows(sorted(DATA.glob("*.csv"))).measured
+    for source, others, mine in leaving_out(rows):
+        assert {row.file for row in mine} == {source}
+        assert source not in {row.file for row in others}
+        assert len(others) + len(mine) == len(rows)

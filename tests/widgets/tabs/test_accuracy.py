@@ -1,0 +1,64 @@
+"""The Accuracy tab shows the record in five views, and the bands of the plan on screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from alpa_explore_widgets.panels import headline
+from alpa_explore_widgets.session.state import State
+from alpa_explore_widgets.tabs.accuracy import AccuracyPanel
+
+from alpa_explore.accuracy.record import Record
+from alpa_explore.plans.plan import Plan
+from tests.accuracy.example import example_record, use_record
+from tests.plans.example import example_plan
+from tests.widgets.conftest import SETTINGS
+
+
+def measured_plan() -> Plan:
+    """Of a kind that the example record has measured."""
+    plan = example_plan("2x4:h100")
+    return replace(plan, cluster=plan.cluster.with_changes(software="megatron"))
+
+
+def test_each_view_has_its_figure_and_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_record(monkeypatch, example_record())
+    panel, state = AccuracyPanel(), State(settings=SETTINGS, plan=measured_plan())
+    panel.show(state, "light")
+    findings = {}
+    for view in ("time", "memory", "sources", "choices", "weak spots"):
+        panel.view.value = view
+        findings[view] = panel.finding.value
+        assert "alpa-message" not in panel.finding.value
+        assert panel.rows(state)
+    assert len(set(findings.values())) == 5
+    panel.view.value = "sources"
+    assert "<table>" in panel.details.value
+
+
+def test_the_question_is_answered_for_the_plan_on_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_record(monkeypatch, example_record())
+    panel = AccuracyPanel()
+    panel.show(State(settings=SETTINGS, plan=measured_plan()), "light")
+    assert "Times ± 20 %, memory ± 25 %." in panel.question_line.value
+    assert "mean error of 6 runs of Megatron-Core on several nodes of H100" in panel.details.value
+    panel.show(State(settings=SETTINGS, plan=example_plan()), "light")
+    assert "Times ± ?, memory ± ?." in panel.question_line.value
+    assert "not measured on runs of this kind" in panel.details.value
+
+
+def test_tiles_carry_the_band_and_their_tooltips_say_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_record(monkeypatch, example_record())
+    html = headline.tiles_html(measured_plan())
+    assert "<span>iteration ± 20 %</span>" in html
+    assert "<span>memory ± 25 %</span>" in html
+    assert html.count("mean error of 6 runs of Megatron-Core") == 6, "time, rates, hours, memory"
+    assert "<span>iteration ± ?</span>" in headline.tiles_html(example_plan())
+
+
+def test_without_measured_runs_the_tab_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_record(monkeypatch, Record())
+    panel = AccuracyPanel()
+    panel.show(State(settings=SETTINGS, plan=replace(example_plan())), "light")
+    assert "No measured runs are stored" in panel.finding.value
