@@ -91,6 +91,12 @@ class Software:
     """Whether the product that makes a gradient adds it to the accumulated one (Megatron's fused accumulation)."""
     buffer_bytes: float = 0.0
     """Bytes for each parameter of a device beside weights, gradients and optimizer: buckets of collectives, copies."""
+    sync_buffer_bytes: float = 0.0
+    """The same while gradients are summed and weights updated, when no activations are held."""
+    boundary_buffers: float = 0.0
+    """Copies of a stage's boundary activation that a pipeline keeps for each microbatch it holds."""
+    keeps_last_loss: bool = False
+    """Whether what the loss of the last microbatch holds is freed only after that of the next is made."""
     reserve_bytes: int = 0
     """Memory that no plan is offered: context of the driver, communication buffers, workspaces of libraries."""
     fragmentation: float = 0.0
