@@ -229,6 +229,8 @@ class _Pricer:
         parameters, replicas, zero = self.parameters[stage], layout.data, layout.zero_stage
         gathered = 2 * self.work.block.parameters * HALF if zero >= 3 and replicas > 1 else 0.0
         held, temporary = self._activations(stage)
+        # With float16, gradients are summed as they are: the loss is scaled.
+        wide = software.gradient_bytes if self.work.dtype != "float16" else 0
         device = self.cluster.device
         shared = replicas if zero >= 2 else 1
         temporary += parameters * software.buffer_bytes / shared
@@ -237,7 +239,7 @@ class _Pricer:
             held, temporary = 0.0, parameters * software.sync_buffer_bytes / shared
         return (
             ("weights", parameters * HALF / (replicas if zero >= 3 else 1) + gathered),
-            ("gradients", parameters * (software.gradient_bytes or HALF) / (replicas if zero >= 2 else 1)),
+            ("gradients", parameters * (wide or HALF) / (replicas if zero >= 2 else 1)),
             ("optimizer state", parameters * OPTIMIZER_BYTES / (replicas if zero >= 1 else 1)),
             ("activations", held),
             ("temporary tensors", temporary),

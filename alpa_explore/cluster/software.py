@@ -84,7 +84,8 @@ class Software:
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
 
     gradient_bytes: int = 0
-    """Bytes of an element of an accumulated gradient; 0: the dtype of the weight."""
+    """Bytes of an element of an accumulated gradient beside bfloat16 weights; 0, and beside float16: those of the
+    weight."""
     accumulate_bytes: float = 0.0
     """Bytes that adding a gradient to the accumulated one moves, for each parameter and microbatch."""
     accumulate_in_product: bool = False
