@@ -47,8 +47,9 @@ class LayoutPricer:
         room = run.cluster.device.memory_bytes
         price = next((p for p in prices if p.bytes <= room), prices[0])
         fits = price.bytes <= room
+        reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
         return RunPrice(
-            seconds=price.seconds, bytes=price.bytes, fits=fits, reason="" if fits else overflow(price, room)
+            seconds=price.seconds, bytes=price.bytes - reserve, fits=fits, reason="" if fits else overflow(price, room)
         )
 
 

@@ -36,6 +36,8 @@ _FRAMEWORKS = (
     ("pytorch", "eager"),
 )
 """(part of a framework's name in lower case, software profile), the more special name first."""
+DRIVER_MEMORY = ("bigscience",)
+"""Parts of the source of rows whose memory is that of nvidia-smi; the others state the framework's own count."""
 NETWORKS = (
     (
         "bigscience",
@@ -117,6 +119,11 @@ def software_name(framework: str) -> str:
             return profile
     known = {*software_names(), *(part for part, _ in _FRAMEWORKS)}
     raise UnknownNameError("Unknown framework", found=repr(framework), remedy=nearest_names(name, known))
+
+
+def driver_memory(source: str) -> bool:
+    """Whether a source states memory as the driver shows it (nvidia-smi), and not as the framework allocated it."""
+    return any(part in source.lower() for part in DRIVER_MEMORY)
 
 
 def check_overrides(device: str | None, software: str | None) -> None:
