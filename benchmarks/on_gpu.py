@@ -1,12 +1,15 @@
 """Everything that this project wants to know of a CUDA GPU, in one command and 20 minutes at most.
 
+The file has more than 500 lines because it is one command, copied to a GPU machine and read there as a whole.
+
     PYTHONPATH=. python benchmarks/on_gpu.py --folder gpu-h100 [--minutes 20]
     PYTHONPATH=. python benchmarks/on_gpu.py --folder /tmp/x --device cpu --quick      its own test, without a GPU
 
 1. calibrate     products by shape and dtype, attention, memory, host time        -> device.json, for --cluster
 2. train         about 30 configurations of small Llamas and GPTs in plain PyTorch, eager and compiled, with and
                  without recomputation: median step and peak memory               -> rows.csv (shared/data/measured)
-3. predict       the same configurations with the planner's costs and device.json -> predictions.csv
+3. predict       the same configurations on device.json: planned (`ax.baseline` on one device) and priced
+                 (`alpa-explore predict`)                                         -> predictions.csv
 4. programs      plan, verify and launch a tiny model through NCCL (gloo on a CPU); two ranks on one GPU
 
 Every step has a time budget, and what it found is on disk when it ends: `on_gpu.json` says what was done. The same
@@ -67,10 +70,12 @@ COLUMNS = next(
 )
 """Of shared/data/measured."""
 WARM_UPS, STEPS = 3, 10
-SHARES = {"calibrate": 0.25, "train": 0.9, "predict": 0.95, "programs": 1.0}
+SHARES = {"calibrate": 0.25, "train": 0.8, "predict": 0.94, "programs": 1.0}
 """Step -> the share of all minutes at which it ends at the latest."""
 RUN_SECONDS = 150
 """The longest time of one configuration; compiling takes most of it."""
+BALANCE = 9.0
+"""Of layers: embedding and head are far heavier than a block of a small model, and one device needs no balance."""
 TWO_RANKS_SECONDS = 60.0
 """How long two ranks on one GPU may wait for each other."""
 MODELS: dict[str, GPTConfig | LlamaConfig] = {
@@ -365,14 +370,19 @@ def write_rows(options: Any, state: State) -> None:
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
-    for each in configurations(quick=options.quick):
-        run = state.found["runs"].get(each.key, {"status": "started"})
-        if run["status"] != "started":
-            writer.writerow(row(each, run, state.found["machine"], options.device))
+    for key, each in written(options, state).items():
+        writer.writerow(row(each, state.found["runs"][key], state.found["machine"]))
     write(options.folder / "rows.csv", text.getvalue())
 
 
-def row(each: Configuration, run: dict[str, Any], told: dict[str, Any], kind: str) -> dict[str, Any]:
+def written(options: Any, state: State) -> dict[str, Configuration]:
+    """The finished runs by key, in the order of the rows."""
+    runs = state.found["runs"]
+    finished = {key for key, run in runs.items() if run["status"] != "started"}
+    return {each.key: each for each in configurations(quick=options.quick) if each.key in finished}
+
+
+def row(each: Configuration, run: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
     """One row; what was not measured stays empty."""
     config, batch = each.config, each.microbatch * each.grad_accum
     llama = isinstance(config, LlamaConfig)
@@ -430,15 +440,20 @@ def predict(options: Any, state: State, left: Callable[[], float]) -> None:
             except AlpaExploreError as error:  # does not fit, say
                 predictions[each.key] = {"error": str(error).splitlines()[0]}
         state.save()
+    with at_most(left()):
+        file, rows = str(options.folder / "device.json"), str(options.folder / "rows.csv")
+        state.found["predict"] = command(["predict", rows, "--device", file, "--json"])
+    if state.found["predict"]["code"]:
+        raise RuntimeError(f"alpa-explore predict: {state.found['predict']['errors'][-500:]}")
+    for key, row in zip(written(options, state), json.loads(state.found["predict"]["output"])["rows"], strict=True):
+        priced = {"priced_seconds": row["predicted_seconds"], "priced_bytes": row["predicted_bytes"]}
+        predictions[key] |= {**priced, "fits": row["fits"], "refused": row["refused"]}
     lines = compared(state)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     write(options.folder / "predictions.csv", text.getvalue())
-    with at_most(left()):
-        file, rows = str(options.folder / "device.json"), str(options.folder / "rows.csv")
-        state.found["predict"] = command(["predict", rows, "--device", file, "--json"])
 
 
 def captured(each: Configuration) -> ax.TrainingGraph:
@@ -452,7 +467,9 @@ def captured(each: Configuration) -> ax.TrainingGraph:
 def predicted(graph: ax.TrainingGraph, each: Configuration, device: Path) -> dict[str, Any]:
     """Seconds and bytes of the only plan for one device. Layers bound what is recomputed, so there is one a block."""
     cluster = ax.Cluster.parse(f"1x1:{device}", software=each.framework)
-    plan = ax.baseline(graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers)
+    plan = ax.baseline(
+        graph, cluster, "data-parallel", num_microbatches=each.grad_accum, num_layers=each.config.layers, delta=BALANCE
+    )
     # What torch counts as allocated knows of no reserve.
     used = plan.predicted.peak_bytes_per_device - cluster.device.reserved_bytes
     return {"seconds": plan.predicted.iteration_seconds, "bytes": used}
@@ -463,21 +480,33 @@ def compared(state: State) -> list[dict[str, Any]]:
     lines = []
     for key, told in state.found["predictions"].items():
         run = state.found["runs"].get(key, {"status": "not run"})
-        seconds, memory = told.get("seconds"), told.get("bytes")
-        both = seconds is not None and "step_s" in run
+        planned, priced, measured = told.get("seconds"), told.get("priced_seconds"), run.get("step_s")
         lines.append(
             {
                 "configuration": key,
                 "status": run["status"],
-                "predicted_s": None if seconds is None else round(seconds, 6),
-                "measured_s": round(run["step_s"], 6) if "step_s" in run else None,
-                "seconds_ratio": round(seconds / run["step_s"], 3) if both else None,
-                "predicted_gib": None if memory is None else round(memory / 2**30, 3),
-                "measured_gib": round(run["memory_bytes"] / 2**30, 3) if "memory_bytes" in run else None,
-                "error": told.get("error", ""),
+                "planned_s": rounded(planned),
+                "priced_s": rounded(priced),
+                "measured_s": rounded(measured),
+                "planned_ratio": rounded(planned / measured if planned and measured else None),
+                "priced_ratio": rounded(priced / measured if priced and measured else None),
+                "planned_gib": gib(told.get("bytes")),
+                "priced_gib": gib(told.get("priced_bytes")),
+                "measured_gib": gib(run.get("memory_bytes")),
+                "error": told.get("error") or told.get("refused") or "",
             }
         )
     return lines
+
+
+def rounded(value: float | None) -> float | None:
+    """Six digits after the point."""
+    return None if value is None else round(value, 6)
+
+
+def gib(size: float | None) -> float | None:
+    """Bytes as GiB."""
+    return None if size is None else round(size / 2**30, 3)
 
 
 def programs(options: Any, state: State, left: Callable[[], float]) -> None:
@@ -511,7 +540,7 @@ def command(words: list[str]) -> dict[str, Any]:
             code = alpa_explore(words)
         except SystemExit as stop:
             code = int(stop.code or 0)
-    return {"words": words, "code": code, "output": out.getvalue()[-20000:], "errors": errors.getvalue()[-4000:]}
+    return {"words": words, "code": code, "output": out.getvalue(), "errors": errors.getvalue()[-4000:]}
 
 
 def two_ranks(kind: str) -> dict[str, Any]:
@@ -547,12 +576,13 @@ def _sum_of_two(rank: int, kind: str, folder: str) -> None:
 def report(folder: Path, state: State) -> None:
     """Print what was found."""
     lines = compared(state)
-    ratios = [line["seconds_ratio"] for line in lines if line["seconds_ratio"] is not None]
     print(render_table([{k: v for k, v in line.items() if k != "error"} for line in lines]))
-    if ratios:
-        errors = [abs(ratio - 1) for ratio in ratios]
-        print(f"\n{len(ratios)} configurations: mean error of the seconds {statistics.fmean(errors):.1%},")
-        print(f"median {statistics.median(errors):.1%}, predicted / measured {statistics.median(ratios):.2f} (median).")
+    for which in ("planned", "priced"):
+        ratios = [line[f"{which}_ratio"] for line in lines if line[f"{which}_ratio"] is not None]
+        if ratios:
+            errors = [abs(ratio - 1) for ratio in ratios]
+            print(f"{which}: {len(ratios)} configurations, mean error of the seconds {statistics.fmean(errors):.1%},")
+            print(f"median {statistics.median(errors):.1%}, predicted / measured {statistics.median(ratios):.2f}.")
     for name, step in state.found["steps"].items():
         print(f"{name}: {step['state']} in {step['seconds']:.0f} s {step.get('why', '')}")
     print(f"all of it is in {folder}")

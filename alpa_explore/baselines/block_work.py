@@ -42,6 +42,8 @@ class DecoderWork:
     head: PartWork
     tied: bool
     """Whether the head reads the weight of the embedding."""
+    dtype: str
+    """Of weights and activations."""
     boundary_bytes: float
     """Of the activation between two blocks, whole."""
 
@@ -72,6 +74,7 @@ def decoder_work(graph: TrainingGraph, device: Device, mesh: LogicalMesh, *, ten
         block=block,
         head=head,
         tied=any({0, 3} <= layers for layers in uses),
+        dtype=graph.precision,
         boundary_bytes=_boundary_bytes(layered),
     )
 

@@ -54,7 +54,7 @@ class LayoutPrice:
 
 def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
     """The price of a layout of a decoder on a cluster whose device has kernel figures."""
-    time = decoder_time(work, cluster, layout.tensor, layout.low_precision, layout.recompute)
+    time = decoder_time(work, cluster, layout)
     return _Pricer(work, cluster, layout, time).price()
 
 
@@ -229,13 +229,20 @@ class _Pricer:
         parameters, replicas, zero = self.parameters[stage], layout.data, layout.zero_stage
         gathered = 2 * self.work.block.parameters * HALF if zero >= 3 and replicas > 1 else 0.0
         held, temporary = self._activations(stage)
+        # With float16, gradients are summed as they are: the loss is scaled.
+        wide = software.gradient_bytes if self.work.dtype != "float16" else 0
         device = self.cluster.device
+        shared = replicas if zero >= 2 else 1
+        temporary += parameters * software.buffer_bytes / shared
+        # While gradients are summed and weights updated, no activations are held, but other buffers.
+        if replicas > 1 and parameters * software.sync_buffer_bytes / shared > held + temporary:
+            held, temporary = 0.0, parameters * software.sync_buffer_bytes / shared
         return (
             ("weights", parameters * HALF / (replicas if zero >= 3 else 1) + gathered),
-            ("gradients", parameters * (software.gradient_bytes or HALF) / (replicas if zero >= 2 else 1)),
+            ("gradients", parameters * (wide or HALF) / (replicas if zero >= 2 else 1)),
             ("optimizer state", parameters * OPTIMIZER_BYTES / (replicas if zero >= 1 else 1)),
             ("activations", held),
-            ("temporary tensors", temporary + parameters * software.buffer_bytes / (replicas if zero >= 2 else 1)),
+            ("temporary tensors", temporary),
             ("reserve", device.reserved_bytes),
         )
 
@@ -252,10 +259,13 @@ class _Pricer:
             ahead = layout.pipeline - stage if layout.chunks == 1 else self._interleaved_held(stage, number)
             microbatches = min(ahead, layout.microbatches)
             held += microbatches * blocks * each
+            if layout.pipeline > 1:
+                held += microbatches * self.software.boundary_buffers * self.work.boundary_bytes
             if number == 0:
                 held += microbatches * self.work.embedding.held_bytes
             if number == layout.head_part:
-                held += self.work.head.held_bytes
+                twice = self.software.keeps_last_loss and layout.microbatches > 1
+                held += self.work.head.held_bytes * (1 + twice)
                 temporary = max(temporary, self.work.head.workspace_bytes)
         return held, temporary
 

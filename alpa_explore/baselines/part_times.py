@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from alpa_explore.baselines.block_work import DecoderWork
+from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
 from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.compute import seconds_of_table
@@ -59,12 +60,10 @@ class DecoderTime:
     head: PartTime
 
 
-def decoder_time(
-    work: DecoderWork, cluster: Cluster, tensor: int, low_precision: str | None, recompute: str = "none"
-) -> DecoderTime:
-    """Seconds of the parts of a decoder on `tensor` tensor-parallel devices of a cluster with kernel figures."""
-    passes = passes_of(work, cluster.software, low_precision, recompute)
-    return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, tensor)
+def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> DecoderTime:
+    """Seconds of the parts of a decoder under a layout, on a cluster with kernel figures."""
+    passes = passes_of(work, cluster.software, layout.low_precision, layout.recompute)
+    return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
 
 def passes_of(work: DecoderWork, software: Software, low_precision: str | None, recompute: str) -> tuple[PassWork, ...]:
@@ -83,12 +82,17 @@ def passes_of(work: DecoderWork, software: Software, low_precision: str | None, 
     return tuple(passes)
 
 
-def decoder_time_of(passes: Sequence[PassWork], seconds: Sequence[float], cluster: Cluster, tensor: int) -> DecoderTime:
+def decoder_time_of(
+    passes: Sequence[PassWork], seconds: Sequence[float], cluster: Cluster, layout: ManualLayout
+) -> DecoderTime:
     """The times of a decoder from the seconds of the kernels of its passes (`passes_of`)."""
-    group, software = device_group(cluster, tensor, 1), cluster.software
+    group, software = device_group(cluster, layout.tensor, 1), cluster.software
+    call = software.collective_launch_seconds
+    if layout.pipeline > 1 and cluster.nodes > 1:
+        call += software.rank_launch_seconds * layout.tensor
     launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
     times = [
-        _pass_time(work, kernels, software, group, launches[i % 3])
+        _pass_time(work, kernels, software, group, (launches[i % 3], call))
         for i, (work, kernels) in enumerate(zip(passes, seconds, strict=True))
     ]
     return DecoderTime(*(PartTime(*times[i : i + 3]) for i in (0, 3, 6)))
@@ -129,7 +133,10 @@ def in_low_precision(forward: PassWork, backward: PassWork, dtype: str) -> tuple
     )
 
 
-def _pass_time(work: PassWork, kernels: float, software: Software, group: Group, launch_seconds: float) -> PassTime:
+def _pass_time(
+    work: PassWork, kernels: float, software: Software, group: Group, launch_seconds: tuple[float, float]
+) -> PassTime:
+    """`launch_seconds` are those of a kernel and of a collective."""
     calls = 0.0
     for call in work.collectives:
         seconds = group_seconds(call.kind, call.bytes, group)
@@ -140,9 +147,8 @@ def _pass_time(work: PassWork, kernels: float, software: Software, group: Group,
         heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
-    return PassTime(
-        kernels + calls, launches * launch_seconds + len(work.collectives) * software.collective_launch_seconds
-    )
+    kernel, collective = launch_seconds
+    return PassTime(kernels + calls, launches * kernel + len(work.collectives) * collective)
 
 
 def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> float:

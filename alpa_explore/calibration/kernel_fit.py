@@ -99,6 +99,7 @@ def _start(processors: int) -> KernelFigures:
         small_tile_exponent=0.2,
         product_depth=100.0,
         unaligned_share=0.7,
+        unaligned_batched_share=0.4,
         batched_share=0.8,
         attention_share=0.5,
         attention_backward_share=0.8,

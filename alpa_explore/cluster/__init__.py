@@ -9,7 +9,9 @@ In the order to read them:
     presets/     devices with published or measured figures, one JSON file each
     files        devices and clusters from a user's JSON or TOML file
     topology     Cluster, and `Cluster.parse("2x8:a100")`
+    group        devices that communicate: the nodes they span, and what part of the network is theirs
     mesh         Submesh and LogicalMesh
+    group        the ranks of a collective: nodes that they span, their part of the network
     candidates   the submeshes and logical meshes that the planner tries
     placement    which devices of the cluster the submeshes of a plan get
 

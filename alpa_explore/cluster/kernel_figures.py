@@ -26,6 +26,8 @@ class KernelFigures:
     """k of a product at which half of the rate is reached: start and end of a tile cost as much as its products."""
     unaligned_share: float
     """Factor of the rate where a side of the product is not a multiple of 8."""
+    unaligned_batched_share: float
+    """The same for a batch of small products, such as those of spelled-out attention with heads of 150."""
     batched_share: float
     """Share of the rate of one large product that a batch of small ones reaches together."""
     shares: Mapping[str, float] = field(default_factory=dict, hash=False)

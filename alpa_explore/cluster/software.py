@@ -40,6 +40,9 @@ class Software:
     """The same in the backward pass, which the autograd engine runs without Python."""
     collective_launch_seconds: float = 0.0
     """Host time to launch one collective."""
+    rank_launch_seconds: float = 0.0
+    """Further host time of a tensor-parallel collective for each of its ranks, where a pipeline spans several nodes: a
+    fault of one version of nanotron."""
     softmax_heads: int = 0
     """The fused softmax of spelled-out attention needs a multiple of so many (sample, head) pairs; 0: any number."""
     microbatch_seconds: float = 0.0
@@ -81,13 +84,20 @@ class Software:
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
 
     gradient_bytes: int = 0
-    """Bytes of an element of an accumulated gradient; 0: the dtype of the weight."""
+    """Bytes of an element of an accumulated gradient beside bfloat16 weights; 0, and beside float16: those of the
+    weight."""
     accumulate_bytes: float = 0.0
     """Bytes that adding a gradient to the accumulated one moves, for each parameter and microbatch."""
     accumulate_in_product: bool = False
     """Whether the product that makes a gradient adds it to the accumulated one (Megatron's fused accumulation)."""
     buffer_bytes: float = 0.0
     """Bytes for each parameter of a device beside weights, gradients and optimizer: buckets of collectives, copies."""
+    sync_buffer_bytes: float = 0.0
+    """The same while gradients are summed and weights updated, when no activations are held."""
+    boundary_buffers: float = 0.0
+    """Copies of a stage's boundary activation that a pipeline keeps for each microbatch it holds."""
+    keeps_last_loss: bool = False
+    """Whether what the loss of the last microbatch holds is freed only after that of the next is made."""
     reserve_bytes: int = 0
     """Memory that no plan is offered: context of the driver, communication buffers, workspaces of libraries."""
     fragmentation: float = 0.0

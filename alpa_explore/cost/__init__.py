@@ -3,7 +3,9 @@
 In the order to read them:
 
     collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
+    group_collectives  one collective among devices that may span nodes: rings, trees, switches that reduce
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
+    group_collectives  one collective among devices that may span nodes: rings, trees, reduction in the switches
     kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes
     fusion        which operators run as one kernel, and the bytes that such a kernel moves
     work          what a part of the model does in a microbatch: kernels, collectives, launches; no seconds

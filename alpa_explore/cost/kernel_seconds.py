@@ -95,7 +95,8 @@ def product_rate(figures: KernelFigures, count: Floats, m: Floats, n: Floats, k:
     """
     known = k > 0
     m, n, k = (np.where(known, size, 1.0) for size in (m, n, k))
-    aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, figures.unaligned_share)
+    unaligned = np.where(count > 1, figures.unaligned_batched_share, figures.unaligned_share)
+    aligned = np.where((m % 8 == 0) & (n % 8 == 0) & (k % 8 == 0), 1.0, unaligned)
     batched = figures.batched_share * k / (k + depth)
     fill = np.where(count > 1, batched, tile_fill(figures, m, n, k, depth))
     return np.asarray(np.where(known, fill * aligned, 1.0))

@@ -4,6 +4,9 @@ All tensors are fake, so a model of any size takes no memory. The steps: fake pa
 and loss traced as one function (`inputs`, `joint_graph`); nodes to drafts of operators, phases, numbered tensors and
 operators with the parameter updates after them (`operators`).
 
+Attention is one operator, forward and backward (`tracing.attention`), where the model calls torch's function for it; a
+model that spells it out is captured as written, and its plans say so.
+
 A model is captured in its current mode: in training mode with dropout, in eval mode without. What the forward pass
 writes into buffers (running statistics of batch norm) is not part of the graph: no loss, gradient or plan depends on
 it.

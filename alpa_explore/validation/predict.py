@@ -18,7 +18,7 @@ from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
 from alpa_explore.validation.requests import BLOCKS_CAPTURED, ModelKey, Pricer, RunPrice, RunRequest
 from alpa_explore.validation.runs.architecture import padded_vocabulary
-from alpa_explore.validation.runs.machines import Machine, machine
+from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
 from alpa_explore.validation.runs.precisions import precision_of
 from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, Rows
@@ -160,6 +160,7 @@ def _request(
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
         recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
         products=precision.products,
+        counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
     )
     return on, key, request

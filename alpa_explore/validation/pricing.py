@@ -9,7 +9,7 @@ from alpa_explore.baselines.block_work import DecoderWork, decoder_work
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.layout_price import LayoutPrice, price_layout
 from alpa_explore.baselines.roles import Role
-from alpa_explore.cluster import Submesh, logical_mesh
+from alpa_explore.cluster import Cluster, LogicalMesh
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.validation.requests import ModelKey, RunPrice, RunRequest
@@ -47,8 +47,9 @@ class LayoutPricer:
         room = run.cluster.device.memory_bytes
         price = next((p for p in prices if p.bytes <= room), prices[0])
         fits = price.bytes <= room
+        reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
         return RunPrice(
-            seconds=price.seconds, bytes=price.bytes, fits=fits, reason="" if fits else overflow(price, room)
+            seconds=price.seconds, bytes=price.bytes - reserve, fits=fits, reason="" if fits else overflow(price, room)
         )
 
 
@@ -57,16 +58,28 @@ def work_of(model: CapturedModel, run: RunRequest) -> DecoderWork:
     software = run.cluster.software
     key = (run.tensor, software.fuses_pointwise, software.sequence_parallel, software.gradient_bytes)
     if key not in model.work:
-        # Which devices are tensor-parallel decides on no choice: their mesh is that of one node.
-        nodes, per_node = max(1, run.tensor // run.cluster.devices_per_node), run.cluster.devices_per_node
-        mesh = logical_mesh(run.cluster, Submesh(nodes, min(run.tensor, per_node)), (run.tensor,))
+        mesh = _ring(run.cluster, run.tensor)
         role = Role.TENSOR_SEQUENCE if software.sequence_parallel else Role.TENSOR
         model.work[key] = decoder_work(model.graph, run.cluster.device, mesh, tensor_role=role)
     return model.work[key]
 
 
+def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
+    """Neighbouring devices as one mesh axis; any number of them, whole nodes or not."""
+    inside, between = cluster.inside_node, cluster.between_nodes
+    if devices <= cluster.devices_per_node:
+        return LogicalMesh((devices,), (inside.bandwidth,), (inside.latency_seconds,))
+    return LogicalMesh((devices,), (min(between.bandwidth, inside.bandwidth),), (between.latency_seconds,))
+
+
 def layout_of(model: CapturedModel, run: RunRequest, recompute: str) -> ManualLayout:
-    """The layout of a run. OptionError for a precision that the device does not have."""
+    """The layout of a run. OptionError for a device without kernel figures, or without the precision."""
+    if run.cluster.device.kernels is None:
+        raise OptionError(
+            "The device has no kernel figures",
+            found=run.cluster.device.name,
+            remedy="Add the section device.kernels of a preset that has it, such as h100.json, to a device file.",
+        )
     peaks = run.cluster.device.peak_flops
     if run.products not in peaks:
         raise OptionError(

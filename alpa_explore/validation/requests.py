@@ -53,6 +53,9 @@ class RunRequest:
     fits, the first."""
     products: str
     """dtype in which the products of linear layers run."""
+    counts_reserve: bool
+    """Whether the measured memory is the driver's figure, with what the software keeps back, and not what the framework
+    allocated."""
     schedule: str
     """'1f1b' or 'interleaved-1f1b', or what the source says."""
 
@@ -64,7 +67,7 @@ class RunPrice:
     seconds: float
     """Of an iteration."""
     bytes: float
-    """Of the fullest device, with what its software reserves."""
+    """Of the fullest device, counted as the source counts it: with what the software keeps back, or without."""
     fits: bool
     reason: str = ""
     """Why it does not fit: stage, part, bytes; empty where it does."""

@@ -30,6 +30,7 @@ TRUE = replace(
         small_tile_exponent=0.3,
         product_depth=150.0,
         unaligned_share=0.4,
+        unaligned_batched_share=0.4,
         batched_share=0.6,
         shares={"bfloat16": 0.77, "float8_e4m3fn": 0.66},
         attention_share=0.55,

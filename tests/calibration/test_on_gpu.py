@@ -38,8 +38,12 @@ def test_all_steps_run_and_a_second_call_has_nothing_to_do(tmp_path: Path, monke
     assert all(float(row["step_s"]) > 0 and row["framework"] == "eager" for row in rows)
     assert all(prediction["seconds"] > 0 for prediction in state["predictions"].values())
     assert state["predict"]["code"] == 0, state["predict"]["errors"]
-    predicted = json.loads(state["predict"]["output"])
-    assert [row["refused"] for row in predicted["rows"]] == [None] * 4
+    assert [p["refused"] for p in state["predictions"].values()] == [None] * 4
+    assert all(p["priced_seconds"] > 0 for p in state["predictions"].values())
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["configuration"] for line in lines] == list(state["runs"])
+    assert all(float(line["planned_ratio"]) > 0 and float(line["priced_ratio"]) > 0 for line in lines)
     assert json.loads(state["programs"]["verify"]["output"])["passed"]
     assert state["programs"]["two ranks on one device"] == {"works": True}
 

@@ -132,6 +132,7 @@ def test_a_device_with_kernel_figures_keeps_their_shape() -> None:
         small_tile_exponent=0.2,
         product_depth=100.0,
         unaligned_share=0.5,
+        unaligned_batched_share=0.5,
         batched_share=0.8,
         shares={"float32": 0.6},
         attention_share=0.5,

@@ -49,6 +49,7 @@ PROGRAMS = {
         following(Role.TENSOR_SEQUENCE),
         {},
     ),
+    "fused attention 2+2, strategies at random": ("fused-attention", 2, TWO, at_random(0), {}),
     "mlp 1+1+2+4, at random, gpipe": ("mlp-tiny", 5, EIGHT, at_random(1), {"schedule": "gpipe"}),
     "mlp zero·zero": ("mlp-tiny", 8, ONE, ways("zero", "zero"), {}),
     "gpt interleaved, tensor": (

@@ -1,8 +1,10 @@
 """Device and software of a measured run, by the names that its source uses.
 
 A rack of GB200 or GB300 has 72 devices on one NVLink. The nodes of a `Cluster` hold a power of two of devices, so that
-submeshes tile them: here such a rack is a node of 64. The measured runs use 8 to 64 devices, or multiples of 64, so no
-run is spread over more racks by this than it has to be; the network of a rack is that of 64 devices instead of 72.
+submeshes tile them: here such a rack is a node of 64, also where a source counts its trays of 4 as nodes. Of a run on
+72 devices the last 8 are taken to be on another rack, so it is predicted a little too slow. Nodes of other sizes are
+taken as the nearest power of two (6 as 8), with as much of the network for each device as a preset's node of 8 gives
+it; a run need not fill its last node.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.files import is_file_name
 from alpa_explore.cluster.presets import load_preset, preset_names
 from alpa_explore.cluster.software_profiles import load_software, software_names
-from alpa_explore.errors import ClusterError, UnknownNameError, nearest_names
+from alpa_explore.errors import UnknownNameError, nearest_names
 
 _FRAMEWORKS = (
     ("megatron-deepspeed (vtrain)", "megatron-v2"),  # without DeepSpeed's own optimizer, and in fp16
@@ -34,6 +36,8 @@ _FRAMEWORKS = (
     ("pytorch", "eager"),
 )
 """(part of a framework's name in lower case, software profile), the more special name first."""
+DRIVER_MEMORY = ("bigscience",)
+"""Parts of the source of rows whose memory is that of nvidia-smi; the others state the framework's own count."""
 NETWORKS = (
     (
         "bigscience",
@@ -45,8 +49,11 @@ NETWORKS = (
 )
 """(part of a row's source, beginning of the preset's name, bytes per second of a node's network) where the cluster of a
 source is not that of the preset."""
-RACK = 72
+RACKS = ("gb200", "gb300")
+"""Presets whose node is a rack of 72 devices."""
 RACK_AS = 64
+NODE = 8
+"""Devices of a node of all other presets, for which their network is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +80,20 @@ def machine(
 ) -> Machine:
     """The machine of a run on so many devices; `device` (a preset or a file) and `software` override its names.
 
-    UnknownNameError, with the nearest names, for a device or software that is not known; ClusterError where the
-    devices are not whole nodes.
+    UnknownNameError, with the nearest names, for a device or software that is not known; ClusterError for more devices
+    than a cluster may have.
     """
     name = device_name(gpu_type) if device is None else device
     profile = software_name(framework) if software is None else load_software(software).name
-    nodes, per_node = _nodes(devices, devices_per_node)
-    cluster = Cluster.parse(f"{nodes}x{per_node}:{name}", software=profile)
+    cluster = Cluster.parse(f"1x1:{name}", software=profile)
+    full = RACK_AS if cluster.device.name in RACKS else NODE
+    size = full if full == RACK_AS else _nearest_power(devices_per_node)
+    network = cluster.between_nodes
+    if not is_file_name(name):  # a user's file says what a node of the user's has
+        network = replace(network, bandwidth=network.bandwidth * size / full)
+    cluster = cluster.with_changes(
+        nodes=-(-devices // size), devices_per_node=min(size, _power_above(devices)), between_nodes=network
+    )
     for part, family, bandwidth in NETWORKS:
         if device is None and part in source.lower() and cluster.device.name.startswith(family):
             cluster = cluster.with_changes(between_nodes=replace(cluster.between_nodes, bandwidth=bandwidth))
@@ -107,6 +121,11 @@ def software_name(framework: str) -> str:
     raise UnknownNameError("Unknown framework", found=repr(framework), remedy=nearest_names(name, known))
 
 
+def driver_memory(source: str) -> bool:
+    """Whether a source states memory as the driver shows it (nvidia-smi), and not as the framework allocated it."""
+    return any(part in source.lower() for part in DRIVER_MEMORY)
+
+
 def check_overrides(device: str | None, software: str | None) -> None:
     """UnknownNameError or ClusterError for names that no row could be priced with."""
     if device is not None:
@@ -115,13 +134,12 @@ def check_overrides(device: str | None, software: str | None) -> None:
         load_software(software)
 
 
-def _nodes(devices: int, per_node: int) -> tuple[int, int]:
-    """(nodes, devices per node) of a run."""
-    size = RACK_AS if per_node == RACK else per_node
-    if devices <= size or devices % size == 0:
-        return max(devices // size, 1), min(devices, size)
-    raise ClusterError(
-        "The devices of a run must be whole nodes",
-        found=f"{devices} devices, {size} a node",
-        remedy=f"Give a multiple of {size}, or the number of devices of each node in gpus_per_node.",
-    )
+def _power_above(devices: int) -> int:
+    """The least power of two that is not below a number of devices."""
+    return 1 << (devices - 1).bit_length()
+
+
+def _nearest_power(devices: int) -> int:
+    """The power of two nearest to a number of devices, the larger one of two."""
+    above = _power_above(devices)
+    return above if above - devices <= devices - above // 2 else above // 2
