@@ -73,10 +73,7 @@ def sources_figure(record: Record, theme: str = "light") -> go.Figure:
             automargin=True,
             autorange="reversed",
             tickvals=[safe(source.label) for source, _ in rows],
-            ticktext=[
-                f"{safe(source.label)}<br><span style='color:{faint(theme)}'>± {label} run{'' if len(own) == 1 else 's'}</span>"
-                for (source, _), label in zip(rows, labels, strict=True)
-            ],
+            ticktext=[_label(source, own, theme) for source, own in rows],
         )
     return dress(
         figure,
