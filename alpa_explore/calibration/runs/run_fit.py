@@ -1,9 +1,13 @@
 """The values of figures that tell measured runs best: Levenberg and Marquardt's method on logarithms, within bounds.
 
-Minimised is  Σ ρ((ln predicted − ln measured) / spread) + Σ (prior · (ln value − ln start))²  over runs, and
-over figures. ρ(r) = 2 (√(1 + r²) − 1) grows like r² for small and like 2 |r| for large errors, so that a few runs that
-are slow for reasons of their own do not decide. Source: Levenberg, "A method for the solution of certain non-linear problems in
-least squares", Quart. Appl. Math. 2 (1944); Marquardt, J. SIAM 11 (1963); ρ is the pseudo-Huber loss.
+Minimised is
+
+    Σ ρ((ln predicted − ln measured) / spread)  +  Σ (prior · (ln value − ln start))²
+
+over runs and over figures, where ρ(r) = 2 (√(1 + r²) − 1) grows like r² for small and like 2 |r| for large errors, so
+that a few runs that are slow for reasons of their own do not decide. Sources: Levenberg, "A method for the solution of
+certain non-linear problems in least squares", Quart. Appl. Math. 2 (1944); Marquardt, J. SIAM 11 (1963); ρ is the
+pseudo-Huber loss.
 
 There is no chance in it: the same runs and starts give the same figures.
 """
