@@ -14,6 +14,7 @@ There is no chance in it: the same runs and starts give the same figures.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -91,7 +92,8 @@ def fit_figures(
         errors.append(error)
         if say is not None:
             say(iteration + 1, error)
-        if errors[-2] - error < tuning.LEAST_GAIN * errors[-2]:
+        before = errors[-1 - tuning.PATIENCE :]
+        if len(before) > tuning.PATIENCE and all(a - b < tuning.LEAST_GAIN * a for a, b in itertools.pairwise(before)):
             break
     values, told = problem.values(x), dict(zip(problem.names, problem.told(slopes), strict=True))
     return FiguresFit(

@@ -28,7 +28,9 @@ TRIES = 8
 """Dampings tried in an iteration."""
 ITERATIONS = 40
 LEAST_GAIN = 1e-3
-"""The fit ends with an iteration that lowers the error by a smaller share."""
+"""The fit ends with so many iterations in turn that lower the error by a smaller share each: a short step, after some
+that failed, is no end."""
+PATIENCE = 3
 NEAR_BOUND = 0.02
 """A figure within this share of a bound counts as at the bound."""
 ENOUGH_MFU = {"nanotron_playbook_h100": 0.15}
