@@ -16,6 +16,7 @@ the user's cache. `--record FILE` writes errors and figures as JSON (with --stor
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -158,10 +159,9 @@ def prediction(run: RunWork, seconds: float) -> Prediction:
 def fitted(runs: Runs, start: Values, counts: Flags, iterations: int) -> FiguresFit:
     began = time.monotonic()
     fit = fit_figures(
-        runs.predicted,
-        runs.measured,
-        runs.spreads,
-        counts,
+        PredictedRuns(runs.predicted.figures, itertools.compress(runs.predicted.runs, counts.tolist())),
+        runs.measured[counts],
+        runs.spreads[counts],
         start,
         iterations=iterations,
         say=lambda n, error: print(f"  {n:2d}  {error:8.1f}  {time.monotonic() - began:5.0f} s", flush=True),
@@ -248,6 +248,7 @@ def leave_out(
             lacks = sorted({name for p in mine for name in (p.software, p.device) if name in untold})
             row = error_row(source, "all", mine)
             rows.append({**row, "figures_at_their_starts": ", ".join(lacks)})
+            print(json.dumps(rows[-1]), flush=True)
             unseen[source] = row["mean_error_fraction"]
     return rows, unseen
 

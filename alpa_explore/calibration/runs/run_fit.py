@@ -23,7 +23,7 @@ import numpy as np
 from alpa_explore.calibration.runs import tuning
 from alpa_explore.calibration.runs.figures import Figure, Values
 from alpa_explore.calibration.runs.predicted import PredictedRuns
-from alpa_explore.numerics.arrays import Flags, Floats
+from alpa_explore.numerics.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,6 @@ def fit_figures(
     runs: PredictedRuns,
     measured: Floats,
     spreads: Floats,
-    counts: Flags,
     start: Values,
     *,
     iterations: int = tuning.ITERATIONS,
@@ -70,10 +69,9 @@ def fit_figures(
 ) -> FiguresFit:
     """Fit all figures of `runs` that some run depends on, from the values `start`.
 
-    `measured` seconds, relative `spreads`, and whether a run `counts` have the shape [runs]. `say` is told of every
-    iteration and the error after it.
+    `measured` seconds and relative `spreads` have the shape [runs]. `say` is told of iterations and the error after each.
     """
-    problem = _Problem(runs, np.log(measured), spreads, counts, start)
+    problem = _Problem(runs, np.log(measured), spreads, start)
     x = problem.first
     seconds, residuals = problem.at(x)
     errors, damping, slopes = [float(residuals @ residuals)], tuning.FIRST_DAMPING, problem.slopes(x, seconds)
@@ -107,11 +105,9 @@ def fit_figures(
 class _Problem:
     """Residuals of runs and figures, and their derivatives by the logarithms of figures."""
 
-    def __init__(self, runs: PredictedRuns, logarithms: Floats, spreads: Floats, counts: Flags, start: Values) -> None:
+    def __init__(self, runs: PredictedRuns, logarithms: Floats, spreads: Floats, start: Values) -> None:
         self._runs, self._logarithms, self._spreads, self._start = runs, logarithms, spreads, start
-        self._counts = counts
-        counting = {(r.machine.device, r.machine.software) for r, c in zip(runs.runs, counts, strict=True) if c}
-        self._figures = [f for f in runs.figures if runs.concerned(f) & counting]
+        self._figures = [f for f in runs.figures if runs.concerned(f)]
         self.names = tuple(f.name for f in self._figures)
         self._low = np.log([f.low for f in self._figures])
         self._high = np.log([f.high for f in self._figures])
@@ -128,7 +124,7 @@ class _Problem:
         return seconds, self._residuals(seconds, x)
 
     def _residuals(self, seconds: Floats, x: Floats) -> Floats:
-        of_runs = ((np.log(seconds) - self._logarithms) / self._spreads)[self._counts]
+        of_runs = (np.log(seconds) - self._logarithms) / self._spreads
         robust = np.sign(of_runs) * np.sqrt(2 * (np.sqrt(1 + of_runs**2) - 1))
         return np.concatenate([robust, tuning.PRIOR * (x - self._centre)])
 

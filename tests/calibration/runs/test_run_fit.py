@@ -15,7 +15,7 @@ from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.calibration.runs.figures import DEVICES, Figure, Place, all_figures, at_start
 from alpa_explore.calibration.runs.overlay import overlaid, stored_values
 from alpa_explore.calibration.runs.predicted import PredictedRuns
-from alpa_explore.calibration.runs.run_fit import fit_figures
+from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
 from alpa_explore.calibration.runs.works import RunWork, works_of
 from alpa_explore.calibration.runs.written import write_figures
 from alpa_explore.cluster import Cluster, Software
@@ -88,12 +88,9 @@ def chosen(*names: str) -> tuple[Figure, ...]:
     return tuple(BY_NAME[name] for name in names)
 
 
-def fit(figures: Sequence[Figure], runs: list[RunWork], true: dict[str, float], counts: np.ndarray | None = None):
+def fit(figures: Sequence[Figure], runs: list[RunWork], true: dict[str, float]) -> FiguresFit:
     predicted = PredictedRuns(figures, runs)
-    seconds = predicted.seconds(true)
-    if counts is None:
-        counts = np.ones(len(runs), dtype=bool)
-    return fit_figures(predicted, seconds, np.full(len(runs), 0.02), counts, at_start(tuple(figures)))
+    return fit_figures(predicted, predicted.seconds(true), np.full(len(runs), 0.02), at_start(tuple(figures)))
 
 
 def test_made_up_figures_are_found_again(runs: list[RunWork]) -> None:
@@ -128,10 +125,9 @@ def test_a_figure_stops_at_its_bound_and_one_that_no_run_tells_stays_at_its_star
     assert found.values["megatron.send_seconds"] == pytest.approx(1e-4), "there is no pipeline"
 
 
-def test_runs_that_do_not_count_decide_on_nothing(runs: list[RunWork]) -> None:
+def test_runs_of_one_device_do_not_decide_on_another(runs: list[RunWork]) -> None:
     true = {"a100.matmul_efficiency": 0.7, "h100.matmul_efficiency": 0.6}
-    counts = np.array([run.machine.device == "h100" for run in runs])
-    found = fit(chosen(*true), runs, true, counts)
+    found = fit(chosen(*true), [run for run in runs if run.machine.device == "h100"], true)
     assert found.values["h100.matmul_efficiency"] == pytest.approx(0.6, rel=0.01)
     assert found.values["a100.matmul_efficiency"] == 0.9, "its start"
 
@@ -155,6 +151,7 @@ def test_every_figure_lives_where_it_says_and_means_something() -> None:
         assert set(changed.kernels.shares) <= set(changed.peak_flops)
 
 
+@pytest.mark.slow
 def test_the_work_of_a_run_is_captured_once_and_predicts_what_predictions_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
