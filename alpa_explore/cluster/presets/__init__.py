@@ -40,12 +40,6 @@ def load_preset(name: str) -> tuple[Device, Link, Link]:
     return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
 
 
-def load_section(name: str, section: str) -> dict[str, Any] | None:
-    """Another section of a preset's file (such as 'megatron'), uninterpreted; None if it has no such section."""
-    value: dict[str, Any] | None = _body(name).get(section)
-    return value
-
-
 def _body(name: str) -> dict[str, Any]:
     file_names = _presets()
     if name.lower() not in file_names:
