@@ -10,7 +10,6 @@ from alpa_explore.cluster.kernel_figures import KernelFigures
 from alpa_explore.cluster.software import Software
 from alpa_explore.errors import ClusterError
 
-
 HIDDEN_BUCKETS = 0.95
 """Share of a gradient sum that software hides which sums gradients in buckets: all but the first and the last one. Set
 by hand; not measured."""
