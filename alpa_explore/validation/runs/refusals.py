@@ -44,7 +44,7 @@ def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
     if _ADAPTERS.search(cells.text["model"]) or _ADAPTERS.search(cells.text["note"]):
         return (
             Kind.FROZEN,
-            "LoRA: with frozen weights there are no gradients of weights, and no optimizer state of them",
+            "LoRA: frozen weights have no gradients and no optimizer state",
         )
     if cells.faults:
         return Kind.CELL, "; ".join(cells.faults)
