@@ -74,7 +74,8 @@ class Cluster:
     def parse(cls, text: str, **changes: object) -> Cluster:
         """'2x8:a100' -> 2 nodes of 8 A100 devices; '2x8:a100@fsdp': the same with the software profile of FSDP.
 
-        `changes` replace fields of the cluster or its device (memory_bytes, software, …). A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
+        `changes` replace fields of the cluster or its device (memory_bytes, software, …). A device can be a file
+        ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
         Raises ClusterError when the text or a file has another form, UnknownNameError for an unknown device.
         """
         if not isinstance(text, str):
