@@ -42,10 +42,7 @@ def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
     if (number("cp") or 1) > 1:
         return Kind.CONTEXT, f"cp is {number('cp')}: context parallelism is not priced yet"
     if _ADAPTERS.search(cells.text["model"]) or _ADAPTERS.search(cells.text["note"]):
-        return (
-            Kind.FROZEN,
-            "LoRA: frozen weights have no gradients and no optimizer state",
-        )
+        return Kind.FROZEN, "LoRA: with frozen weights there are fewer gradients and less optimizer state"
     if cells.faults:
         return Kind.CELL, "; ".join(cells.faults)
     missing = [name for name in ("layers", "hidden", "heads", "seq") if number(name) is None]
