@@ -31,11 +31,11 @@ from alpa_explore.calibration.device_file import device_file
 from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.calibration.microbenchmarks import measure
 from alpa_explore.errors import AlpaExploreError
-from alpa_explore.layouts.score import kendall_tau
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
+from alpa_explore.validation.score import kendall_tau
 
 MICROBATCHES = (1, 2, 4, 8)
 FITTED = (1, 4)

@@ -6,7 +6,8 @@
                                                           times where figures are fitted to the other sources alone
 
 FOLDER holds the files of measured runs with the columns of `alpa-explore predict`. vTrain's runs are taken from
-tests/layouts/vtrain unless FOLDER has files of those names. To be run again whenever costs or fitted figures change.
+tests/validation/data/vtrain unless FOLDER has files of those names. To be run again whenever costs or fitted figures
+change.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from alpa_explore.validation.record import record_of
 from alpa_explore.validation.runs.rows import read_rows
 
 ROOT = Path(__file__).parents[1]
-VTRAIN = ROOT / "tests/layouts/vtrain"
+VTRAIN = ROOT / "tests/validation/data/vtrain"
 RECORD = ROOT / "alpa_explore/accuracy/data" / FILE
 SHOWN = (
     "source",

@@ -49,13 +49,15 @@ _KEYS = (
     "aliases",
     "source",
     "measured",
-    "megatron",
     "software",
+    "kernels",
+    "megatron",
 )
+"""'megatron', which held figures of an earlier model of iterations, is accepted in old files and ignored."""
 _NAME = re.compile(r"[\w.-]{1,60}")
 _OVERLAPS = ("collective_overlap", "gradient_overlap")
 _SHARES = ("matmul_efficiency", "memory_efficiency", *_OVERLAPS)
-_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds", *_OVERLAPS)
+_MAY_BE_ZERO = ("half_efficiency_flops", "launch_seconds", "latency_seconds", "reduction_bandwidth", *_OVERLAPS)
 _MOST = 1e24
 _RANGES: Mapping[str, tuple[float, float, str]] = {
     "peak_flops": (1e6, 1e18, "FLOP/s: 125 TFLOP/s is 1.25e14"),
@@ -154,6 +156,10 @@ def _figures(body: Mapping[str, Any], path: str, *, may_be_file: bool) -> Parts:
     figures = {key: value for key, value in device.items() if key != "like"}
     figures.setdefault("name", body.get("name", base[0].name if base else Path(path).stem))
     figures.setdefault("source", body.get("source", str(path)))
+    if "kernels" in body:  # where a preset has them
+        figures.setdefault("kernels", body["kernels"])
+    if base is None:
+        figures.setdefault("software", "alpa")
     return _device(figures, path, base[0] if base else None), *_links(body, path, base)
 
 
@@ -169,7 +175,8 @@ def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link
         if not isinstance(given, dict):
             raise _fault(path, key, repr(given), "Give its bandwidth and latency_seconds.")
         _check_keys(given, Link, path, key)
-        figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in ("bandwidth", "latency_seconds")}
+        names = ["bandwidth", "latency_seconds", *(["reduction_bandwidth"] if "reduction_bandwidth" in given else [])]
+        figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in names}
         links.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
     return links[0], links[1]
 

@@ -15,7 +15,7 @@ from alpa_explore.validation import pricing
 from tests.validation.stand_in import StandIn
 
 DATA = Path(__file__).parents[1] / "validation" / "data"
-VTRAIN = Path(__file__).parents[1] / "layouts" / "vtrain" / "measured_multi_node.csv"
+VTRAIN = Path(__file__).parents[1] / "validation" / "data" / "vtrain" / "measured_multi_node.csv"
 NANOTRON, BRIDGE = DATA / "nanotron_playbook_h100.csv", DATA / "megatron_bridge_nemo.csv"
 KEYS = (
     *("line", "predicted_seconds", "measured_seconds", "predicted_bytes", "measured_bytes", "fits", "status"),

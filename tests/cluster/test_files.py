@@ -68,6 +68,13 @@ def test_a_device_can_be_a_preset_by_name(tmp_path: Path) -> None:
     )
 
 
+def test_figures_of_an_earlier_model_in_an_old_file_are_ignored(tmp_path: Path) -> None:
+    path = write(tmp_path, TOML)
+    new = Cluster.parse(path)
+    write(tmp_path, TOML + '[megatron]\nsource = "fitted"\n[megatron.software]\nmatmul_efficiency = 0.5\n')
+    assert Cluster.parse(path) == new
+
+
 def test_a_measured_curve_is_kept_unless_the_peak_changes(tmp_path: Path) -> None:
     curve = '{"like": "cpu", "matmul_curve": [[1e6, 0.2], [1e9, 0.8]]'
     links = '"nodes": 1, "devices_per_node": 1'

@@ -13,7 +13,7 @@ from alpa_explore.validation.score import Confusion, kendall_tau, score, score_g
 from alpa_explore.validation.split import configuration, leaving_out, side
 
 DATA = Path(__file__).parent / "data"
-VTRAIN = Path(__file__).parents[1] / "layouts" / "vtrain"
+VTRAIN = DATA / "vtrain"
 BASE = next(row for row in read_rows([DATA / "nanotron_playbook_h100.csv"]).measured if row.scored)
 
 

@@ -69,7 +69,7 @@ def fit_figures(
 ) -> FiguresFit:
     """Fit all figures of `runs` that some run depends on, from the values `start`.
 
-    `measured` seconds and relative `spreads` have the shape [runs]. `say` is told of iterations and the error after each.
+    `measured` seconds and relative `spreads` have the shape [runs]. `say` is told of iterations and errors.
     """
     problem = _Problem(runs, np.log(measured), spreads, start)
     x = problem.first

@@ -40,10 +40,9 @@ def load_preset(name: str) -> tuple[Device, Link, Link]:
     return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
 
 
-def load_section(name: str, section: str) -> dict[str, Any] | None:
-    """Another section of a preset's file (such as 'megatron'), uninterpreted; None if it has no such section."""
-    value: dict[str, Any] | None = _body(name).get(section)
-    return value
+def default_software(name: str) -> str:
+    """Name of the software that a device runs unless said otherwise; that of the paper for devices without a preset."""
+    return str(_body(name).get("software", "alpa")) if name.lower() in _presets() else "alpa"
 
 
 def _body(name: str) -> dict[str, Any]:

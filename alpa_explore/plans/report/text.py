@@ -167,7 +167,7 @@ def iteration_sum(plan: PlanValue) -> str:
 
 def overlaps(device: Device) -> Sequence[str]:
     """The shares of communication that overlap with computation, in words; none in the paper."""
-    shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
+    shares = (("collectives", device.hidden_collectives), ("gradient sums", device.hidden_gradient_sums))
     return [
         f"{what} overlap with computation for {units.percent(share)} of the time they could"
         for what, share in shares

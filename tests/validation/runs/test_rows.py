@@ -13,7 +13,7 @@ from alpa_explore.validation.runs.refusals import Kind
 from alpa_explore.validation.runs.rows import MeasuredRow, RefusedRow, read_rows
 
 DATA = Path(__file__).parents[1] / "data"
-VTRAIN = Path(__file__).parents[2] / "layouts" / "vtrain"
+VTRAIN = DATA / "vtrain"
 HEADER = (
     "model,layers,hidden,heads,kv_heads,ffn,vocab,tied,experts,seq,global_batch,micro_batch,grad_accum,gpus,gpu_type,"
     "gpus_per_node,tp,pp,vp,dp,cp,zero_stage,recompute,precision,schedule,tokens_s_gpu,tflops_gpu,memory_gib,step_s,"
