@@ -9,8 +9,8 @@
 
 Fitted are the runs on side 'fit' of `validation.split`; held out is the other half of the configurations. Files are
 those that `alpa-explore predict` reads. Capturing all runs takes minutes the first time, and seconds afterwards, from
-the user's cache. `--record FILE` writes errors and figures as JSON (with --store: benchmarks/fit_costs.json), and
-`--unseen FILE` the errors of left-out sources as benchmarks/validate.py reads them.
+the user's cache. `--record FILE` writes errors and figures as JSON (with --store: benchmarks/fit_costs.json), or adds
+the errors of left-out sources to them; `--unseen FILE` writes these as benchmarks/validate.py reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.resources import files
@@ -96,6 +96,9 @@ def main() -> int:
         print(f"\nruns of sources that were left out of the fit ({date.today()})\n\n{render_table(rows)}")
         if options.unseen:
             options.unseen.write_text(json.dumps(unseen, indent=2) + "\n")
+        if options.record:
+            body = json.loads(options.record.read_text()) if options.record.exists() else {}
+            write_record(options.record, {**body, "left_out": {"made": str(date.today()), "errors": rows}})
         return 0
     fit = fitted(runs, start, runs.without(()), options.iterations)
     errors = tables(runs, fit.values)
@@ -106,13 +109,17 @@ def main() -> int:
     record = RECORD if options.store and options.record is None else options.record
     if record is not None:
         body = {"made": str(date.today()), "iterations": fit.iterations, "errors": errors, "figures": figures}
-        record.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+        write_record(record, body)
     if options.store:
         told = [f.figure for f in fit.fitted if f.told]
         cluster = Path(str(files("alpa_explore.cluster")))
         for path in write_figures(told, fit.values, cluster / "presets", cluster / "software_profiles"):
             print(f"wrote {path.relative_to(ROOT)}")
     return 0
+
+
+def write_record(path: Path, body: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
 
 
 def read(paths: Sequence[Path]) -> Runs:
@@ -241,11 +248,12 @@ def leave_out(
             continue
         print(f"without {', '.join(sources)}")
         fit = fitted(runs, start, runs.without(sources), iterations)
-        untold = {f.figure.scope for f in fit.fitted if not f.told}
+        told = {f.figure.scope for f in fit.fitted if f.told}
         predictions = predicted(runs, fit.values)
         for source in sources:
             mine = [p for p in predictions if p.row.file == source]
-            lacks = sorted({name for p in mine for name in (p.software, p.device) if name in untold})
+            needed = {f.scope for p in mine for f in runs.predicted.figures if f.concerns(p.device, p.software)}
+            lacks = sorted(needed - told)
             row = error_row(source, "all", mine)
             rows.append({**row, "figures_at_their_starts": ", ".join(lacks)})
             print(json.dumps(rows[-1]), flush=True)
