@@ -40,6 +40,8 @@ SHOWN = (
     "mean_error_fraction",
     "bias_fraction",
     "not_fitted_error_fraction",
+    "with_enough_mfu",
+    "their_error_fraction",
     "kendall_tau",
     "regret_fraction",
     "memory_error_fraction",

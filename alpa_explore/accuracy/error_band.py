@@ -24,6 +24,7 @@ Quantity: TypeAlias = Literal["seconds", "bytes"]
 NOT_MEASURED = "not measured on runs of this kind"
 """What stands in the place of a band."""
 _NOTICEABLE_BIAS = 0.01
+_REACHING = f", MFU {tuning.ENOUGH_MFU:.0%} or more".replace("%", " %")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,20 @@ class Band:
         return f"{text}; on average {abs(100.0 * self.bias):.0f} % too {side}"
 
 
-def error_band(cluster: Cluster, quantity: Quantity, record: Record | None = None) -> Band | None:
-    """The band of predictions for a cluster and its software; None where no run of the software was measured."""
+def error_band(
+    cluster: Cluster, quantity: Quantity, record: Record | None = None, *, mfu: float | None = None
+) -> Band | None:
+    """The band of predictions for a cluster and its software; None where no run of the software was measured.
+
+    With `mfu`, the share of the peak that a plan reaches, of at least `tuning.ENOUGH_MFU`, only times of runs that
+    reach as much count, where the share is known.
+    """
     record = stored_record() if record is None else record
     software, device = cluster.software, cluster.device.name
     known = [run for run in record.runs if run.held_out and _error(run, quantity) is not None]
-    runs = [run for run in known if run.software == software.name]
+    enough = quantity == "seconds" and mfu is not None and mfu >= tuning.ENOUGH_MFU
+    of_software = [run for run in known if run.software == software.name]
+    runs = [run for run in of_software if not enough or run.mfu is None or run.mfu >= tuning.ENOUGH_MFU]
     same = [run for run in runs if run.device == device]
     scale = [run for run in same if (run.nodes == 1) == (cluster.nodes == 1)]
     label, shown = software.label, device.upper()
@@ -88,7 +97,7 @@ def error_band(cluster: Cluster, quantity: Quantity, record: Record | None = Non
                 fraction=found.mean,
                 bias=found.bias,
                 runs=found.runs,
-                kind=f"{found.runs:,} runs of {kind}",
+                kind=f"{found.runs:,} runs of {kind}{_REACHING if len(runs) < len(of_software) else ''}",
             )
     return None
 

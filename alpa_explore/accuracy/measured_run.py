@@ -53,6 +53,8 @@ class MeasuredRun:
     predicted_bytes: float | None = None
     """On the fullest device."""
     measured_bytes: float | None = None
+    mfu: float | None = None
+    """Share of the devices' peak that the model's FLOPs make of the measured time."""
     fits: bool | None = None
     """Whether the prediction is that it fits in memory."""
     status: str = "ok"

@@ -2,6 +2,9 @@
 
 LEAST_RUNS = 5
 """Runs that an error band needs; with fewer of one kind, runs of a wider kind are taken and the band says so."""
+ENOUGH_MFU = 0.15
+"""Runs with a smaller share of the peak are limited by something else than arithmetic, as tensor parallelism across
+nodes: they say little of a plan that reaches more."""
 LEAST_WEAK_RUNS = 5
 """Runs that share a feature before the feature is named as a weak spot."""
 WEAK_RATIO = 1.25

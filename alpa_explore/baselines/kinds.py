@@ -120,6 +120,7 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
 
 def _megatron(cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
     """Every tp, dp and pp that fits the cluster, the layers and the batch."""
+    tensor_role = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
     for submesh, ranges in _equal_stages(cluster, num_layers, degrees):
         for tp, dp in product(range(1, submesh.devices + 1), repeat=2):
             if (
@@ -132,7 +133,7 @@ def _megatron(cluster: Cluster, num_layers: int, samples: int, degrees: Degrees)
             if degrees.tp is None and tp > cluster.devices_per_node:
                 continue  # tensor parallelism across nodes only where the user asks for it
             mesh = logical_mesh(cluster, submesh, (dp, tp))
-            roles = tuple(role for role, size in ((Role.DATA, dp), (Role.TENSOR, tp)) if size > 1)
+            roles = tuple(role for role, size in ((Role.DATA, dp), (tensor_role, tp)) if size > 1)
             text = f"tp {tp}, dp {dp}, pp {len(ranges)}"
             yield RolePipeline(text=text, ranges=ranges, submesh=submesh, meshes=((mesh, roles),))
 

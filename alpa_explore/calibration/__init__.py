@@ -1,4 +1,4 @@
-"""Measure the figures of a device and its links, or refit them to the tasks of runs.
+"""Measure the figures of a device and its links, or fit them to runs: to their tasks, or to the times of iterations.
 
 Read in this order:
 
@@ -13,6 +13,7 @@ Read in this order:
     device_file       from measured points to a device file, which `--cluster` reads
     refit             fit launch time, efficiencies and links to observed tasks
     from_run          the observations of finished training runs
+    runs/             fit the figures of all devices and software to thousands of measured runs
 
 A microbenchmark measures kernels alone; a run measures them inside a program, between other kernels. This package must
 not import the runtime: it reads the files that a run has left.

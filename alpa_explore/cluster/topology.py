@@ -8,12 +8,13 @@ from numbers import Integral
 
 from alpa_explore.cluster.device import Device, Link
 from alpa_explore.cluster.files import Parts, is_file_name, read_cluster, read_device
-from alpa_explore.cluster.presets import load_preset, preset_names
+from alpa_explore.cluster.presets import default_software, load_preset, preset_names
 from alpa_explore.cluster.software import Software
 from alpa_explore.cluster.software_profiles import load_software
 from alpa_explore.errors import ClusterError, nearest_names
 
 _FORM = re.compile(r"^\s*(\d+)\s*[x×]\s*(\d+)\s*:\s*(\S.*?)\s*$")
+_SOFTWARE = re.compile(r"^(.*?)\s*@\s*([A-Za-z][\w-]*)\s*$")
 _PRESET = re.compile(r"[\w.-]+")
 
 MOST_DEVICES = 2**14
@@ -71,10 +72,10 @@ class Cluster:
 
     @classmethod
     def parse(cls, text: str, **changes: object) -> Cluster:
-        """'2x8:a100' -> 2 nodes of 8 A100 devices. `changes` replace fields of the cluster or its device (memory_bytes,
-        …).
+        """'2x8:a100' -> 2 nodes of 8 A100 devices; '2x8:a100@fsdp': the same with the software profile of FSDP.
 
-        A device can be a file ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
+        `changes` replace fields of the cluster or its device (memory_bytes, software, …). A device can be a file
+        ('2x8:my-gpu.json'), and so can the whole cluster ('my-cluster.toml'): see `files`.
         Raises ClusterError when the text or a file has another form, UnknownNameError for an unknown device.
         """
         if not isinstance(text, str):
@@ -83,6 +84,9 @@ class Cluster:
                 found=repr(text),
                 remedy="For example '2x8:a100'.",
             )
+        named = _SOFTWARE.match(text)
+        if named is not None:
+            return cls.parse(named[1], **{"software": named[2], **changes})
         match = _FORM.match(text)
         if match is not None and is_file_name(match[3]):
             return cls._of(int(match[1]), int(match[2]), read_device(match[3]), changes)
@@ -130,4 +134,5 @@ class Cluster:
         return self.device.software
 
     def __str__(self) -> str:
-        return f"{self.nodes}x{self.devices_per_node}:{self.device.name}"
+        usual = default_software(self.device.name) == self.software.name
+        return f"{self.nodes}x{self.devices_per_node}:{self.device.name}" + ("" if usual else f"@{self.software.name}")

@@ -11,7 +11,7 @@ from alpa_explore.inter_op.options import phrases
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.printable import printable
 from alpa_explore.plans.report.error_bands import plan_bands_sentence
-from alpa_explore.plans.report.headline import headline
+from alpa_explore.plans.report.headline import HeadlineFigure, headline
 from alpa_explore.plans.report.text import sentence
 from alpa_explore.store.write import write_text
 
@@ -41,8 +41,8 @@ def _head_html(plan: Plan) -> str:
         + "."
     )
     tiles = "".join(
-        f'<div><dt>{escaped(f.name)}</dt><dd class="value">{escaped(f"{f.with_band} {f.beside}")}</dd>'
-        f'<dd class="why">{escaped("; ".join(filter(None, (f.why, f.error))))}</dd></div>'
+        f'<div><dt>{escaped(f"{f.name} {f.band}".strip())}</dt><dd class="value">{escaped(f"{f.text} {f.beside}")}</dd>'
+        f'<dd class="why">{escaped(_origin(f))}</dd></div>'
         for f in headline(plan)
     )
     warnings = "".join(f"<li>{escaped(warning)}</li>" for warning in plan.warnings)
@@ -52,6 +52,12 @@ def _head_html(plan: Plan) -> str:
         f'<dl class="tiles">{tiles}</dl>\n'
         + (f'<div class="warnings" role="note"><b>Warnings</b><ul>{warnings}</ul></div>' if warnings else "")
     )
+
+
+def _origin(figure: HeadlineFigure) -> str:
+    """How a figure is computed, and where its error is known from; that of the rates is that of the iteration time."""
+    parts = (figure.why, figure.error) if figure.name in ("iteration", "peak memory") else (figure.why,)
+    return "; ".join(filter(None, parts))
 
 
 def _statistics(plan: Plan) -> str:

@@ -126,7 +126,7 @@ def _accuracy_section(plan: Plan) -> Section:
         name="accuracy",
         title="How good are these numbers?",
         question="How far off are predictions of training runs that people measured and published? "
-        f"{plan_bands_sentence(plan)} All runs: `alpa-explore validation --html FILE`.",
+        f"{plan_bands_sentence(plan)} All runs are on the page that alpa-explore validation --html FILE writes.",
         themes=_themes(partial(sources_figure, record)),
         rows=sources_table(record),
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from alpa_explore.errors import AlpaExploreError, ExecutorError
 from alpa_explore.execution.progress import Progress, ProgressCallback
-from alpa_explore.validation.requests import BLOCKS_CAPTURED, ModelKey, Pricer, RunPrice, RunRequest
+from alpa_explore.validation.requests import BLOCKS_CAPTURED, Answer, ModelKey, Pricer, RunPrice, RunRequest
 from alpa_explore.validation.runs.architecture import padded_vocabulary
 from alpa_explore.validation.runs.machines import Machine, driver_memory, machine
 from alpa_explore.validation.runs.precisions import precision_of
@@ -28,7 +28,7 @@ _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
 _SHARED_OPTIMIZER = ("megatron", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
-_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none", "full")}
+_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none",)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Predictions:
 def predict_rows(
     rows: Rows,
     *,
-    pricer: Pricer,
+    pricer: Pricer[RunPrice],
     device: str | None = None,
     software: str | None = None,
     processes: int = 2,
@@ -90,14 +90,14 @@ def predict_rows(
     refused: list[RefusedRow] = list(rows.refused)
     for number, row in enumerate(rows.measured):
         try:
-            made[number] = _request(number, row, device, software)
+            made[number] = request_of(number, row, device, software)
         except AlpaExploreError as error:
             refused.append(refused_row(row, Kind.MACHINE, error))
     groups: dict[ModelKey, list[RunRequest]] = {}
     for _, key, request in made.values():
         groups.setdefault(key, []).append(request)
     predicted: dict[int, Prediction] = {}
-    for number, answer in _priced(groups, pricer, processes, progress):
+    for number, answer in priced_runs(groups, pricer, processes, progress):
         row = rows.measured[number]
         if isinstance(answer, AlpaExploreError):
             refused.append(refused_row(row, Kind.PRICING, answer))
@@ -125,8 +125,8 @@ def refused_row(row: MeasuredRow, kind: Kind, error: AlpaExploreError) -> Refuse
     )
 
 
-def _request(
-    number: int, row: MeasuredRow, device: str | None, software: str | None
+def request_of(
+    number: int, row: MeasuredRow, device: str | None = None, software: str | None = None
 ) -> tuple[Machine, ModelKey, RunRequest]:
     """The machine and the request of a row. AlpaExploreError for names that are not known."""
     on = machine(
@@ -158,7 +158,7 @@ def _request(
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
-        recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
+        recompute=_RECOMPUTE.get(row.recompute, ("none",)),
         products=precision.products,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),
@@ -183,12 +183,10 @@ def _prediction(row: MeasuredRow, on: Machine, price: RunPrice) -> Prediction:
     )
 
 
-_Answer = tuple[int, RunPrice | AlpaExploreError]
-
-
-def _priced(
-    groups: dict[ModelKey, list[RunRequest]], pricer: Pricer, processes: int, progress: ProgressCallback | None
-) -> Iterator[_Answer]:
+def priced_runs(
+    groups: dict[ModelKey, list[RunRequest]], pricer: Pricer[Answer], processes: int, progress: ProgressCallback | None
+) -> Iterator[tuple[int, Answer | AlpaExploreError]]:
+    """(number, answer of the pricer or the reason why there is none) of all runs, group by group."""
     total, done, began = sum(map(len, groups.values())), 0, time.monotonic()
 
     def say() -> None:
@@ -205,8 +203,8 @@ def _priced(
 
 
 def _answers(
-    tasks: Sequence[tuple[ModelKey, list[RunRequest]]], pricer: Pricer, processes: int
-) -> Iterator[list[_Answer]]:
+    tasks: Sequence[tuple[ModelKey, list[RunRequest]]], pricer: Pricer[Answer], processes: int
+) -> Iterator[list[tuple[int, Answer | AlpaExploreError]]]:
     if processes < 2 or len(tasks) <= _ALONE:
         for key, runs in tasks:
             yield price_group(pricer, key, runs)
@@ -231,13 +229,15 @@ def _one_thread() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
-def price_group(pricer: Pricer, key: ModelKey, runs: Sequence[RunRequest]) -> list[_Answer]:
+def price_group(
+    pricer: Pricer[Answer], key: ModelKey, runs: Sequence[RunRequest]
+) -> list[tuple[int, Answer | AlpaExploreError]]:
     """(number, price or the reason why there is none) of runs that share a captured graph."""
     try:
         model = pricer.model(key)
     except AlpaExploreError as error:
         return [(run.number, error) for run in runs]
-    answers: list[_Answer] = []
+    answers: list[tuple[int, Answer | AlpaExploreError]] = []
     for run in runs:
         try:
             answers.append((run.number, pricer.price(model, run)))

@@ -43,7 +43,7 @@ class LayoutPricer:
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
         """The first recomputation that fits counts, or, if none fits, the first."""
-        prices = [price_layout(work_of(model, run), run.cluster, layout_of(model, run, r)) for r in run.recompute]
+        prices = [price_layout(work_of(model, run), run.cluster, layout_of(model.dtype, run, r)) for r in run.recompute]
         room = run.cluster.device.memory_bytes
         price = next((p for p in prices if p.bytes <= room), prices[0])
         fits = price.bytes <= room
@@ -72,8 +72,9 @@ def _ring(cluster: Cluster, devices: int) -> LogicalMesh:
     return LogicalMesh((devices,), (min(between.bandwidth, inside.bandwidth),), (between.latency_seconds,))
 
 
-def layout_of(model: CapturedModel, run: RunRequest, recompute: str) -> ManualLayout:
-    """The layout of a run. OptionError for a device without kernel figures, or without the precision."""
+def layout_of(dtype: str, run: RunRequest, recompute: str) -> ManualLayout:
+    """The layout of a run whose tensors have this dtype. OptionError for a device without kernel figures, or
+    without the precision."""
     if run.cluster.device.kernels is None:
         raise OptionError(
             "The device has no kernel figures",
@@ -96,7 +97,7 @@ def layout_of(model: CapturedModel, run: RunRequest, recompute: str) -> ManualLa
         head_part=run.head_part,
         zero_stage=run.zero_stage,
         recompute=recompute,
-        low_precision=None if run.products == model.dtype else run.products,
+        low_precision=None if run.products == dtype else run.products,
     )
 
 

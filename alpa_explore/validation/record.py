@@ -83,6 +83,7 @@ def measured_run(prediction: Prediction) -> MeasuredRun:
         measured_seconds=row.measured_seconds,
         predicted_bytes=prediction.bytes,
         measured_bytes=row.measured_bytes,
+        mfu=prediction.measured_mfu,
         fits=prediction.fits,
         status=row.status,
         left_out=_FAULTY if row.faulty else "",

@@ -6,13 +6,16 @@ All runs of a `ModelKey` share the captured graph: a model with two blocks, whos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from alpa_explore.cluster import Cluster
 from alpa_explore.models.configs import GPTConfig, LlamaConfig
 
 BLOCKS_CAPTURED = 2
 """Blocks of the captured model; the first differs from the others (its input needs no sum of gradients)."""
+
+Answer = TypeVar("Answer", covariant=True)
+"""What a pricer says of a run: a `RunPrice`, or the work that a fit prices many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +76,7 @@ class RunPrice:
     """Why it does not fit: stage, part, bytes; empty where it does."""
 
 
-class Pricer(Protocol):
+class Pricer(Protocol[Answer]):
     """Prices runs; processes get a copy, so it is a small value with module-level code. Both methods may raise
     AlpaExploreError: then the row is refused with that reason."""
 
@@ -81,6 +84,6 @@ class Pricer(Protocol):
         """What all runs of a key share: made once, and passed to `price`."""
         ...
 
-    def price(self, model: Any, run: RunRequest) -> RunPrice:
-        """Seconds and bytes of one run."""
+    def price(self, model: Any, run: RunRequest) -> Answer:
+        """The answer of one run."""
         ...

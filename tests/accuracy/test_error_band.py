@@ -57,3 +57,17 @@ def test_a_small_error_is_not_written_as_none() -> None:
     assert band is not None
     assert band.short == "± <1 %"
     assert "too long" not in band.meaning
+
+
+def test_runs_that_hardly_compute_say_nothing_of_a_plan_that_does() -> None:
+    fast = [run(n, 1.05, 1.0, mfu=0.4) for n in range(2, 8)]
+    slow = [run(n, 0.3, 1.0, mfu=0.05) for n in range(8, 14)]
+    record = Record(runs=(*fast, *slow))
+    band = error_band(cluster("1x8:h100"), "seconds", record, mfu=0.5)
+    assert band is not None
+    assert (band.runs, band.fraction) == (6, pytest.approx(0.05))
+    assert band.kind == "6 runs of Megatron-Core on one node of H100, MFU 15 % or more"
+    for mfu in (None, 0.1):
+        every = error_band(cluster("1x8:h100"), "seconds", record, mfu=mfu)
+        assert every is not None
+        assert every.runs == 12

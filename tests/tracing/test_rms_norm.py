@@ -67,7 +67,7 @@ def assert_equals_autograd(model, given):
         {"dtype": torch.float64},
         {"dtype": torch.bfloat16, "eps": None},
     ],
-    ids=str,
+    ids=range(10),
 )
 def test_one_operator_equals_torch_for_every_form_of_call(options):
     torch.manual_seed(0)

@@ -22,6 +22,8 @@ _COLUMNS = (
     ("mean_error_fraction", "± time"),
     ("bias_fraction", "bias"),
     ("not_fitted_error_fraction", "± not fitted"),
+    ("with_enough_mfu", "MFU ≥ 15 %"),
+    ("their_error_fraction", "± of these"),
     ("kendall_tau", "tau"),
     ("regret_fraction", "regret"),
     ("memory_runs", "with memory"),

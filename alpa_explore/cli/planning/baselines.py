@@ -46,7 +46,10 @@ def add(commands: Any) -> None:
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="a name that `alpa-explore models` lists")
     argument(
-        "--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 2x8:a100, or a JSON or TOML file"
+        "--cluster",
+        required=True,
+        metavar="NxM:DEVICE",
+        help="the cluster, as in 2x8:a100 or 2x8:a100@fsdp, or a JSON or TOML file",
     )
     argument("-B", "--num-microbatches", type=int, metavar="N", help="microbatches (default: the paper's)")
     argument("--delta", type=float, default=0.5, metavar="X", help="FLOP tolerance of layers (default: 0.5)")

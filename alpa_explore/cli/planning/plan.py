@@ -51,6 +51,12 @@ def add(commands: Any) -> None:
         "--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 2x8:a100, or a JSON or TOML file"
     )
     argument(
+        "--software",
+        metavar="NAME",
+        help="the framework that runs the model: megatron, nanotron, fsdp, compiled, eager, alpa (the paper's ideal "
+        "setting), … (default: that of the device); also as 2x8:a100@fsdp",
+    )
+    argument(
         "-B",
         "--num-microbatches",
         type=_count,
@@ -196,6 +202,8 @@ def run(options: argparse.Namespace) -> int:
     if microbatches != "auto":
         sizes = f"B = {microbatches:,} microbatches of {microbatch_size(model, microbatches, batch):,} samples"
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
+    if options.software is not None:
+        overlaps["software"] = options.software
     cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")

@@ -40,6 +40,11 @@ def load_preset(name: str) -> tuple[Device, Link, Link]:
     return device, Link(**body["inside_node"]), Link(**body["between_nodes"])
 
 
+def default_software(name: str) -> str:
+    """Name of the software that a device runs unless said otherwise; that of the paper for devices without a preset."""
+    return str(_body(name).get("software", "alpa")) if name.lower() in _presets() else "alpa"
+
+
 def _body(name: str) -> dict[str, Any]:
     file_names = _presets()
     if name.lower() not in file_names:

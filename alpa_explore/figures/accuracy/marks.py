@@ -50,7 +50,9 @@ def signed_percent(fraction: float) -> str:
 def run_text(record: Record, run: MeasuredRun) -> str:
     """The hover text of a run: what ran where, predicted, measured, and its line in the table of its source."""
     samples = "" if run.sequence is None else f"sequence {run.sequence:,}"
-    details = "; ".join(safe(part) for part in (run.sizes, samples, run.precision, recomputed(run)) if part)
+    reached = "" if run.mfu is None else f"MFU {units.percent(run.mfu)}"
+    parts = (run.sizes, samples, run.precision, recomputed(run), reached)
+    details = "; ".join(safe(part) for part in parts if part)
     return lines(
         f"<b>{safe(run.model)} on {run.gpus:,} × {safe(run.device)}</b>",
         safe(run.layout),

@@ -9,7 +9,8 @@ import plotly.graph_objects as go
 from alpa_explore import units
 from alpa_explore.accuracy.measured_run import MeasuredRun
 from alpa_explore.accuracy.record import Record, Source
-from alpa_explore.accuracy.scores import Score, score
+from alpa_explore.accuracy.scores import Score, errors, score
+from alpa_explore.accuracy.tuning import ENOUGH_MFU
 from alpa_explore.figures.accuracy.marks import NO_RUNS, signed_percent, source_marker
 from alpa_explore.figures.style import HOVER_TEXT, TOOL_PIXELS, dress, faint, ink, lines, safe
 from alpa_explore.plans.report.tables import Row
@@ -68,15 +69,11 @@ def sources_figure(record: Record, theme: str = "light") -> go.Figure:
             range=[100 * low, 100 * high],
             ticksuffix=" %",
         )
-        labels = [f"{units.percent(score(own).seconds.mean)}, {len(own):,}" for _, own in rows]  # type: ignore[union-attr]  # rows have errors
         figure.update_yaxes(
             automargin=True,
             autorange="reversed",
             tickvals=[safe(source.label) for source, _ in rows],
-            ticktext=[
-                f"{safe(source.label)}<br><span style='color:{faint(theme)}'>± {label} runs</span>"
-                for (source, _), label in zip(rows, labels, strict=True)
-            ],
+            ticktext=[_label(source, own, theme) for source, own in rows],
         )
     return dress(
         figure,
@@ -108,6 +105,7 @@ def sources_table(record: Record) -> list[Row]:
     for source in record.sources:
         runs = record.of(source.name)
         whole, fresh = score(runs), score([run for run in runs if run.held_out])
+        enough = errors(run.seconds_error for run in runs if (run.mfu or 0.0) >= ENOUGH_MFU)
         fitting = whole.fitting
         rows.append(
             {
@@ -121,6 +119,8 @@ def sources_table(record: Record) -> list[Row]:
                 "bias_fraction": None if whole.seconds is None else whole.seconds.bias,
                 "not_fitted_runs": 0 if fresh.seconds is None else fresh.seconds.runs,
                 "not_fitted_error_fraction": None if fresh.seconds is None else fresh.seconds.mean,
+                "with_enough_mfu": 0 if enough is None else enough.runs,
+                "their_error_fraction": None if enough is None else enough.mean,
                 "if_not_seen_fraction": source.unseen_fraction,
                 "kendall_tau": whole.tau,
                 "choices": whole.choices,
@@ -142,6 +142,15 @@ def _shown(record: Record, source: Source) -> list[MeasuredRun]:
     """The runs of a source that no figure was fitted to; all that have an error where there are none."""
     timed = [run for run in record.of(source.name) if run.seconds_error is not None]
     return [run for run in timed if run.held_out] or timed
+
+
+def _label(source: Source, runs: Sequence[MeasuredRun], theme: str) -> str:
+    """The source, and below it '± 9 %, 312 runs'."""
+    found = errors(run.seconds_error for run in runs)
+    assert found is not None, "rows have errors"
+    counted = f"{found.runs:,} run{'' if found.runs == 1 else 's'}"
+    colour = f"color:{faint(theme)}"
+    return f"{safe(source.label)}<br><span style='{colour}'>± {units.percent(found.mean)}, {counted}</span>"
 
 
 def _ends(runs: Sequence[MeasuredRun]) -> tuple[float, float]:

@@ -13,8 +13,9 @@ solver stays exact.
   not known at that edge: the least seconds of each are counted, so that no choice is priced too low. For a weight that
   several operators of the stage read, the sum waits for all of them: nothing of it is hidden.
 
-A strategy with a collective inside its operator hides nothing, and nothing of it is hidden. The coefficients belong to
-the device: `collective_overlap` and `gradient_overlap`, 0 in the paper.
+A strategy with a collective inside its operator hides nothing, and nothing of it is hidden. The coefficients are those
+that the user gives for the device (`collective_overlap`, `gradient_overlap`), else those of its software; 0 in the
+paper.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Overlap:
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
         self._edge_shares: dict[int, Floats] = {}
-        self.hides = bool(model.device.collective_overlap or model.device.gradient_overlap)
+        self.hides = bool(model.device.hidden_collectives or model.device.hidden_gradient_sums)
         """False when nothing overlaps on this device."""
 
     def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
@@ -47,7 +48,7 @@ class Overlap:
 
         `operators` are those at its ends, None for an end that is not an operator.
         """
-        coefficient = self.model.device.collective_overlap
+        coefficient = self.model.device.hidden_collectives
         if not coefficient:
             return seconds
         first, second = (np.zeros(1) if o is None else self._edge_share(o) for o in operators)
@@ -55,7 +56,7 @@ class Overlap:
 
     def behind_backward(self, seconds: Floats, position: int) -> Floats:
         """Exposed seconds of the sum of the gradient of the parameter at `position` in `graph.parameters`."""
-        coefficient = self.model.device.gradient_overlap
+        coefficient = self.model.device.hidden_gradient_sums
         if not coefficient:
             return seconds
         readers = self._readers[position]

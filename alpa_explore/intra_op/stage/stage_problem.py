@@ -89,8 +89,12 @@ class StageTotals:
     activation_bytes: float
     workspace_bytes: float
     """Peak of temporary tensors, and the memory that the software keeps back."""
-    paced_seconds: float
-    """A microbatch at the pace of the slower of host and device."""
+    paced_seconds: float = -1.0
+    """A microbatch at the pace of the slower of host and device; by default that of the device."""
+
+    def __post_init__(self) -> None:
+        if self.paced_seconds < 0:
+            object.__setattr__(self, "paced_seconds", self.microbatch_seconds)
 
     def latency_seconds(self, num_microbatches: int) -> float:
         """t of Eq. 2: a microbatch, and its share of what is paid once an iteration."""

@@ -25,7 +25,7 @@ def band_of(plan: PlanValue, quantity: Quantity) -> Band | None:
     """The band of the plan's times ('seconds') or sizes ('bytes'); None where it is not known."""
     key = _MEMO + quantity
     if key not in plan.memo:
-        plan.memo[key] = error_band(plan.cluster, quantity)
+        plan.memo[key] = error_band(plan.cluster, quantity, mfu=plan.flops_utilization)
     band: Band | None = plan.memo[key]
     return band
 

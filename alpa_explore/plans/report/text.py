@@ -26,6 +26,8 @@ _HEADINGS = {
     "sum_latency_seconds": "Σt",
     "waiting_seconds": "(B−1)·t_max",
     "memory_fraction": "of memory",
+    "with_enough_mfu": "MFU ≥ 15 %",
+    "their_error_fraction": "error of these",
 }
 _UNITS = {"_seconds": units.seconds, "_bytes": units.bytes_, "_fraction": units.percent, "flops": units.flops}
 
@@ -165,7 +167,7 @@ def iteration_sum(plan: PlanValue) -> str:
 
 def overlaps(device: Device) -> Sequence[str]:
     """The shares of communication that overlap with computation, in words; none in the paper."""
-    shares = (("collectives", device.collective_overlap), ("gradient sums", device.gradient_overlap))
+    shares = (("collectives", device.hidden_collectives), ("gradient sums", device.hidden_gradient_sums))
     return [
         f"{what} overlap with computation for {units.percent(share)} of the time they could"
         for what, share in shares

@@ -67,7 +67,7 @@ class LowerBounds:
         self._bytes = least_bytes(layered)
         ends, other_ends = _ends(layered), _ends(other)
         # With overlap, recomputation may be faster, because collectives hide behind it.
-        overlaps = device.collective_overlap or device.gradient_overlap
+        overlaps = device.hidden_collectives or device.hidden_gradient_sums
         comparable = not overlaps or layered.recomputed == other.recomputed
         fastest = known.fastest(num_microbatches) if comparable else {}
         shares = {n: self._shares(n) for n in {submesh.devices for submesh in self.submeshes}}

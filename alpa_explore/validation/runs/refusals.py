@@ -9,12 +9,15 @@ parallelism across nodes.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping
 
 from alpa_explore.validation.runs.columns import Cells
 
 EMPTY_STAGES = 2
 """Megatron and DeepSpeed can count the embedding and the LM head as blocks, so two stages may have no other."""
+
+_ADAPTERS = re.compile(r"\bq?lora\b", re.IGNORECASE)
 
 
 class Kind(enum.Enum):
@@ -23,6 +26,7 @@ class Kind(enum.Enum):
     CELL = "a cell is not what its column holds"
     EXPERTS = "a mixture of experts"
     CONTEXT = "context parallelism"
+    FROZEN = "only some weights are trained"
     MISSING = "a column is missing"
     CONTRADICTION = "columns contradict each other"
     IMPOSSIBLE = "no framework runs this layout"
@@ -37,6 +41,8 @@ def cells_faults(cells: Cells) -> tuple[Kind, str] | None:
         return Kind.EXPERTS, f"{number('experts')} experts: mixtures of experts are not priced yet"
     if (number("cp") or 1) > 1:
         return Kind.CONTEXT, f"cp is {number('cp')}: context parallelism is not priced yet"
+    if _ADAPTERS.search(cells.text["model"]) or _ADAPTERS.search(cells.text["note"]):
+        return Kind.FROZEN, "LoRA: with frozen weights there are fewer gradients and less optimizer state"
     if cells.faults:
         return Kind.CELL, "; ".join(cells.faults)
     missing = [name for name in ("layers", "hidden", "heads", "seq") if number(name) is None]

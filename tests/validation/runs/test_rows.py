@@ -83,6 +83,7 @@ def test_what_a_source_leaves_out_is_derived_or_taken_as_frameworks_take_it(tmp_
     [
         ({"experts": "8"}, Kind.EXPERTS, "8 experts"),
         ({"cp": "2"}, Kind.CONTEXT, "cp is 2"),
+        ({"note": "container 26.06; LoRA Performance"}, Kind.FROZEN, "LoRA: with frozen weights"),
         ({"layers": ""}, Kind.MISSING, "layers is not given"),
         ({"hidden": "", "seq": ""}, Kind.MISSING, "hidden and seq are not given"),
         ({"micro_batch": "", "grad_accum": ""}, Kind.MISSING, "micro_batch not given"),

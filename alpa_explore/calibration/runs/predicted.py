@@ -1,0 +1,112 @@
+"""The seconds of all runs with any values of the figures, from their work.
+
+Runs are grouped by device and software, which decide on the figures that concern them; the kernels of all passes of a
+group are one table, so that numpy prices them at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from alpa_explore.baselines.layout_price import layout_seconds
+from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of, table_of_pass_seconds
+from alpa_explore.calibration.runs.figures import Figure, Values
+from alpa_explore.calibration.runs.overlay import overlaid
+from alpa_explore.calibration.runs.works import RunWork
+from alpa_explore.cluster import Cluster
+from alpa_explore.cost.kernel_seconds import KernelTable
+from alpa_explore.cost.work import PassWork
+from alpa_explore.numerics.arrays import Floats, Ints
+
+_PASSES = 9
+"""Of a decoder: forward, backward and recomputed pass of its three parts."""
+Machines: TypeAlias = frozenset[tuple[str, str]]
+"""(device preset, software profile) of groups of runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """The runs of one device and software."""
+
+    runs: tuple[tuple[int, int], ...]
+    """(place among all runs, number of its decoder)."""
+    passes: tuple[PassWork, ...]
+    """Of the decoders, nine each."""
+    table: KernelTable
+    """The kernels of all passes."""
+    pass_of_kernel: Ints
+
+
+class PredictedRuns:
+    """Runs whose seconds are asked for again and again."""
+
+    def __init__(self, figures: Sequence[Figure], runs: Iterable[RunWork]) -> None:
+        self.figures = tuple(figures)
+        self.runs = tuple(runs)
+        machines: dict[tuple[str, str], list[int]] = {}
+        for place, run in enumerate(self.runs):
+            machines.setdefault((run.machine.device, run.machine.software), []).append(place)
+        self._groups = {machine: _group(self.runs, places) for machine, places in machines.items()}
+
+    @property
+    def machines(self) -> Machines:
+        """Device and software of all runs."""
+        return frozenset(self._groups)
+
+    def concerned(self, figure: Figure) -> Machines:
+        """The groups of runs whose seconds may depend on a figure."""
+        return frozenset(machine for machine in self._groups if figure.concerns(*machine))
+
+    def seconds(self, values: Values, *, changed: Machines | None = None, others: Floats | None = None) -> Floats:
+        """Seconds of every run, shape [runs]; with `changed`, of these groups alone, the rest from `others`."""
+        seconds = np.zeros(len(self.runs)) if others is None else others.copy()
+        for machine, group in self._groups.items():
+            if changed is None or machine in changed:
+                self._price(group, values, seconds)
+        return seconds
+
+    def _price(self, group: _Group, values: Values, seconds: Floats) -> None:
+        first = self.runs[group.runs[0][0]].machine.cluster
+        device, inside = overlaid(self.figures, values, first.device, first.inside_node)
+        kernels = table_of_pass_seconds(device, group.table)
+        of_passes = np.bincount(group.pass_of_kernel, kernels, len(group.passes)).tolist()
+        clusters: dict[tuple[object, ...], Cluster] = {}
+        times: dict[tuple[object, ...], DecoderTime] = {}
+        for place, number in group.runs:
+            run = self.runs[place]
+            at, layout = run.machine.cluster, run.layout
+            where = (at.nodes, at.devices_per_node, at.between_nodes)
+            if where not in clusters:
+                clusters[where] = replace(at, device=device, inside_node=inside)
+            cluster = clusters[where]
+            # A decoder takes the same time in every layout with these in common.
+            key = (number, layout.tensor, layout.pipeline > 1, where)
+            if key not in times:
+                part = slice(_PASSES * number, _PASSES * (number + 1))
+                times[key] = decoder_time_of(group.passes[part], of_passes[part], cluster, layout)
+            seconds[place] = layout_seconds(run.work, cluster, layout, times[key])
+
+
+def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:
+    numbers: dict[tuple[object, ...], int] = {}
+    passes: list[PassWork] = []
+    numbered: list[tuple[int, int]] = []
+    for place in places:
+        run = runs[place]
+        key = (id(run.work), run.layout.low_precision, run.layout.recompute)
+        if key not in numbers:
+            numbers[key] = len(numbers)
+            software = run.machine.cluster.software
+            passes += passes_of(run.work, software, run.layout.low_precision, run.layout.recompute)
+        numbered.append((place, numbers[key]))
+    counts = [len(work.kernels) for work in passes]
+    return _Group(
+        runs=tuple(numbered),
+        passes=tuple(passes),
+        table=KernelTable.of([kernel for work in passes for kernel in work.kernels]),
+        pass_of_kernel=np.repeat(np.arange(len(counts)), counts),
+    )

@@ -1,0 +1,256 @@
+"""Fit the figures of devices and software to measured runs, and say how well they tell those that were not fitted.
+
+    python benchmarks/fit_costs.py ROWS.csv …              fit from round starts; errors by source, figures, bounds
+    python benchmarks/fit_costs.py ROWS.csv … --store      and write the presets and profiles, and the record
+    python benchmarks/fit_costs.py ROWS.csv … --leave-out S  fit without source S, and report its runs; S may be several
+                                                           files, with commas; may be given several times
+    python benchmarks/fit_costs.py ROWS.csv … --leave-out each   the same for every source of LEFT_OUT
+    python benchmarks/fit_costs.py ROWS.csv … --iterations 0 --from stored   the errors of the figures as they are
+
+Fitted are the runs on side 'fit' of `validation.split`; held out is the other half of the configurations. Files are
+those that `alpa-explore predict` reads. Capturing all runs takes minutes the first time, and seconds afterwards, from
+the user's cache. `--record FILE` writes errors and figures as JSON (with --store: benchmarks/fit_costs.json), and
+`--unseen FILE` the errors of left-out sources as benchmarks/validate.py reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from alpa_explore.calibration.runs import tuning
+from alpa_explore.calibration.runs.figures import Values, all_figures, at_start
+from alpa_explore.calibration.runs.overlay import stored_values
+from alpa_explore.calibration.runs.predicted import PredictedRuns
+from alpa_explore.calibration.runs.run_fit import FiguresFit, fit_figures
+from alpa_explore.calibration.runs.works import RunWork, works_of
+from alpa_explore.calibration.runs.written import write_figures
+from alpa_explore.cli.progress_line import ProgressLine
+from alpa_explore.numerics.arrays import Flags, Floats
+from alpa_explore.plans.report.text import render_table
+from alpa_explore.validation.predict import Prediction
+from alpa_explore.validation.runs.precisions import precision_of
+from alpa_explore.validation.runs.rows import read_rows
+from alpa_explore.validation.score import score_group
+from alpa_explore.validation.split import SIDES, side
+
+ROOT = Path(__file__).parents[1]
+RECORD = ROOT / "benchmarks/fit_costs.json"
+LEFT_OUT = (
+    "dgxc_nemo_h100_gb200",
+    "nemo_2407_h100",
+    "megatron_bridge_nemo",
+    "bigscience_bloom_a100",
+    "llm_foundry_mpt_a100_h100",
+    "measured_single_node,measured_multi_node",
+    "nanotron_playbook_h100",
+)
+"""Sources that share their software or their devices with another one. Figures of software that no other source has
+keep their starts: then the error shows what a new software costs whose figures nobody fitted."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs that count, ready to be priced."""
+
+    predicted: PredictedRuns
+    measured: Floats
+    spreads: Floats
+    held_out: Flags
+    sources: Sequence[str]
+
+    def without(self, left: Iterable[str]) -> Flags:
+        """Runs on the fitted side, of all sources but some."""
+        mine = np.isin(np.array(self.sources), list(left))
+        return np.asarray(~self.held_out & ~mine)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="+", type=Path, metavar="ROWS.csv")
+    parser.add_argument("--store", action="store_true", help="write the figures into presets and profiles")
+    parser.add_argument("--leave-out", action="append", default=[], metavar="SOURCE")
+    parser.add_argument("--from", dest="start", choices=("start", "stored"), default="start")
+    parser.add_argument("--iterations", type=int, default=tuning.ITERATIONS)
+    parser.add_argument("--record", type=Path, metavar="FILE")
+    parser.add_argument("--unseen", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    if options.store and options.leave_out:
+        parser.error("--store takes a fit to all sources: leave out --leave-out")
+    runs = read(options.rows)
+    start = at_start(all_figures()) if options.start == "start" else stored_values(all_figures())
+    if options.leave_out:
+        left = LEFT_OUT if options.leave_out == ["each"] else tuple(options.leave_out)
+        rows, unseen = leave_out(runs, start, left, options.iterations)
+        print(f"\nruns of sources that were left out of the fit ({date.today()})\n\n{render_table(rows)}")
+        if options.unseen:
+            options.unseen.write_text(json.dumps(unseen, indent=2) + "\n")
+        return 0
+    fit = fitted(runs, start, runs.without(()), options.iterations)
+    errors = tables(runs, fit.values)
+    for name, rows in errors.items():
+        print(f"\n{name}\n\n{render_table(rows)}")
+    figures = figure_rows(fit)
+    print(f"\nfigures\n\n{render_table(figures)}")
+    record = RECORD if options.store and options.record is None else options.record
+    if record is not None:
+        body = {"made": str(date.today()), "iterations": fit.iterations, "errors": errors, "figures": figures}
+        record.write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
+    if options.store:
+        told = [f.figure for f in fit.fitted if f.told]
+        cluster = Path(str(files("alpa_explore.cluster")))
+        for path in write_figures(told, fit.values, cluster / "presets", cluster / "software_profiles"):
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+def read(paths: Sequence[Path]) -> Runs:
+    """The runs of files whose times count, with their work."""
+    rows = read_rows(paths)
+    began = time.monotonic()
+    with ProgressLine(sys.stderr) as line:
+        works, refused = works_of([row for row in rows.measured if row.scored], progress=line)
+    for row in refused:
+        print(f"{row.file} line {row.line} is left out: {row.reason}")
+    works = tuple(run for run in works if enough(run))
+    print(
+        f"{len(works):,} runs, {len(rows.refused):,} refused by their files; work in {time.monotonic() - began:.0f} s"
+    )
+    return Runs(
+        PredictedRuns(all_figures(), works),
+        np.array([run.row.measured_seconds for run in works], dtype=np.float64),
+        np.array([tuning.SPREADS.get(run.row.file, tuning.SPREAD) for run in works]),
+        np.array([side(run.row) == SIDES[1] for run in works]),
+        [run.row.file for run in works],
+    )
+
+
+def enough(run: RunWork) -> bool:
+    """Whether something told by the figures limits a run."""
+    return (prediction(run, 1.0).measured_mfu or 0.0) >= tuning.ENOUGH_MFU.get(run.row.file, 0.0)
+
+
+def prediction(run: RunWork, seconds: float) -> Prediction:
+    """A prediction of time alone: memory is not fitted here."""
+    on = run.machine
+    return Prediction(
+        row=run.row,
+        device=on.device,
+        software=on.software,
+        seconds=seconds,
+        bytes=0.0,
+        fits=True,
+        reason="",
+        peak_flops=run.row.devices * on.cluster.device.peak(precision_of(run.row.precision).tensors),
+    )
+
+
+def fitted(runs: Runs, start: Values, counts: Flags, iterations: int) -> FiguresFit:
+    began = time.monotonic()
+    fit = fit_figures(
+        runs.predicted,
+        runs.measured,
+        runs.spreads,
+        counts,
+        start,
+        iterations=iterations,
+        say=lambda n, error: print(f"  {n:2d}  {error:8.1f}  {time.monotonic() - began:5.0f} s", flush=True),
+    )
+    print(f"{counts.sum():,} runs, {fit.iterations} iterations, {time.monotonic() - began:.0f} s: {fit.errors[-1]:.1f}")
+    return fit
+
+
+def tables(runs: Runs, values: Values) -> dict[str, list[dict[str, Any]]]:
+    """Errors of both sides, by source, and of its devices and software."""
+    predictions = predicted(runs, values)
+    answer = {}
+    for name, held in zip(SIDES, (False, True), strict=True):
+        mine = [p for p, h in zip(predictions, runs.held_out, strict=True) if h == held]
+        rows = []
+        for source in dict.fromkeys(runs.sources):
+            of_source = [p for p in mine if p.row.file == source]
+            rows.append(error_row(source, "all", of_source))
+            kinds = sorted({kind(p) for p in of_source})
+            if len(kinds) > 1:
+                rows += [error_row(source, k, [p for p in of_source if kind(p) == k]) for k in kinds]
+        answer[name] = rows
+    return answer
+
+
+def predicted(runs: Runs, values: Values) -> list[Prediction]:
+    seconds = runs.predicted.seconds(values)
+    return [prediction(run, s) for run, s in zip(runs.predicted.runs, seconds.tolist(), strict=True)]
+
+
+def kind(p: Prediction) -> str:
+    return f"{p.device} {p.software} {p.row.precision}"
+
+
+def error_row(source: str, group: str, predictions: Sequence[Prediction]) -> dict[str, Any]:
+    found = score_group(source, group, predictions)
+    return {
+        "source": source,
+        "group": group,
+        "runs": found.scored,
+        "mean_error_fraction": rounded(found.mean_error),
+        "median_error_fraction": rounded(found.median_error),
+        "bias_fraction": rounded(found.bias),
+        "kendall_tau": rounded(found.kendall_tau),
+        "regret_fraction": rounded(found.regret),
+    }
+
+
+def rounded(value: float | None) -> float | None:
+    return value if value is None else round(value, 4)
+
+
+def figure_rows(fit: FiguresFit) -> list[dict[str, Any]]:
+    return [
+        {
+            "figure": f.figure.name,
+            "value": f"{f.value:.4g}",
+            "start": f"{f.figure.start:.4g}",
+            "bounds": f"{f.figure.low:.4g} … {f.figure.high:.4g}",
+            "remark": f.remark,
+            "meaning": f.figure.meaning,
+        }
+        for f in fit.fitted
+    ]
+
+
+def leave_out(
+    runs: Runs, start: Values, left: Sequence[str], iterations: int
+) -> tuple[list[dict[str, Any]], dict[str, float]]:
+    """The errors of left-out sources, and source -> mean error of all of its runs."""
+    rows: list[dict[str, Any]] = []
+    unseen: dict[str, float] = {}
+    for names in left:
+        sources = [name for name in names.split(",") if name in runs.sources]
+        if not sources:
+            print(f"no runs of {names}")
+            continue
+        print(f"without {', '.join(sources)}")
+        fit = fitted(runs, start, runs.without(sources), iterations)
+        untold = {f.figure.scope for f in fit.fitted if not f.told}
+        predictions = predicted(runs, fit.values)
+        for source in sources:
+            mine = [p for p in predictions if p.row.file == source]
+            lacks = sorted({name for p in mine for name in (p.software, p.device) if name in untold})
+            row = error_row(source, "all", mine)
+            rows.append({**row, "figures_at_their_starts": ", ".join(lacks)})
+            unseen[source] = row["mean_error_fraction"]
+    return rows, unseen
+
+
+if __name__ == "__main__":
+    sys.exit(main())
