@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from alpa_explore.cluster import Software
-from alpa_explore.graph import Operator, Phase
-
-
-def launch_seconds(operator: Operator, software: Software) -> float:
-    """Host seconds to launch the kernels of an operator once; 0 for views and for the update."""
-    if operator.phase is Phase.UPDATE or not (operator.flops or operator.bytes_accessed):
-        return 0.0
-    forward = operator.phase is Phase.FORWARD
-    return operator.launches * (software.forward_launch_seconds if forward else software.backward_launch_seconds)
-
 
 def pace(host_seconds: float, device_seconds: float, sharpness: float) -> float:
     """Soft maximum (host^q + device^q)^(1/q): both stall for each other where they take about as long.

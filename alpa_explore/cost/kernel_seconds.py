@@ -65,21 +65,24 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
     figures = device.kernels
     assert figures is not None, "a device with kernel figures"
     kinds = list(KernelKind)
-    reached = [device.peak(dtype) * figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
-    rate_of_large = np.array(reached)[table.dtype]
     arithmetic = np.zeros(len(table.flops))
     product = table.kind == kinds.index(KernelKind.PRODUCT)
-    # Start and end of a tile take as long in any precision.
-    depths = figures.product_depth * np.array([device.peak(dtype) / device.peak("bfloat16") for dtype in table.dtypes])
-    arithmetic[product] = (table.flops / rate_of_large)[product] / product_rate(
-        figures,
-        *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
-    )
+    if product.any():
+        peaks = np.array([device.peak(dtype) for dtype in table.dtypes])
+        reached = peaks * [figures.shares.get(dtype, device.matmul_efficiency) for dtype in table.dtypes]
+        # Start and end of a tile take as long in any precision.
+        depths = figures.product_depth * (peaks / device.peak("bfloat16"))
+        arithmetic[product] = (table.flops / reached[table.dtype])[product] / product_rate(
+            figures,
+            *(column[product] for column in (table.counts, table.m, table.n, table.k, depths[table.dtype])),
+        )
     for kind, factor in (
         (KernelKind.ATTENTION, 1.0),
         (KernelKind.ATTENTION_BACKWARD, figures.attention_backward_share),
     ):
         chosen = table.kind == kinds.index(kind)
+        if not chosen.any():
+            continue
         rate = attention_rate(figures, table.counts[chosen], table.m[chosen], table.n[chosen], table.k[chosen])
         share = figures.attention_share * device.software.attention_factor * factor
         arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * share) / rate

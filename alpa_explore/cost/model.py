@@ -9,7 +9,7 @@ import numpy as np
 
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import axis_seconds
-from alpa_explore.cost.compute import compute_seconds, kernels_seconds
+from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
 from alpa_explore.cost.resharding import ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
@@ -103,14 +103,15 @@ class CostModel:
             for t, spec in zip((*inputs, *outputs), (*strategy.inputs, *strategy.outputs), strict=True)
         )
         heavy = splits_for(operator, tensors).heavy
-        return _kernel(operator, inputs, outputs, heavy, strategy, self.mesh.shape, local)
+        sizes = _sizes(operator, inputs, outputs, strategy, self.mesh.shape) if heavy else _NO_SIZES
+        return _kernel(operator, inputs, outputs, heavy, (strategy.work_share, local, sizes))
 
     def adding_seconds(self, tensor: Tensor) -> Floats:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
         places, local = self.specs(tensor, partial=True)
         if id(places) not in self._adding:
-            kernels = (Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist())
-            self._adding[id(places)] = _read_only(np.array([compute_seconds(self.device, k) for k in kernels]))
+            kernels = [Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist()]
+            self._adding[id(places)] = _read_only(kernels_seconds(self.device, kernels))
         return self._adding[id(places)]
 
     def _price(self, operator: Operator, tensors: Sequence[Tensor]) -> PricedOperator:
@@ -136,13 +137,15 @@ class CostModel:
             for t, places in zip((*inputs, *outputs), (*read, *made), strict=True)
         ]
         local = sum(sizes, np.zeros(len(strategies))).tolist()
-        kernels = [
-            _kernel(operator, inputs, outputs, coverage.heavy, strategy, self.mesh.shape, held)
-            for strategy, held in zip(strategies, local, strict=True)
+        heavy, shape = coverage.heavy, self.mesh.shape
+        works = [
+            (s.work_share, held, _sizes(operator, inputs, outputs, s, shape) if heavy else _NO_SIZES)
+            for s, held in zip(strategies, local, strict=True)
         ]
         # Many strategies give a device the same work.
-        distinct = {kernel: place for place, kernel in enumerate(dict.fromkeys(kernels))}
-        kernel_seconds = kernels_seconds(self.device, tuple(distinct))[[distinct[kernel] for kernel in kernels]]
+        distinct = {work: place for place, work in enumerate(dict.fromkeys(works))}
+        kernels = [_kernel(operator, inputs, outputs, heavy, work) for work in distinct]
+        kernel_seconds = kernels_seconds(self.device, kernels)[[distinct[work] for work in works]]
         sync_seconds = [self._sync_seconds(strategy) for strategy in strategies]
         return PricedOperator(
             strategies=strategies,
@@ -163,26 +166,37 @@ class CostModel:
         )
 
 
+_Sizes = tuple[int, int, int, int]
+_NO_SIZES: _Sizes = (0, 0, 0, 0)
+
+
+def _sizes(
+    operator: Operator,
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    strategy: Strategy,
+    mesh_shape: tuple[int, ...],
+) -> _Sizes:
+    """`product_sizes` of the shapes that a device has under a strategy."""
+    return product_sizes(
+        operator,
+        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
+        [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
+    )
+
+
 def _kernel(
     operator: Operator,
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     heavy: bool,
-    strategy: Strategy,
-    mesh_shape: tuple[int, ...],
-    local_bytes: float,
+    work: tuple[float, float, _Sizes],
 ) -> Kernel:
-    """The work of a device under a strategy by which it holds `local_bytes` of the inputs and outputs."""
+    """The kernel of a device with this (share of the work, bytes of inputs and outputs that it holds, sizes)."""
+    share, local_bytes, sizes = work
     whole = sum(t.bytes for t in (*inputs, *outputs)) or 1
-    sizes = (0, 0, 0, 0)
-    if heavy:
-        sizes = product_sizes(
-            operator,
-            [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(inputs, strategy.inputs, strict=True)],
-            [local_shape(spec, t.shape, mesh_shape) for t, spec in zip(outputs, strategy.outputs, strict=True)],
-        )
     return Kernel(
-        flops=operator.flops * strategy.work_share,
+        flops=operator.flops * share,
         bytes_accessed=operator.bytes_accessed * local_bytes / whole,
         dtype=(*outputs, *inputs)[0].dtype,
         matrix=heavy,

@@ -156,7 +156,7 @@ def _choices(
 
 def _synced(choice: _Choice, counts: Sequence[int]) -> tuple[int, ...]:
     """`Strategy.sync_bytes`: a statistic that other axes divide keeps at least one number of 4 bytes."""
-    return tuple(max(sent // counts[others], min(sent, 4)) for sent, others in choice.sync)
+    return tuple(max(sent // counts[others], min(sent, 4)) if sent else 0 for sent, others in choice.sync)
 
 
 def _axes_of(assignment: Sequence[Split], split: Split) -> int:

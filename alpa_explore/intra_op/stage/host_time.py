@@ -7,7 +7,7 @@ choice. Launches of collectives are not counted: they depend on the choice.
 from __future__ import annotations
 
 from alpa_explore.cluster import Software
-from alpa_explore.cost.host import launch_seconds, pace
+from alpa_explore.cost.host import pace
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 
 
@@ -19,6 +19,6 @@ def paced_seconds(stage: StageGraph, software: Software, device_seconds: float) 
 
 
 def host_seconds(stage: StageGraph, software: Software) -> float:
-    """Host seconds to launch the kernels of one microbatch, recomputed operators twice."""
-    operators, recomputed = stage.layered.graph.operators, stage.layered.recomputed
-    return sum(launch_seconds(operators[o], software) * (1 + (o in recomputed)) for o in stage.operators)
+    """Host seconds to launch the kernels of one microbatch."""
+    forward, backward = stage.launches
+    return forward * software.forward_launch_seconds + backward * software.backward_launch_seconds

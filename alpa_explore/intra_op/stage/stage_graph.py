@@ -34,6 +34,9 @@ class StageGraph:
     """Tensors that the stage produces and another stage reads, and the loss: they leave without a pending sum."""
     held: tuple[int, ...]
     """Storage tensors held for the backward pass."""
+    launches: tuple[int, int]
+    """Kernels that the host launches for a microbatch: of forward operators, those that are recomputed twice, and of
+    backward operators."""
     structure_key: str
     """Equal keys mean equal sharding problems; names do not count."""
 
@@ -159,8 +162,11 @@ class StageSlicer:
         sources: dict[int, None] = {}
         parameters: dict[int, None] = {}
         sinks = set()
+        launches = [0, 0]
         for index in operators:
             operator = graph.operators[index]
+            if operator.flops or operator.bytes_accessed:
+                launches[operator.phase is Phase.BACKWARD] += operator.launches * (1 + (index in layered.recomputed))
             touched.update(operator.inputs, operator.outputs)
             for tensor in operator.inputs:
                 if graph.tensors[tensor].producer in own:
@@ -185,6 +191,7 @@ class StageSlicer:
             parameters=tuple(sorted(parameters)),
             sinks=frozenset(sinks),
             held=tuple(sorted(held)),
+            launches=(launches[0], launches[1]),
             structure_key="",
         )
         return replace(stage, structure_key=self._key(stage))
