@@ -31,7 +31,9 @@ def fit_kernels(measured: Measurements, base: Device) -> tuple[Device, tuple[Fit
 
     A kind of kernel that was not measured keeps its figures.
     """
-    device = replace(base, kernels=base.kernels or _start(measured.processors), matmul_curve=())
+    # What was measured is the device's own: no software's factor on its attention or its memory traffic.
+    plain = replace(base.software, attention_factor=1.0, traffic_factor=1.0)
+    device = replace(base, kernels=base.kernels or _start(measured.processors), matmul_curve=(), software=plain)
     fits = [_fit_memory(measured, device)]
     device = replace(
         device,

@@ -177,6 +177,8 @@ def _links(body: Mapping[str, Any], path: str, base: Parts | None) -> tuple[Link
         _check_keys(given, Link, path, key)
         names = ["bandwidth", "latency_seconds", *(["reduction_bandwidth"] if "reduction_bandwidth" in given else [])]
         figures = {name: _number(given.get(name), f"{key}.{name}", path) for name in names}
+        if "reduction_bandwidth" in given:
+            figures["reduction_bandwidth"] = _number(given["reduction_bandwidth"], f"{key}.reduction_bandwidth", path)
         links.append(Link(**figures, source=_text(given.get("source", str(path)), f"{key}.source", path)))
     return links[0], links[1]
 

@@ -24,7 +24,7 @@ def _frontier(rng):
 
 
 def _seconds(point):
-    return point.totals.microbatch_seconds + point.totals.iteration_seconds * INVERSE_B
+    return point.totals.latency_at(INVERSE_B)
 
 
 def _bytes(point, held):
