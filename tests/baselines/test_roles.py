@@ -145,7 +145,8 @@ def test_the_work_of_a_block_of_llama_is_megatrons() -> None:
         assert {c.bytes for c in work.collectives} == {2 * hidden * tokens}
         assert sum(k.kind is KernelKind.PRODUCT for k in work.kernels) == products
     # Inputs and outputs of two norms; queries, keys, values and the output; gate, up and what enters `down` (the kernel
-    # of the backward pass computes silu again). And in float32 a number for each row of a norm, and for each query and head.
+    # of the backward pass computes silu again). And in float32 a number for each row of a norm, and for each query and
+    # head.
     kept = (8 + 4) * hidden + 4 * keys + 6 * ffn
     assert block.held_bytes == tokens * (kept + 4 * (2 + config.heads)) / devices
 
