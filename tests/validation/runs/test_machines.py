@@ -60,7 +60,7 @@ def test_a_run_need_not_fill_its_last_node() -> None:
     assert str(machine("H100", "nanotron", 12, 8).cluster) == "2x8:h100@nanotron"
     assert str(machine("H100", "nanotron", 6, 8).cluster) == "1x8:h100@nanotron"
     assert str(machine("GB300", "NeMo", 72, 72).cluster) == "2x64:gb300"
-    assert str(machine("V100", "eager", 24, 6).cluster) == "3x8:v100"
+    assert str(machine("V100", "eager", 24, 6).cluster) == "3x8:v100@eager"
 
 
 def test_the_network_of_a_smaller_node_is_its_devices_share() -> None:
