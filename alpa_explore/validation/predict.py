@@ -28,7 +28,7 @@ _ALONE = 2
 """Groups up to which no processes are started: that costs longer than a capture."""
 _SHARED_OPTIMIZER = ("megatron", "nanotron")
 """Software whose default optimizer is ZeRO-1, for rows that do not say."""
-_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none",)}
+_RECOMPUTE = {"none": ("none",), "selective": ("selective",), "full": ("full",), "not stated": ("none", "full")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def request_of(
         head_part=head_part(model, row.pipeline, row.chunks, on.software),
         microbatches=row.microbatches,
         zero_stage=int(on.software in _SHARED_OPTIMIZER) if zero is None else zero,
-        recompute=_RECOMPUTE.get(row.recompute, ("none",)),
+        recompute=_RECOMPUTE.get(row.recompute, ("none", "full")),
         products=precision.products,
         counts_reserve=driver_memory(row.source),
         schedule=row.schedule or ("interleaved-1f1b" if row.chunks > 1 else "1f1b"),

@@ -42,14 +42,17 @@ class LayoutPricer:
         return CapturedModel(graph, key.dtype)
 
     def price(self, model: CapturedModel, run: RunRequest) -> RunPrice:
-        """The first recomputation that fits counts, or, if none fits, the first."""
+        """Times are those of the first recomputation that the run may have had; it fits if one of them does."""
         prices = [price_layout(work_of(model, run), run.cluster, layout_of(model.dtype, run, r)) for r in run.recompute]
         room = run.cluster.device.memory_bytes
         price = next((p for p in prices if p.bytes <= room), prices[0])
         fits = price.bytes <= room
         reserve = 0.0 if run.counts_reserve else dict(price.parts_bytes)["reserve"]
         return RunPrice(
-            seconds=price.seconds, bytes=price.bytes - reserve, fits=fits, reason="" if fits else overflow(price, room)
+            seconds=prices[0].seconds,
+            bytes=price.bytes - reserve,
+            fits=fits,
+            reason="" if fits else overflow(price, room),
         )
 
 
