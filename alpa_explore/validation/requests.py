@@ -52,7 +52,7 @@ class RunRequest:
     """Of one replica in an iteration."""
     zero_stage: int
     recompute: tuple[str, ...]
-    """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and the run fits
+    """'none', 'selective' or 'full'. Several where the source does not say: times are those of the first, and it fits
     if it does with one of them."""
     products: str
     """dtype in which the products of linear layers run."""
