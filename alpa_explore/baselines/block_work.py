@@ -16,7 +16,7 @@ import numpy as np
 from alpa_explore.baselines.roles import Role, strategies_for_roles
 from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.fusion import is_fusible
-from alpa_explore.cost.kernels import Kernel, KernelKind
+from alpa_explore.cost.kernels import Kernel
 from alpa_explore.cost.memory import peak_bytes
 from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
@@ -255,12 +255,3 @@ class _Reader:
         ]
         sizes = np.array([self._local.get(t, 0.0) if m else 0.0 for t, m in zip(intervals.tensors, made, strict=True)])
         return peak_bytes(intervals.starts, intervals.ends, sizes)
-
-
-def kernel_summary(work: PassWork) -> dict[KernelKind, tuple[int, float, float]]:
-    """For each kind of kernel (count, FLOPs, bytes); for display and tests."""
-    return {
-        kind: (len(of_kind), sum(k.flops for k in of_kind), sum(k.bytes_accessed for k in of_kind))
-        for kind in KernelKind
-        if (of_kind := [k for k in work.kernels if k.kind is kind])
-    }

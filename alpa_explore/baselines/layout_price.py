@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
-from alpa_explore.baselines.part_times import DecoderTime, PartTime, PassTime, decoder_time
+from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster
 from alpa_explore.cluster.group import Group, device_group
 from alpa_explore.cost.group_collectives import group_seconds
@@ -175,8 +175,10 @@ class _Pricer:
 
     def _sends(self) -> list[float]:
         """Seconds of the sends across each border that a microbatch waits for."""
-        exposed = 1 - self.software.send_overlap if self.layout.chunks > 1 else 1.0
-        return [seconds * exposed * self.layout.chunks ** bool(exposed < 1) for seconds in self._borders()]
+        chunks = self.layout.chunks
+        # Interleaved, a microbatch crosses every border once a chunk, beside the computation of others.
+        exposed = chunks * (1 - self.software.send_overlap) if chunks > 1 else 1.0
+        return [seconds * exposed for seconds in self._borders()]
 
     def _hidden_sends(self) -> float:
         """Overlapped sends still count while the pipeline fills and drains."""
@@ -282,8 +284,3 @@ class _Pricer:
         rounds, rest = divmod(warm_up, layout.pipeline * layout.chunks)
         own = min(max(rest - chunk * layout.pipeline, 0), layout.pipeline)
         return rounds * layout.pipeline + own
-
-
-def part_seconds(part: PartTime) -> float:
-    """Device seconds of a part forward and backward; for display."""
-    return part.forward.device + part.backward.device

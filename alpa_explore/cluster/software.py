@@ -13,6 +13,7 @@ from numbers import Real
 from alpa_explore.errors import ClusterError
 
 _SHARES = ("tensor_overlap", "send_overlap", "network_share", "send_share")
+_TEXTS = ("name", "label", "source", "gradient_sync")
 SYNCS = ("exposed", "overlapped")
 
 
@@ -106,7 +107,9 @@ class Software:
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
-            if not isinstance(value, str) and not (isinstance(value, bool | Real) and 0 <= float(value) < float("inf")):
+            if name in _TEXTS:
+                continue
+            if not (isinstance(value, bool | Real) and 0 <= float(value) < float("inf")):
                 raise ClusterError(
                     f"{name} of a software profile must be a number of 0 or more",
                     found=f"{name}={value!r}",

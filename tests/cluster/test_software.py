@@ -1,0 +1,59 @@
+"""Software profiles: by name, in a cluster's text, in files."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from alpa_explore.cluster import Cluster, Software, load_software, software_names
+from alpa_explore.errors import ClusterError, UnknownNameError
+
+
+@pytest.mark.parametrize("name", software_names())
+def test_every_profile_has_a_source_and_figures_in_range(name: str) -> None:
+    profile = load_software(name)
+    assert profile.name == name
+    assert profile.label
+    assert len(profile.source) > 20
+    assert load_software(name.upper()) == profile
+
+
+def test_a_cluster_names_its_software() -> None:
+    assert Cluster.parse("1x8:h100").software.name == "megatron"
+    assert Cluster.parse("1x8:v100").software == load_software("alpa")
+    named = Cluster.parse("2x8:a100@fsdp")
+    assert named.software.name == "fsdp"
+    assert Cluster.parse(str(named)) == named
+    assert str(Cluster.parse("1x8:h100@megatron")) == "1x8:h100"
+    assert Cluster.parse("1x8:h100", software="nanotron") == Cluster.parse("1x8:h100@nanotron")
+
+
+def test_an_unknown_one_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownNameError, match=re.escape("'fdsp'. Did you mean 'fsdp'")):
+        Cluster.parse("1x8:h100@fdsp")
+
+
+@pytest.mark.parametrize(
+    ("figures", "found"),
+    [
+        ({"tensor_overlap": 1.5}, "tensor_overlap=1.5"),
+        ({"forward_launch_seconds": -1.0}, "forward_launch_seconds=-1.0"),
+        ({"reserve_bytes": "much"}, "reserve_bytes='much'"),
+        ({"reserve_bytes": float("inf")}, "reserve_bytes=inf"),
+        ({"gradient_sync": "sometimes"}, "'sometimes'"),
+    ],
+)
+def test_a_figure_out_of_range_is_refused(figures, found) -> None:
+    with pytest.raises(ClusterError, match=re.escape(found)):
+        Software(**figures)
+
+
+def test_a_device_file_names_one(tmp_path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"device": "h100", "software": "eager"}))
+    assert Cluster.parse(f"1x2:{path}").software.name == "eager"
+    path.write_text(json.dumps({"device": "h100", "software": "eagre"}))
+    with pytest.raises(UnknownNameError, match="eager"):
+        Cluster.parse(f"1x2:{path}")

@@ -1,0 +1,61 @@
+"""The pace of host and device, and the host time of a stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from alpa_explore.cluster import Cluster, Software, logical_mesh
+from alpa_explore.cluster.mesh import Submesh
+from alpa_explore.cost.host import pace
+from alpa_explore.cost.model import CostModel
+from alpa_explore.intra_op.solve import solve
+from alpa_explore.intra_op.stage.host_time import host_seconds
+from alpa_explore.intra_op.stage.layered_graph import assign_layers
+from alpa_explore.intra_op.stage.stage_graph import slice_stages
+from alpa_explore.intra_op.stage.stage_problem import build_stage_problem
+from alpa_explore.layering import cluster_operators
+from alpa_explore.planner.microbatch_graph import microbatch_graph
+
+
+@pytest.mark.parametrize("sharpness", [1.5, 5.0, 10.0])
+def test_the_pace_lies_between_the_slower_one_and_the_sum(sharpness: float) -> None:
+    for host, device in ((1.0, 2.0), (2.0, 1.0), (1.0, 1.0), (0.0, 3.0), (1e-9, 1.0)):
+        assert max(host, device) <= pace(host, device, sharpness) <= host + device + 1e-12
+    assert pace(1.0, 1.0, 1.0) == pytest.approx(2.0)
+    assert pace(1.0, 10.0, 10.0) == pytest.approx(10.0)
+
+
+def totals(software: Software):
+    graph = microbatch_graph("gpt-tiny", 8)
+    cluster = Cluster.parse("1x2:a100", software="alpa").with_changes(software=software)
+    layered = assign_layers(graph, cluster_operators(graph, 1).layer_of_forward, software=software)
+    stage = slice_stages(layered)(0, 0)
+    mesh = logical_mesh(cluster, Submesh(1, 2), (1, 2)).squeezed()
+    problem = build_stage_problem(stage, CostModel(cluster.device, mesh))
+    choices = solve(problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices
+    return problem.totals(choices), host_seconds(stage, software)
+
+
+def test_a_slow_host_sets_the_pace_and_a_fast_one_does_not() -> None:
+    slow, host = totals(Software(forward_launch_seconds=1e-3, backward_launch_seconds=1e-3))
+    assert slow.paced_seconds == pytest.approx(host, rel=1e-3)
+    assert slow.latency_at(1.0) > slow.device_latency_at(1.0)
+    ideal, none = totals(Software())
+    assert none == 0.0
+    assert ideal.paced_seconds == ideal.microbatch_seconds == pytest.approx(slow.microbatch_seconds)
+
+
+def test_the_reserve_is_part_of_the_peak() -> None:
+    without, _ = totals(Software())
+    reserved, _ = totals(Software(reserve_bytes=2**30))
+    assert reserved.peak_bytes(1) - without.peak_bytes(1) == pytest.approx(2**30)
+
+
+def test_fusing_saves_bytes_and_launches() -> None:
+    plain, fused = (
+        totals(replace(Software(forward_launch_seconds=1e-5), fuses_pointwise=fuses)) for fuses in (False, True)
+    )
+    assert fused[0].microbatch_seconds < plain[0].microbatch_seconds
+    assert fused[1] < plain[1]
