@@ -148,8 +148,8 @@ def test_a_file_written_before_versions_says_that_all_layers_compute_again_where
     for stage in document["stages"]:
         del stage["rematerialized"]
     del document["costs"]["versions"]
-    document["costs"]["columns"] = [*document["costs"]["columns"][:-2], "found"]  # as it was called then
-    document["costs"]["candidates"] = [row[:-1] for row in document["costs"]["candidates"]]
+    document["costs"]["columns"] = [*document["costs"]["columns"][:-3], "found"]  # as it was called then
+    document["costs"]["candidates"] = [row[:-2] for row in document["costs"]["candidates"]]
     (tmp_path / "old").write_text(json.dumps(document))
     old = ax.load_plan(tmp_path / "old")
     assert [s.rematerialized for s in old.stages] == [s.rematerialized for s in whole.stages] == [(0, 1), (2, 3)]
