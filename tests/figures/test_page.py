@@ -118,7 +118,7 @@ def test_a_browser_draws_every_figure_runs_no_script_of_a_stranger_and_loads_not
             tab.goto((tmp_path / "a.html").as_uri())
             tab.wait_for_selector(f"html[data-drawn={scheme}]", timeout=60_000)
             drawn = tab.locator("figure .main-svg:first-child")
-            assert drawn.count() == 7 + 2 * len(hostile_plan.stages)
+            assert drawn.count() == 8 + 2 * len(hostile_plan.stages)
             assert drawn.first.evaluate("(svg) => svg.style.background") == paper
             assert tab.locator("figure a, figure img, figure script").count() == 0
             tab.close()
