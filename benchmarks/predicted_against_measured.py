@@ -27,6 +27,7 @@ from statistics import fmean, median
 from typing import Any
 
 import alpa_explore as ax
+from alpa_explore.accuracy.scores import kendall_tau
 from alpa_explore.calibration.device_file import device_file
 from alpa_explore.calibration.from_run import recalibrate
 from alpa_explore.calibration.microbenchmarks import measure
@@ -35,7 +36,6 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.report.text import render_table
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
-from alpa_explore.validation.score import kendall_tau
 
 MICROBATCHES = (1, 2, 4, 8)
 FITTED = (1, 4)

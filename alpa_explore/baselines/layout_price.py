@@ -53,7 +53,7 @@ class LayoutPrice:
 
 
 def price_layout(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> LayoutPrice:
-    """The price of a layout of a decoder on a cluster whose device has kernel figures."""
+    """The price of a layout of a decoder on a cluster."""
     time = decoder_time(work, cluster, layout)
     return _Pricer(work, cluster, layout, time).price()
 
@@ -236,8 +236,7 @@ class _Pricer:
         parameters, replicas, zero = self.parameters[stage], layout.data, layout.zero_stage
         gathered = 2 * self.work.block.parameters * HALF if zero >= 3 and replicas > 1 else 0.0
         held, temporary = self._activations(stage)
-        # With float16, gradients are summed as they are: the loss is scaled.
-        wide = software.gradient_bytes if self.work.dtype != "float16" else 0
+        gradient = software.gradient_element_bytes(self.work.dtype, HALF)
         device = self.cluster.device
         shared = replicas if zero >= 2 else 1
         temporary += parameters * software.buffer_bytes / shared
@@ -246,7 +245,7 @@ class _Pricer:
             held, temporary = 0.0, parameters * software.sync_buffer_bytes / shared
         return (
             ("weights", parameters * HALF / (replicas if zero >= 3 else 1) + gathered),
-            ("gradients", parameters * (wide or HALF) / (replicas if zero >= 2 else 1)),
+            ("gradients", parameters * gradient / (replicas if zero >= 2 else 1)),
             ("optimizer state", parameters * OPTIMIZER_BYTES / (replicas if zero >= 1 else 1)),
             ("activations", held),
             ("temporary tensors", temporary),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
@@ -16,7 +14,6 @@ from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork
-from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
 CAST_BYTES = 4
@@ -61,7 +58,7 @@ class DecoderTime:
 
 
 def decoder_time(work: DecoderWork, cluster: Cluster, layout: ManualLayout) -> DecoderTime:
-    """Seconds of the parts of a decoder under a layout, on a cluster with kernel figures."""
+    """Seconds of the parts of a decoder under a layout."""
     passes = passes_of(work, cluster.software, layout.low_precision, layout.recompute)
     return decoder_time_of(passes, [kernel_seconds(cluster.device, p.kernels) for p in passes], cluster, layout)
 
@@ -153,11 +150,4 @@ def _pass_time(
 
 def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> float:
     """Device seconds of some kernels."""
-    return float(table_of_pass_seconds(device, KernelTable.of(kernels)).sum()) if kernels else 0.0
-
-
-def table_of_pass_seconds(device: Device, table: KernelTable) -> Floats:
-    """Seconds of every kernel, with the memory traffic that the software has for pointwise ones."""
-    pointwise = table.kind == list(KernelKind).index(KernelKind.MEMORY)
-    factor = np.where(pointwise, device.software.traffic_factor, 1.0)
-    return seconds_of_table(device, table._replace(bytes_accessed=table.bytes_accessed * factor))
+    return float(seconds_of_table(device, KernelTable.of(kernels)).sum()) if kernels else 0.0

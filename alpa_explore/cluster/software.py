@@ -134,6 +134,10 @@ class Software:
         """Whether collectives are rings at the bandwidth of their links, as in the paper."""
         return not (self.hop_seconds or self.wait_seconds or self.network_decline) and self.network_share == 1
 
+    def gradient_element_bytes(self, dtype: str, own_bytes: int) -> int:
+        """Bytes of an element of the accumulated gradient of a weight of this dtype, itself of `own_bytes`."""
+        return self.gradient_bytes if self.gradient_bytes and dtype == "bfloat16" else own_bytes
+
     def reserved_bytes(self, memory_bytes: float) -> float:
         """Bytes of a device with so much memory that a plan cannot use."""
         return self.reserve_bytes + self.fragmentation * memory_bytes

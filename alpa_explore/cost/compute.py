@@ -17,6 +17,9 @@ from alpa_explore.cost.kernel_seconds import KernelTable, table_seconds
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.numerics.arrays import Floats
 
+_TRAFFIC = (KernelKind.MEMORY, KernelKind.UPDATE)
+"""Kinds of kernels that do not run on matrix units."""
+
 
 def compute_seconds(device: Device, kernel: Kernel) -> float:
     """Time of one kernel; 0 for a view.
@@ -48,7 +51,7 @@ def seconds_of_table(device: Device, table: KernelTable) -> Floats:
     dtypes = [table.dtypes[place] for place in table.dtype]
     columns = zip(table.kind.tolist(), table.flops.tolist(), table.bytes_accessed.tolist(), dtypes, strict=True)
     kernels = [
-        Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] is not KernelKind.MEMORY, kind=kinds[kind])
+        Kernel(flops=f, bytes_accessed=b, dtype=dtype, matrix=kinds[kind] not in _TRAFFIC, kind=kinds[kind])
         for kind, f, b, dtype in columns
     ]
     return kernels_seconds(device, kernels)
@@ -78,8 +81,10 @@ def arithmetic_seconds(device: Device, kernel: Kernel) -> float:
 
 
 def memory_seconds(device: Device, kernel: Kernel) -> float:
-    """Seconds for the memory traffic of the kernel alone."""
-    return kernel.bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
+    """Seconds for the memory traffic of the kernel alone, pointwise kernels with that of the software."""
+    pointwise = kernel.kind is KernelKind.MEMORY and not kernel.matrix
+    traffic = kernel.bytes_accessed * (device.software.traffic_factor if pointwise else 1.0)
+    return traffic / (device.memory_bandwidth * device.memory_efficiency)
 
 
 def curve_seconds(curve: Sequence[tuple[float, float]], flops: float, peak: float) -> float:

@@ -86,7 +86,8 @@ def table_seconds(device: Device, table: KernelTable) -> Floats:
         rate = attention_rate(figures, table.counts[chosen], table.m[chosen], table.n[chosen], table.k[chosen])
         share = figures.attention_share * device.software.attention_factor * factor
         arithmetic[chosen] = table.flops[chosen] / (device.peak("bfloat16") * share) / rate
-    memory = table.bytes_accessed / (device.memory_bandwidth * device.memory_efficiency)
+    traffic = np.where(table.kind == kinds.index(KernelKind.MEMORY), device.software.traffic_factor, 1.0)
+    memory = table.bytes_accessed * traffic / (device.memory_bandwidth * device.memory_efficiency)
     seconds = soft_maximum(arithmetic, memory, tuning.ROOFLINE_SHARPNESS) + device.launch_seconds
     return np.asarray(np.where((table.flops == 0) & (table.bytes_accessed == 0), 0.0, seconds))
 

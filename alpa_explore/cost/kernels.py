@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from alpa_explore.graph import Operator
+from alpa_explore.graph import Operator, Phase
 from alpa_explore.graph.counts import packet
 
 Shape = tuple[int, ...]
@@ -25,6 +25,8 @@ class KernelKind(enum.StrEnum):
     ATTENTION_BACKWARD = "attention backward"
     MEMORY = "memory"
     """Pointwise operators, reductions, data movement: memory traffic."""
+    UPDATE = "update"
+    """The step of an optimizer: memory traffic, of one fused kernel in any software."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,4 +80,6 @@ def kernel_kind(operator: Operator, heavy: bool) -> KernelKind:
         return KernelKind.ATTENTION
     if name == "alpa_explore.attention_backward":
         return KernelKind.ATTENTION_BACKWARD
+    if operator.phase is Phase.UPDATE:
+        return KernelKind.UPDATE
     return KernelKind.PRODUCT if heavy else KernelKind.MEMORY

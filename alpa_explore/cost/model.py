@@ -110,7 +110,11 @@ class CostModel:
         """Seconds to add a gradient to an accumulated one, under each of its legal specs, shape [specs]."""
         places, local = self.specs(tensor, partial=True)
         if id(places) not in self._adding:
-            kernels = [Kernel(flops=0.0, bytes_accessed=3 * b, dtype="float32", matrix=False) for b in local.tolist()]
+            # Without a figure of the software: two tensors are read and one is written.
+            moved = self.device.software.accumulate_bytes / DTYPE_BYTES[tensor.dtype] or 3.0
+            kernels = [
+                Kernel(flops=0.0, bytes_accessed=moved * b, dtype="float32", matrix=False) for b in local.tolist()
+            ]
             self._adding[id(places)] = _read_only(kernels_seconds(self.device, kernels))
         return self._adding[id(places)]
 

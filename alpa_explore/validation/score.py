@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, median
 
+from alpa_explore.accuracy.scores import kendall_tau
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.split import Configuration, configuration
 
@@ -220,23 +221,6 @@ def repeat_ratios(predictions: Iterable[Prediction]) -> list[float]:
         if p.row.scored and p.row.measured_seconds is not None:
             runs.setdefault(configuration(p.row), []).append(p.row.measured_seconds)
     return [max(a, b) / min(a, b) for times in runs.values() for a, b in combinations(times, 2)]
-
-
-def kendall_tau(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """tau-b: (concordant − discordant pairs) / √(pairs untied in one × pairs untied in the other); None for 0 / 0.
-
-    Source: Kendall, "The treatment of ties in ranking problems", Biometrika 33 (1945).
-    """
-    total, untied_first, untied_second = 0, 0, 0
-    for (a, x), (b, y) in combinations(zip(first, second, strict=True), 2):
-        one, other = (a > b) - (a < b), (x > y) - (x < y)
-        total, untied_first, untied_second = (
-            total + one * other,
-            untied_first + (one != 0),
-            untied_second + (other != 0),
-        )
-    norm = float((untied_first * untied_second) ** 0.5)
-    return total / norm if norm else None
 
 
 def _over(figure: Callable[[Sequence[float]], float], values: Sequence[float]) -> float | None:

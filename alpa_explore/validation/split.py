@@ -1,4 +1,4 @@
-"""Which configurations figures are fitted to, and which are held out; and leaving one source out.
+"""Which configurations figures are fitted to, and which are held out.
 
 A configuration is everything that decides on a run but its measured values. The digest of its columns decides on the
 side, so that repetitions of a run, and the same run in another file, are on the same side whatever the order of rows.
@@ -6,7 +6,6 @@ side, so that repetitions of a run, and the same run in another file, are on the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 from alpa_explore.validation.runs.rows import MeasuredRow
@@ -29,14 +28,3 @@ def configuration(row: MeasuredRow) -> Configuration:
 def side(row: MeasuredRow) -> str:
     """'fit' or 'held-out', half of all configurations each."""
     return SIDES[sha256(repr(configuration(row)).encode()).digest()[0] % 2]
-
-
-def leaving_out(rows: Iterable[MeasuredRow]) -> Iterator[tuple[str, tuple[MeasuredRow, ...], tuple[MeasuredRow, ...]]]:
-    """For each source (file): its name, the rows of all others, its rows."""
-    everything = tuple(rows)
-    for source in sorted({row.file for row in everything}):
-        yield (
-            source,
-            tuple(row for row in everything if row.file != source),
-            tuple(row for row in everything if row.file == source),
-        )

@@ -9,8 +9,8 @@ import pytest
 
 from alpa_explore.validation.predict import Prediction
 from alpa_explore.validation.runs.rows import MeasuredRow, read_rows
-from alpa_explore.validation.score import Confusion, kendall_tau, score, score_group
-from alpa_explore.validation.split import configuration, leaving_out, side
+from alpa_explore.validation.score import Confusion, score, score_group
+from alpa_explore.validation.split import configuration, side
 
 DATA = Path(__file__).parent / "data"
 VTRAIN = DATA / "vtrain"
@@ -124,13 +124,6 @@ def test_groups_of_a_source_are_its_devices_and_precisions_nodes_and_mfu() -> No
     assert [s.scored for s in score(runs)] == [2, 1, 1, 1, 1, 1]
 
 
-def test_kendalls_tau_counts_ties_in_either() -> None:
-    assert kendall_tau([1, 2, 3], [1, 2, 3]) == 1.0
-    assert kendall_tau([1, 2, 3], [3, 2, 1]) == -1.0
-    assert kendall_tau([1, 1, 2], [1, 2, 3]) == pytest.approx(2 / 6**0.5)
-    assert kendall_tau([1, 1], [1, 2]) is None
-
-
 def test_the_split_halves_the_configurations_and_keeps_repetitions_together() -> None:
     rows = read_rows([VTRAIN / "measured_single_node.csv", DATA / "nanotron_playbook_h100.csv"]).measured
     sides: dict[object, set[str]] = {}
@@ -148,11 +141,3 @@ def test_the_side_of_a_configuration_never_changes() -> None:
     # A fit depends on it: these are the sides at the first fit.
     rows: tuple[MeasuredRow, ...] = read_rows([VTRAIN / "measured_multi_node.csv"]).measured
     assert "".join(side(row)[0] for row in rows) == "hhfhhhhhhhhfhffhhfffhfhffffh"
-
-
-def test_leaving_out_a_source_gives_the_others_and_its_own() -> None:
-    rows = read_rows(sorted(DATA.glob("*.csv"))).measured
-    for source, others, mine in leaving_out(rows):
-        assert {row.file for row in mine} == {source}
-        assert source not in {row.file for row in others}
-        assert len(others) + len(mine) == len(rows)

@@ -13,11 +13,12 @@ from typing import TypeAlias
 import numpy as np
 
 from alpa_explore.baselines.layout_price import layout_seconds
-from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of, table_of_pass_seconds
+from alpa_explore.baselines.part_times import DecoderTime, decoder_time_of, passes_of
 from alpa_explore.calibration.runs.figures import Figure, Values
 from alpa_explore.calibration.runs.overlay import overlaid
 from alpa_explore.calibration.runs.works import RunWork
 from alpa_explore.cluster import Cluster
+from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.work import PassWork
 from alpa_explore.numerics.arrays import Floats, Ints
@@ -72,7 +73,7 @@ class PredictedRuns:
     def _price(self, group: _Group, values: Values, seconds: Floats) -> None:
         first = self.runs[group.runs[0][0]].machine.cluster
         device, inside = overlaid(self.figures, values, first.device, first.inside_node)
-        kernels = table_of_pass_seconds(device, group.table)
+        kernels = seconds_of_table(device, group.table)
         of_passes = np.bincount(group.pass_of_kernel, kernels, len(group.passes)).tolist()
         clusters: dict[tuple[object, ...], Cluster] = {}
         times: dict[tuple[object, ...], DecoderTime] = {}

@@ -34,6 +34,7 @@ from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import Spec
 from alpa_explore.sharding.spec_constraint import SpecConstraint, satisfied
+from alpa_explore.units import DTYPE_BYTES
 
 
 class NodeKind(enum.Enum):
@@ -378,7 +379,9 @@ class _Builder:
             return
         specs, local = self.specs_of(grads[0], partial=True)
         adding = self.model.adding_seconds(self.graph.tensors[grads[0]])
-        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local)
+        dtype, software = self.graph.tensors[grads[0]].dtype, self.model.device.software
+        kept = software.gradient_element_bytes(dtype, DTYPE_BYTES[dtype]) / DTYPE_BYTES[dtype]
+        accumulator = self.add_node(NodeKind.ACCUMULATOR, position, adding, weight=local * kept)
         for tensor in grads:
             self.add_edge(tensor, accumulator, specs)
         operator = self.graph.operators[parameter.update]
