@@ -59,3 +59,22 @@ def test_fusing_saves_bytes_and_launches() -> None:
     )
     assert fused[0].microbatch_seconds < plain[0].microbatch_seconds
     assert fused[1] < plain[1]
+
+
+def test_the_softwares_traffic_and_gradients_are_in_a_plans_costs() -> None:
+    """Wider gradients are kept and added by every device; more traffic is more time, of the microbatch alone."""
+    graph = microbatch_graph("gpt-tiny", 8, precision="bfloat16")
+    layered = assign_layers(graph, cluster_operators(graph, 1).layer_of_forward)
+
+    def of(**figures: float):
+        cluster = Cluster.parse("1x1:a100").with_changes(software=Software(**figures))
+        mesh = logical_mesh(cluster, Submesh(1, 1), (1, 1)).squeezed()
+        problem = build_stage_problem(slice_stages(layered)(0, 0), CostModel(cluster.device, mesh))
+        return problem.totals(solve(problem.at(inverse_b=1.0, memory_price=0.0, microbatches_held=1)).choices)
+
+    plain, wide, more = of(), of(gradient_bytes=4), of(traffic_factor=2.0)
+    elements = sum(graph.tensors[p.tensor].elements for p in graph.parameters)
+    assert wide.weight_bytes - plain.weight_bytes == pytest.approx(2 * elements)
+    assert more.microbatch_seconds > plain.microbatch_seconds
+    assert more.iteration_seconds == pytest.approx(plain.iteration_seconds)
+    assert of(accumulate_bytes=60.0).microbatch_seconds > plain.microbatch_seconds
