@@ -62,7 +62,7 @@ def _no_network() -> Iterator[None]:
 
 
 def _is_here(host: str) -> bool:
-    """The loopback, or one of the networks that are reserved for tests, where the emulated hosts are (hosts/hosts.py)."""
+    """The loopback, or a network that is reserved for tests, where the emulated hosts are (hosts/hosts.py)."""
     if host in ("localhost", ""):
         return True
     try:
