@@ -82,6 +82,8 @@ def request_of(
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
     scheduler: Any = None,
+    image: str | None = None,
+    claim: str | None = None,
 ) -> RunRequest:
     """Check that a run is possible, and describe it.
 
@@ -90,12 +92,13 @@ def request_of(
     microbatches are made up from them. `schedule` is a name or a table; the default is the plan's own. `graph` is
     needed for a plan from a file without a recipe. `save` is a folder for the trained weights (`checkpoint`); `record`
     keeps every gradient in the folder of the run. `target` is local; torchrun or slurm (writes a script and starts
-    nothing); or dask, with `scheduler` a Dask client or address.
+    nothing); kubernetes (likewise a PyTorchJob, with `image` the name of a container image and `claim` that of a volume
+    claim with the folder of the run); or dask, with `scheduler` a Dask client or address.
 
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow) and RecipeError.
     """
-    chosen = find_target(target, scheduler)
+    chosen = find_target(target, scheduler, image=image, claim=claim)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")

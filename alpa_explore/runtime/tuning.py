@@ -35,3 +35,10 @@ WATCHED_BEAT_SECONDS = 1.0
 """How often that program gives a sign of life."""
 WORKER_GONE_SECONDS = 3.0
 """A Dask worker that the scheduler has not known for so long has died."""
+
+SCRIPT_PORT = 29400
+"""Where the machines of a torchrun script meet: torchrun's own default."""
+SLURM_PORTS = range(20000, 32000)
+"""A Slurm job takes one of these by its number. Linux gives programs ports from 32768 on."""
+KUBERNETES_PORT = 23456
+"""Where the pods of a PyTorchJob meet: the training operator's own default."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -42,10 +43,16 @@ def add(commands: Any) -> None:
         "--target",
         default="local",
         metavar="WHERE",
-        help="local (default): processes on this machine; torchrun, slurm: write a complete script and start nothing;"
-        " dask: the workers of --scheduler start the ranks",
+        help="local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete script or"
+        " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
     argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument("--image", metavar="IMAGE", help="container image with alpa-explore, for --target kubernetes")
+    argument(
+        "--claim",
+        metavar="NAME",
+        help="volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)",
+    )
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument(
         "--folder",
@@ -100,6 +107,7 @@ def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
+    from alpa_explore.runtime.targets.scripts import COMMANDS
 
     plan = load_plan(options.file)
     requested = {
@@ -112,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
         "stall_seconds": options.stall_seconds,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
+        "image": options.image,
+        "claim": options.claim,
     }
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **requested)))
@@ -126,8 +136,9 @@ def run(options: argparse.Namespace) -> int:
         handle.wait()
         raise
     if handle.progress.state == "written":
-        script = handle.folder / ("slurm.sh" if options.target == "slurm" else "run.sh")
-        complain(f"nothing was started: {'sbatch' if options.target == 'slurm' else 'bash'} {script}")
+        command, name = COMMANDS[options.target]
+        script = handle.folder / name
+        complain(f"nothing was started: {command} {shlex.quote(str(script))}")
         print(script)
         return 0
     complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")

@@ -1,0 +1,65 @@
+"""The script of the target slurm, run by a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from alpa_explore.runtime.launch import launch
+from alpa_explore.runtime.measured import load_measured
+from tests.runtime.plans import small_plan, two_machines
+from tests.runtime.slurm import missing, slurm
+
+pytestmark = pytest.mark.distributed
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if lacks := missing():
+        pytest.skip(lacks)
+    with slurm(tmp_path_factory.mktemp("slurm")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def losses(tmp_path_factory):
+    """Of two steps by the local target."""
+    run = launch(small_plan(), steps=2, folder=tmp_path_factory.mktemp("local"), device="cpu")
+    return [step.loss for step in run.result(120).steps]
+
+
+def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
+    folder = tmp_path / "a folder, 100%"
+    launch(two_machines(), "slurm", steps=2, folder=folder, device="cpu").result(60)
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 120)
+    log = (folder / f"slurm-{shown['JobId']}.log").read_text()
+    assert (shown["JobState"], shown["NumNodes"]) == ("COMPLETED", "2"), log
+    events = [json.loads(line) for line in (folder / "rank-1.jsonl").read_text().splitlines()]
+    assert [e["loss"] for e in events if e["event"] == "step"] == pytest.approx(losses, rel=1e-6)
+    assert load_measured(folder).measured_iteration_seconds > 0
+    assert "An iteration of mlp-tiny under 1f1b on cpu took" in log
+
+
+def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None:
+    folder = tmp_path / "run"
+    launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
+    (job_of_rank_1,) = (folder / "job").glob("rank-1*")
+    job_of_rank_1.write_bytes(b"damaged")
+    start = time.monotonic()
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 60)
+    assert shown["JobState"] == "FAILED"
+    assert time.monotonic() - start < 30
+    assert not (folder / "measured.json").exists()
+
+
+def test_a_step_has_the_cores_of_its_job(cluster, tmp_path) -> None:
+    """Since Slurm 22.05 it has one, unless srun is told."""
+    folder = tmp_path / "run"
+    launch(small_plan(), "slurm", steps=1, folder=folder, device="cpu").result(60)
+    (folder / "run.sh").write_text('#!/bin/sh\necho "cores: $SLURM_CPUS_PER_TASK, bound: $SLURM_CPU_BIND"; env\n')
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 30)
+    log = (folder / f"slurm-{shown['JobId']}.log").read_text()
+    assert shown["JobState"] == "COMPLETED", log
+    print(log)
