@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 
+import psutil
 import pytest
 
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
-from tests.runtime.plans import small_plan, two_machines
+from tests.runtime.plans import two_machines
 from tests.runtime.slurm import missing, slurm
 
 pytestmark = pytest.mark.distributed
@@ -21,13 +22,6 @@ def cluster(tmp_path_factory):
         pytest.skip(lacks)
     with slurm(tmp_path_factory.mktemp("slurm")) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def losses(tmp_path_factory):
-    """Of two steps by the local target."""
-    run = launch(small_plan(), steps=2, folder=tmp_path_factory.mktemp("local"), device="cpu")
-    return [step.loss for step in run.result(120).steps]
 
 
 def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
@@ -54,12 +48,24 @@ def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None
     assert not (folder / "measured.json").exists()
 
 
-def test_a_step_has_the_cores_of_its_job(cluster, tmp_path) -> None:
-    """Since Slurm 22.05 it has one, unless srun is told."""
+def test_a_job_that_is_cancelled_leaves_no_process(cluster, tmp_path) -> None:
     folder = tmp_path / "run"
-    launch(small_plan(), "slurm", steps=1, folder=folder, device="cpu").result(60)
-    (folder / "run.sh").write_text('#!/bin/sh\necho "cores: $SLURM_CPUS_PER_TASK, bound: $SLURM_CPU_BIND"; env\n')
-    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 30)
-    log = (folder / f"slurm-{shown['JobId']}.log").read_text()
-    assert shown["JobState"] == "COMPLETED", log
-    print(log)
+    launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
+    job = cluster.submit(folder / "slurm.sh")
+    end = time.monotonic() + 60
+    while not (folder / "rank-1.jsonl").exists() or '"step"' not in (folder / "rank-1.jsonl").read_text():
+        assert time.monotonic() < end, cluster.ask("scontrol", "show", "job", job)
+        time.sleep(0.1)
+    assert workers_of(folder)
+    cluster.ask("scancel", job)
+    assert cluster.finish(job, 30)["JobState"] == "CANCELLED"
+    end = time.monotonic() + 15
+    while workers_of(folder) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not workers_of(folder)
+
+
+def workers_of(folder):
+    """The processes of torchrun and of the ranks of a run."""
+    every = psutil.process_iter(["cmdline"])
+    return [p for p in every if str(folder) in (words := p.info["cmdline"] or []) or f"{folder}/run.sh" in words]

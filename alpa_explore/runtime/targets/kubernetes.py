@@ -21,7 +21,7 @@ from alpa_explore.runtime.targets.scripts import COMMANDS, ScriptRanks, write_to
 
 _HEADER = """# {pods} pod(s) with {per_node} rank(s) each. Written by alpa-explore; needs Kubeflow's training operator.
 #   kubectl create -f {file}
-# The folder of the run, {where}.
+# The folder of the run is {where}.
 # The image needs bash, and python3 with alpa-explore and the torch that it asks for. run.sh sets and explains the
 # variables of NCCL; `env` of a container wins. Istio's sidecar keeps the pods of a job from reaching each other, so it
 # is switched off. A failed run is not started again.
@@ -80,11 +80,7 @@ def write_kubernetes(folder: Path, plan: Plan, device: str, *, image: str, claim
             },
         },
     }
-    where = (
-        f"is {folder.name} in the claim {claim}"
-        if claim
-        else f"is {folder} on every machine of the cluster that runs a pod"
-    )
+    where = f"{folder.name} in the claim {claim}" if claim else f"{folder} on every machine that runs a pod"
     file = COMMANDS["kubernetes"][1]
     header = _HEADER.format(pods=nodes, per_node=per_node, file=file, where=_one_line(where))
     (folder / file).write_text(header + yaml.safe_dump(job, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -105,7 +101,9 @@ def _pod(folder: Path, per_node: int, device: str, image: str, claim: str | None
         # Ranks of a pod exchange data through shared memory; a container has 64 MiB of it unless it is given more.
         mounts.append({"name": "shared-memory", "mountPath": "/dev/shm"})
         volumes.append({"name": "shared-memory", "emptyDir": {"medium": "Memory"}})
-    resources = {"limits": {"nvidia.com/gpu": per_node}} if device == "cuda" else {"requests": {"cpu": str(per_node)}}
+    resources = (
+        {"limits": {"nvidia.com/gpu": str(per_node)}} if device == "cuda" else {"requests": {"cpu": str(per_node)}}
+    )
     return {
         "metadata": {"annotations": {"sidecar.istio.io/inject": "false"}},
         "spec": {

@@ -88,7 +88,7 @@ PEER_ADDR="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 2p)"
 # Jobs that share a machine do not share a port.
 MASTER_PORT="$(({first_port} + SLURM_JOB_ID % {ports}))"
 export MASTER_ADDR PEER_ADDR MASTER_PORT
-# Since Slurm 22.05 a step has one core a task, whatever its job has, unless srun is told as well.
+# Since Slurm 22.05 srun does not take over the cores per task of its job.
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 bash {run}
 """
 
