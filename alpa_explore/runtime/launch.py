@@ -92,6 +92,8 @@ def request_of(
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
     scheduler: Any = None,
+    image: str | None = None,
+    claim: str | None = None,
 ) -> RunRequest:
     """Check that a run is possible, and describe it.
 
@@ -100,7 +102,9 @@ def request_of(
     microbatches are made up from them. `schedule` is a name or a table; the default is the plan's own. `graph` is
     needed for a plan from a file without a recipe. `learning_rate` is 0.001 and `seed` is 0 by default. `save` is a
     folder for the trained weights; `record` keeps every gradient in the folder of the run. `target` is local; torchrun
-    or slurm (writes a script and starts nothing); or dask, with `scheduler` a Dask client or address.
+    or slurm (writes a script and starts nothing); kubernetes (likewise a PyTorchJob, with `image` the name of a
+    container image and `claim` that of a volume claim with the folder of the run); or dask, with `scheduler` a Dask
+    client or address.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
     which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole
@@ -112,7 +116,7 @@ def request_of(
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow), RecipeError and CheckpointError.
     """
-    chosen = find_target(target, scheduler)
+    chosen = find_target(target, scheduler, image=image, claim=claim)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
     if checkpoint_every is not None and checkpoint_every < 1:

@@ -44,3 +44,10 @@ MAX_INDEX_BYTES = 2**30
 """A larger index of a checkpoint is refused; one of a million boxes has about 200 MB."""
 KEEP_SECONDS = 60.0
 """How long the parts of a checkpoint may come after the end of the run, from hosts without a shared folder."""
+
+SCRIPT_PORT = 29400
+"""Where the machines of a torchrun script meet: torchrun's own default."""
+SLURM_PORTS = range(20000, 32000)
+"""A Slurm job takes one of these by its number. Linux gives programs ports from 32768 on."""
+KUBERNETES_PORT = 23456
+"""Where the pods of a PyTorchJob meet: the training operator's own default."""

@@ -4,6 +4,8 @@ Read in this order:
 
     local          an agent on this machine
     scripts        scripts for torchrun and Slurm, which the user starts
+    network        what a script asks about its machine: the interface towards another, a free port
+    kubernetes     a PyTorchJob, whose pods run the torchrun script
     dask_workers   an agent on each worker of a Dask cluster
     target         the targets by name
 
