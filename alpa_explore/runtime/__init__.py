@@ -9,6 +9,7 @@ Read in this order:
     training   initial weights and microbatches of a run
     tuning     time limits and sizes
     reports    what running ranks report, as files in the folder of the run
+    logs       what all ranks print, in one view
     measured   measured and predicted times, joined by task
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers

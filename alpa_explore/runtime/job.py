@@ -23,7 +23,7 @@ import json
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from alpa_explore.runtime.checkpoints.description import INDEX
 from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.sent_code import packed
+from alpa_explore.runtime.training import Microbatches, place_of
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
@@ -123,7 +124,7 @@ def write_jobs(
             groups=tuple(groups),
             pairs=tuple(sorted(outboxes)),
             inbox={source: box for (source, to), box in outboxes.items() if to == rank},
-            batches=batches,
+            batches=replace(batches, place=place_of(program, rank)) if isinstance(batches, Microbatches) else batches,
             options=options,
             share=share_of[rank],
         )

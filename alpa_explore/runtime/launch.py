@@ -110,9 +110,9 @@ def request_of(
     `data` as a function is sent to every rank, not what it reads: it is called there with the number of a microbatch,
     counted over all steps, and returns the whole microbatch, of which the rank takes its part. Let it open its files
     when it is called; on the target dask, files must be where it looks for them on every host, while the function comes
-    along with the user's own modules that it needs. A function with a second parameter named `place` gets a
-    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may be anything. A list
-    is sent whole.
+    along with the user's own modules that it needs. A function with a parameter `place=None` gets a
+    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; in what it returns, others may
+    be anything. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
     which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
     argument(
         "--ports",
         metavar="FIRST-LAST",
-        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any free port)",
+        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
     )
     argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
     argument(

@@ -11,12 +11,13 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import Store
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
 
 
-def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> dist.Store | None:
+def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> Store | None:
     """The store by which the ranks find each other, when all are there; None where torch makes it (env://).
 
     `init_method` is 'file:PATH', or 'tcp://HOST:PORT', with '?listen=FD' for the agent of the first rank if it has
@@ -31,7 +32,7 @@ def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> d
     given = parse_qs(place.query).get("listen")
     host_of = _hosts(folder)
     try:
-        store = dist.TCPStore(
+        store = dist.TCPStore(  # type: ignore[attr-defined]  # public, but missing in its `__all__`
             place.hostname or "",
             place.port or 0,
             is_master=first,
@@ -51,7 +52,7 @@ def meet(init_method: str, folder: Path, ranks: tuple[int, ...], rank: int) -> d
     return store
 
 
-def _wait(store: dist.Store, ranks: tuple[int, ...], rank: int, host_of: dict[str, str]) -> None:
+def _wait(store: Store, ranks: tuple[int, ...], rank: int, host_of: dict[str, str]) -> None:
     try:
         store.wait([f"here/{other}" for other in ranks], timedelta(seconds=tuning.MEET_SECONDS))
     except dist.DistStoreError as error:

@@ -3,8 +3,8 @@
 The launcher calls these functions on the worker's event loop (`Client.run`), so no slot of the worker is taken, and a
 worker that computes answers as well. What a run has on a worker is a `Share`, kept with the worker. Without a shared
 file system the files of the run are copied into the worker's local directory, and what the ranks write there is sent
-back by `exchange`. The agent is ended when the launcher has not called `exchange` for `tuning.WATCHED_SECONDS`; when the
-worker dies, the agent's standard input closes, and it ends.
+back by `exchange`. The agent is ended when the launcher has not called `exchange` for `tuning.WATCHED_SECONDS`; when
+the worker dies, the agent's standard input closes, and it ends.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _interface_of(address: str) -> str | None:
 
 
 def _machine(device: str) -> str:
-    """The kernel; for GPUs also the network and the choice of devices: containers and dask-cuda have GPUs of their own."""
+    """The kernel; for GPUs also the network and the chosen devices: containers and dask-cuda have GPUs of their own."""
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from alpa_explore import units
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.reports import events
@@ -252,9 +251,7 @@ class DaskRanks:
 
     def _devices(self, share: _Share) -> dict[str, str]:
         """The GPUs of a worker whose host another worker shares, which both see."""
-        before = sum(
-            s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first
-        )
+        before = sum(s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first)
         if not before:
             return {}
         return {"CUDA_VISIBLE_DEVICES": ",".join(str(before + i) for i in range(share.count))}
