@@ -111,8 +111,8 @@ def request_of(
     counted over all steps, and returns the whole microbatch, of which the rank takes its part. Let it open its files
     when it is called; on the target dask, files must be where it looks for them on every host, while the function comes
     along with the user's own modules that it needs. A function with a parameter `place=None` gets a
-    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may then be anything in
-    what it returns. None asks for all samples. A list is sent whole.
+    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may then be anything
+    in what it returns. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
     which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole

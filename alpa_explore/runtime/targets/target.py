@@ -51,8 +51,8 @@ def find_target(
     """The target of that name.
 
     `scheduler` is the Dask client or address for `dask`, `ports` where its ranks may meet ("29500-29600"); `image` and
-    `claim` are names of a container image and a volume claim for `kubernetes`. UnknownNameError; OptionError for one that
-    another target cannot use.
+    `claim` are names of a container image and a volume claim for `kubernetes`. UnknownNameError; OptionError for one
+    that another target cannot use.
     """
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
