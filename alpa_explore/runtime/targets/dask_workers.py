@@ -100,6 +100,7 @@ class DaskRanks:
         """
         self.folder = folder
         self._client, self._own = connect(scheduler)
+        self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[_Share] = []
         self._tasks: list[Future[None]] = []
@@ -163,7 +164,9 @@ class DaskRanks:
             if silent > tuning.WORKER_LOST_SECONDS or (
                 silent > tuning.WORKER_GONE_SECONDS and self._client.status != "running"
             ):
-                share.outcome = self._failure("The Dask scheduler is gone", f"no answer for {silent:.0f} s")
+                share.outcome = self._failure(
+                    "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
+                )
             elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
                 share.outcome = self._failure(
                     f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
@@ -198,7 +201,8 @@ class DaskRanks:
                 s.first,
                 s.count,
                 meet,
-                socket_variables(s.host.interface, s.host.address) | self._devices(s),
+                socket_variables(s.host.interface, s.host.address),
+                self._gpus(s),
             )
         )
         for share in shares:
@@ -253,12 +257,14 @@ class DaskRanks:
 
         self._client.sync(to_all)
 
-    def _devices(self, share: _Share) -> dict[str, str]:
-        """The GPUs of a worker whose host another worker shares, which both see."""
-        before = sum(s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first)
-        if not before:
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(before + i) for i in range(share.count))}
+    def _gpus(self, share: _Share) -> str | None:
+        """The GPUs of a worker that sees those of another worker, too; None where it takes the first it sees."""
+        same = [s for s in self._shares if s.host.machine == share.host.machine]
+        if self._device != "cuda" or same == [share]:
+            return None
+        first = sum(s.count for s in same if s.first < share.first)
+        seen = share.host.visible or tuple(map(str, range(share.host.devices)))
+        return ",".join(seen[first : first + share.count])
 
     def _all(self, call: Callable[[_Share], tuple[Any, ...]]) -> dict[str, Any]:
         """Worker -> the result of a call there, at the same time on all."""
@@ -335,8 +341,7 @@ class DaskRanks:
         rank = outcome["rank"]
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
-    def _failure(self, what: str, found: str) -> dict[str, Any]:
-        remedy = "Look at the log of the worker."
+    def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
         return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
 
 
