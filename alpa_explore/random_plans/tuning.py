@@ -23,3 +23,5 @@ SHARE_OF_RANDOM_NODES = 0.15
 """In a sparse plan, the share of nodes that are not as near to replicated as the rules allow."""
 NEAR = 3
 """In a cheap plan, from how many of the cheapest strategies one is drawn."""
+MOST_SHRUNK = 8
+"""Failures of one campaign that are shrunk: many failures of one campaign mostly have one cause."""

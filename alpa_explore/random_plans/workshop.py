@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -43,7 +43,7 @@ class Family:
     state: Values
     batches: Microbatches
 
-    @cached_property
+    @functools.cached_property
     def labels(self) -> DimLabels:
         """What the dims of its tensors are, for roles."""
         return dim_labels(self.graph)
@@ -207,3 +207,10 @@ def _pipeline(
         candidates=np.array(sorted(set(latencies))),
         runs=(),
     )
+
+
+# Memo: a fork of this process has the graphs that were captured before.
+@functools.cache
+def shared_workshop() -> Workshop:
+    """The workshop of this process."""
+    return Workshop()
