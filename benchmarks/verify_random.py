@@ -4,8 +4,8 @@
 
 The same as `alpa-explore verify --random N`: random cuts, submeshes and logical meshes of 1 to 8 devices, schedules, B,
 recomputed layers, and any strategy that the rules allow, in float32; loss, every gradient and every updated weight of
-two steps. All plans are interpreted, `--launched` of them also trained by a process a rank (gloo). Exit code 1, with the
-smallest plan that shows it, where one exceeds 1e-5 (relative as defined in `alpa_explore/runtime/one_process.py`).
+two steps. All plans are interpreted, `--launched` of them also trained by a process a rank (gloo). Exit code 1, with
+the smallest plan that shows it, where one exceeds 1e-5 (relative as defined in `alpa_explore/runtime/one_process.py`).
 """
 
 from __future__ import annotations

@@ -60,6 +60,8 @@ class Failure:
     verdict: Verdict
     smallest: str
     """The smallest plan that shows it, in a line; the drawn one where it was not shrunk."""
+    sharded: tuple[str, ...]
+    """The choices of the smallest plan that are not the plainest: 'stage 0, mm_3 (operator): RS0 S0R → P0'."""
     file: Path | None
     """Its plan file; None where no plan could be made of it."""
     command: str
@@ -244,6 +246,7 @@ class _Home:
             drawn=str(tried.draft),
             verdict=tried.verdict if shrunk is None else shrunk.verdict,
             smallest=str(draft),
+            sharded=shared_workshop().sharded(draft),
             file=file,
             command=command,
         )

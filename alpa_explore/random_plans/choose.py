@@ -16,7 +16,7 @@ from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import ProgramError
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Floats, Ints
-from alpa_explore.plans.describe import TENSOR_NODES, node_specs
+from alpa_explore.plans.describe import TENSOR_NODES, node_specs, node_tensor
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.draft import Pick, Picks, Subject
 from alpa_explore.sharding.spec import REPLICATE
@@ -131,6 +131,16 @@ def choices_of(problem: StageProblem, node: Node) -> list[Pick]:
         return [(spec,) for spec in node_specs(problem, node)]
     assert node.priced is not None, "operators and updates are priced"
     return [(*s.inputs, *s.outputs) for s in node.priced.strategies]
+
+
+def tensors_of(problem: StageProblem, node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tensors whose specs a pick names: those that a node reads, those that it writes."""
+    if node.kind in TENSOR_NODES:
+        return (), (node_tensor(problem, node),)
+    graph = problem.stage.layered.graph
+    update = node.kind is NodeKind.UPDATE
+    operator = graph.operators[graph.parameters[node.subject].update if update else node.subject]
+    return operator.inputs, operator.outputs
 
 
 def plainness(problem: StageProblem, node: Node) -> list[tuple[int, int]]:

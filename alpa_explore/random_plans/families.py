@@ -68,9 +68,7 @@ def fused_llama() -> Made:
 
 def moe() -> Made:
     """Mixture of experts: a block with experts and one without."""
-    config = MoEConfig(
-        hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2
-    )
+    config = MoEConfig(hidden=16, layers=2, heads=4, experts=4, vocabulary=16, sequence=8, expert_group=16, mlp_ratio=2)
     return _of(config, samples=4)
 
 
@@ -96,7 +94,8 @@ class _TiedMLP(nn.Module):
         """(N, 16) and (N, 6) -> scalar."""
         for _ in range(3):
             x = torch.tanh(self.shared(x)) * torch.sigmoid(self.gate(x))
-        return (self.out(x) - y).square().mean()
+        loss: torch.Tensor = (self.out(x) - y).square().mean()
+        return loss
 
 
 def tied_mlp() -> Made:
@@ -121,7 +120,8 @@ class _Scores(nn.Module):
         scores = self.second(F.gelu(self.first(self.norm(x))))
         targets = F.pad(labels[:, 1:], (0, 1), value=-100).flatten()
         loss = F.cross_entropy(scores.flatten(0, 1), targets, weight=weight)
-        return loss + 0.1 * scores.square().mean() + 0.1 * scores.logsumexp(-1).mean()
+        beside: torch.Tensor = scores.square().mean() + scores.logsumexp(-1).mean()
+        return loss + 0.1 * beside
 
 
 def scores() -> Made:

@@ -1,7 +1,7 @@
 """A failing draft -> a small one that still fails in the same way.
 
-Every round tries simpler drafts, the largest steps first: a plain schedule, fewer stages, fewer devices, fewer
-microbatches, nothing recomputed, fewer layers; then, as in delta debugging (Zeller, Hildebrandt 2002), blocks of half, a
+Every round tries simpler drafts, the largest steps first: a plain schedule, nothing recomputed, fewer stages, fewer
+devices, fewer microbatches, fewer layers; then, as in delta debugging (Zeller, Hildebrandt 2002), blocks of half, a
 quarter, … of the sharded choices give way to the plainest. A draft that fails is kept; rounds end when none is.
 """
 

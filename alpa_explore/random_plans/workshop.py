@@ -20,17 +20,19 @@ from alpa_explore.intra_op.stage.stage_problem import StageProblem, build_stage_
 from alpa_explore.layering.layers import Layering, make_layers
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.assemble import assemble
+from alpa_explore.plans.describe import node_name
 from alpa_explore.plans.plan import Plan
 from alpa_explore.plans.records import PlanOptions
 from alpa_explore.pricing.stage_costs import RangeKey, StageCandidate, StageCosts
 from alpa_explore.pricing.stage_tasks import cost_model
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.random_plans import families
-from alpa_explore.random_plans.choose import after, choose_nodes
+from alpa_explore.random_plans.choose import after, choose_nodes, subject_of, tensors_of
 from alpa_explore.random_plans.draft import Draft, DraftStage, DraftSubmesh, MeshShape, Picks
 from alpa_explore.runtime.training import Microbatches
 from alpa_explore.search.stage_profile import StageProfile
 from alpa_explore.search.stages.tied_weights import tied_weights
+from alpa_explore.sharding.spec import render
 from alpa_explore.tracing.capture import capture
 from alpa_explore.tracing.evaluate import initial_weights
 
@@ -148,6 +150,24 @@ class Workshop:
         )
         pipeline = _pipeline(draft, stages, candidates)
         return assemble(self.family(draft.family).graph, cluster, options, cut.layering, profile, pipeline, ())
+
+    def sharded(self, draft: Draft) -> tuple[str, ...]:
+        """The picks of a draft in words, with the specs that they read and write."""
+        lines = list[str]()
+        for number, (stage, picks) in enumerate(zip(draft.stages, draft.picks, strict=True)):
+            problem = self.problem(draft, stage)
+            tensors = problem.stage.layered.graph.tensors
+            for node in problem.nodes:
+                if subject_of(node) in picks:
+                    read, written = tensors_of(problem, node)
+                    specs = [
+                        render(spec, len(tensors[t].shape))
+                        for spec, t in zip(picks[subject_of(node)], (*read, *written), strict=True)
+                    ]
+                    shown = f"{' '.join(specs[: len(read)])} → " if read else ""
+                    name = f"stage {number}, {node_name(problem, node)} ({node.kind.value})"
+                    lines.append(f"{name}: {shown}{' '.join(specs[len(read) :])}")
+        return tuple(lines)
 
     def _problem(self, draft: Draft, first: int, last: int, mesh: LogicalMesh) -> StageProblem:
         device = cluster_of(draft).device

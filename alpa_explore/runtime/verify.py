@@ -103,9 +103,7 @@ def verify_interpreted(
     check(program)
     check_determined(program.graph)
     state, batches = training(program.graph, plan.model, None, seed=seed, allow_import=allow_import)
-    compared = interpreted_differences(
-        program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed
-    )
+    compared = interpreted_differences(program, state, batches, steps=steps, learning_rate=learning_rate, seed=seed)
     return Verification(ranks=len(program.ranks), steps=steps, tolerance=tolerance, differences=compared)
 
 

@@ -17,10 +17,10 @@ from alpa_explore.plans.report.text import render_table
 if TYPE_CHECKING:
     from alpa_explore.random_plans.campaign import Campaign
 
-_EPILOG = """With --random no plan file is needed: tiny models of every family, random cuts into stages on random submeshes
-and logical meshes of 1 to 8 devices, every schedule, and for each operator any strategy that its rule allows. Every
-plan is interpreted in one process; --launched K of them are also trained by a process a rank. A plan that differs is
-shrunk to a small one that still does, which is written as a plan file, and the command that repeats it is printed.
+_EPILOG = """With --random no plan file is needed: tiny models of every family, random cuts into stages on random
+submeshes and logical meshes of 1 to 8 devices, every schedule, and for each operator any strategy that its rule allows.
+Every plan is interpreted in one process; --launched K of them are also trained by a process a rank. A plan that differs
+is shrunk to a small one that still does, which is written as a plan file, and the command that repeats it is printed.
 
 exit codes: 0 equal, 1 an error exceeds the tolerance, 2 bad input
 
@@ -28,14 +28,18 @@ examples:
   alpa-explore verify a.plan.json
   alpa-explore verify --random 1000 --seed 1 --launched 10"""
 
+_MOST_LINES = 12
+"""Sharded choices of a failing plan that are printed; --json has all."""
+
+
 def add(commands: Any) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
         "verify",
         help="compare a plan's training with one process",
         allow_abbrev=False,
-        description="Train a few steps with a plan, one process per device, and in a single process from the same"
-        " weights; compare the loss, every gradient and every updated weight.",
+        description="Train a few steps with a plan, one process per device, and in a single process from the same\n"
+        "weights; compare the loss, every gradient and every updated weight.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,7 +50,7 @@ def add(commands: Any) -> None:
         help="run all ranks in this process, by the reference interpreter, instead of a process per device",
     )
     random = parser.add_argument_group("random plans").add_argument
-    random("--random", type=int, metavar="N", help="instead of a plan file, N random plans of tiny models (seed: --seed)")
+    random("--random", type=int, metavar="N", help="instead of a plan file, N random plans of tiny models, of --seed")
     random("--first", type=int, default=0, metavar="K", help="begin with plan number K of the seed (default: 0)")
     random("--families", metavar="NAME,…", help="models, of those that a wrong name lists (default: all)")
     random("--launched", type=int, default=0, metavar="K", help="train K of them by torch.distributed too (default: 0)")
@@ -164,9 +168,13 @@ def campaign_text(campaign: Campaign) -> str:
         lines += [
             "",
             f"FAILED: plan {failure.number} of seed {campaign.seed}, {failure.how}: {printable(failure.verdict.where)}"
-            + ("" if failure.verdict.kind != "difference" else f", relative error {failure.verdict.relative_error:.1e}"),
+            + (
+                "" if failure.verdict.kind != "difference" else f", relative error {failure.verdict.relative_error:.1e}"
+            ),
             f"  drawn     {failure.drawn}",
             f"  smallest  {failure.smallest}",
+            *(f"            {line}" for line in failure.sharded[:_MOST_LINES]),
+            *([f"            … {more} more"] if (more := len(failure.sharded) - _MOST_LINES) > 0 else []),
             f"  repeat    {failure.command}",
         ]
     error, number, where = campaign.worst

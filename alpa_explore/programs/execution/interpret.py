@@ -65,9 +65,7 @@ def interpret(
     if isinstance(state, torch.nn.Module):
         graph, state = program.graph, initial_weights(program.graph, state)
         microbatches = [input_values(graph, microbatch_tensors(inputs, loss)) for inputs in microbatches]
-    (ranks,) = interpret_steps(
-        program, state, lambda _: microbatches, steps=1, learning_rate=learning_rate, seed=seed
-    )
+    (ranks,) = interpret_steps(program, state, lambda _: microbatches, steps=1, learning_rate=learning_rate, seed=seed)
     return _outcome(program, ranks)
 
 
