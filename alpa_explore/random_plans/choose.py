@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from alpa_explore.cost.resharding import UNREACHABLE
-from alpa_explore.errors import ProgramError
+from alpa_explore.errors import NoChoiceError
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.plans.describe import TENSOR_NODES, node_specs, node_tensor
@@ -23,10 +23,6 @@ from alpa_explore.sharding.spec import REPLICATE
 
 Prefer: TypeAlias = Callable[[int, Ints, Floats], int]
 """(node, its strategies that are left, seconds of each with the neighbours' choices) -> one of those left."""
-
-
-class NoChoiceError(ProgramError):
-    """A stage whose nodes chose themselves into a corner."""
 
 
 def choose_nodes(problem: StageProblem, prefer: Prefer) -> tuple[int, ...]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from alpa_explore.baselines.roles import Role, strategies_for_roles
+from alpa_explore.errors import NoChoiceError
 from alpa_explore.inter_op.schedule_terms import SCHEDULES
 from alpa_explore.intra_op.stage.stage_problem import StageProblem
 from alpa_explore.layering import cluster_operators
 from alpa_explore.random_plans import tuning
 from alpa_explore.random_plans.choose import (
-    NoChoiceError,
     Prefer,
     cheap,
     choose_nodes,

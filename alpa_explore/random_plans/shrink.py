@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from alpa_explore.errors import NoChoiceError
 from alpa_explore.random_plans import tuning
-from alpa_explore.random_plans.choose import NoChoiceError, picks_of
+from alpa_explore.random_plans.choose import picks_of
 from alpa_explore.random_plans.draft import Draft, DraftSubmesh, MeshShape, Pick, Picks, Subject
 from alpa_explore.random_plans.trial import Verdict, try_draft
 from alpa_explore.random_plans.workshop import Workshop

@@ -5,10 +5,10 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
+from alpa_explore.errors import NoChoiceError
 from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.random_plans import tuning
-from alpa_explore.random_plans.choose import NoChoiceError
 from alpa_explore.random_plans.draft import Draft
 from alpa_explore.random_plans.workshop import Workshop
 from alpa_explore.runtime.verify import interpreted_differences
