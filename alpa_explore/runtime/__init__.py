@@ -2,6 +2,7 @@
 
 Read in this order:
 
+    checkpoints/  write the state of a run, and read it under another plan
     job        the folder of a run, and the job of every rank: its instructions and data
     folder     where the folders of runs are
     training   initial weights and microbatches of a run

@@ -67,15 +67,69 @@ class Varied:
         return torch.roll(value, number, dims=1) if tokens else value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recut:
+    """The samples of `data`, in microbatches of another size.
+
+    Tensors whose first dim is the number of samples are cut; any other tensor of a microbatch is taken as it is.
+    """
+
+    data: Callable[[int], Sequence[torch.Tensor]]
+    """Number of a microbatch of `samples` samples -> its tensors."""
+    samples: int
+    wanted: int
+
+    def __call__(self, number: int) -> tuple[torch.Tensor, ...]:
+        """The tensors of one microbatch of `wanted` samples."""
+        first, last = number * self.wanted, (number + 1) * self.wanted
+        start = first // self.samples
+        sources = [self.data(n) for n in range(start, -(-last // self.samples))]
+        begin = first - start * self.samples
+        return tuple(
+            torch.cat(parts)[begin : begin + self.wanted] if parts[0].shape[:1] == (self.samples,) else parts[0]
+            for parts in zip(*sources, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flat:
+    """Number of a microbatch -> its tensors."""
+
+    data: Callable[[int], Any]
+    loss: Any
+
+    def __call__(self, number: int) -> list[torch.Tensor]:
+        return microbatch_tensors(self.data(number), self.loss)
+
+
 def training(
-    graph: TrainingGraph, summary: ModelSummary, source: OwnModel | None, *, seed: int, allow_import: bool
+    graph: TrainingGraph,
+    summary: ModelSummary,
+    source: OwnModel | None,
+    *,
+    seed: int,
+    allow_import: bool,
+    stream_samples: int | None = None,
 ) -> tuple[Values, Microbatches]:
-    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `build_from_recipe`."""
+    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `build_from_recipe`.
+
+    `stream_samples` is the size of the microbatches with which a resumed training of a recipe began: its samples are
+    used on, cut into microbatches of this plan.
+    """
     if source is None:
-        recipe = build_from_recipe(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
+        samples = stream_samples or summary.samples
+        recipe = build_from_recipe(summary.recipe, samples, device="cpu", seed=seed, allow_import=allow_import)
         source = OwnModel(
             model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
         )
+        if samples != summary.samples:
+            flat = (
+                Varied(inputs=tuple(microbatch_tensors(recipe.example_inputs, recipe.loss)))
+                if recipe.microbatch is None
+                else _Flat(data=recipe.microbatch, loss=recipe.loss)
+            )
+            recut = Recut(data=flat, samples=samples, wanted=summary.samples)
+            return initial_weights(graph, recipe.model), Microbatches(graph=graph, data=recut, loss=None)
     weights = initial_weights(graph, source.model)
     if source.data is not None:
         if not callable(source.data) and not len(source.data):

@@ -36,6 +36,15 @@ WATCHED_BEAT_SECONDS = 1.0
 WORKER_GONE_SECONDS = 3.0
 """A Dask worker that the scheduler has not known for so long has died."""
 
+KEPT_CHECKPOINTS = 2
+"""The last checkpoints of a run that are kept: where the newest is damaged, one is left."""
+ALIGNMENT_BYTES = 64
+"""Archives in a checkpoint begin at multiples of this, torch's own alignment within them."""
+MAX_INDEX_BYTES = 2**30
+"""A larger index of a checkpoint is refused; one of a million boxes has about 200 MB."""
+KEEP_SECONDS = 60.0
+"""How long the parts of a checkpoint may come after the end of the run, from hosts without a shared folder."""
+
 SCRIPT_PORT = 29400
 """Where the machines of a torchrun script meet: torchrun's own default."""
 SLURM_PORTS = range(20000, 32000)

@@ -28,6 +28,7 @@ from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
 from alpa_explore.programs.lowering.decision import plan_decisions
+from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.reports import StepReader
@@ -114,6 +115,7 @@ def verify(
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
+    assert not isinstance(state, StoredState), "a resumed run is not recorded"
     reference = _OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
     compared: list[Difference] = []

@@ -83,7 +83,7 @@ def test_a_folder_can_be_hidden(two_hosts, tmp_path) -> None:
 
 def test_what_a_killed_test_leaves_is_removed_by_the_next_one(namespaces) -> None:
     text = (
-        "import os, signal; from tests.hosts.hosts import Hosts; h = Hosts(1); h.up(); print(h.namespace(0), flush=True)\n"
+        "import os, signal; from tests.hosts.hosts import Hosts; h = Hosts(1); h.up(); print(h.namespace(0), flush=1)\n"
         "h.popen(0, ['sleep', '1000'], stdout=-3, stderr=-3); os.kill(os.getpid(), signal.SIGKILL)"
     )
     command = [sys.executable, "-c", text]

@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore import units
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ exit codes: 0 done, 1 the run failed, 2 bad input or too few devices, 130 stoppe
 
 example:
   alpa-explore plan gpt-tiny --cluster 1x4:cpu -B 4 --precision float32 -o a.plan.json
-  alpa-explore launch a.plan.json --steps 20"""
+  alpa-explore launch a.plan.json --steps 20 --checkpoint-every 5 --folder one
+  alpa-explore launch b.plan.json --steps 40 --resume one"""
 _POLL_SECONDS = 0.1
 
 
@@ -47,6 +49,13 @@ def add(commands: Any) -> None:
         " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
     argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
+    argument(
+        "--resume",
+        metavar="DIR",
+        help="go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and "
+        "global batch. --steps counts from the start of training",
+    )
     argument("--image", metavar="IMAGE", help="container image with alpa-explore, for --target kubernetes")
     argument(
         "--claim",
@@ -82,12 +91,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
         "format (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
-    argument(
-        "--learning-rate", type=float, default=1e-3, metavar="X", help="learning rate of the optimizer (default: 0.001)"
-    )
-    argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of weights and data of a catalogue model (default: 0)"
-    )
+    argument("--learning-rate", type=float, metavar="X", help="learning rate of the optimizer (default: 0.001)")
+    argument("--seed", type=int, metavar="N", help="seed of weights and data of a catalogue model (default: 0)")
     argument(
         "--allow-import",
         action="store_true",
@@ -118,6 +123,8 @@ def run(options: argparse.Namespace) -> int:
         "device": options.device,
         "save": options.save,
         "stall_seconds": options.stall_seconds,
+        "checkpoint_every": options.checkpoint_every,
+        "resume": options.resume,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
         "image": options.image,
@@ -147,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown = 0
+    shown, checkpoints = 0, 0
     while True:
         progress = handle.progress
         for step in progress.steps[shown:]:
@@ -155,6 +162,10 @@ def follow(handle: Run) -> None:
             figures = {k: v if v == v else None for k, v in asdict(step).items()}
             print(json.dumps(figures, allow_nan=False), flush=True)
         shown = len(progress.steps)
+        for kept in progress.checkpoints[checkpoints:]:
+            what = f"checkpoint of step {kept.step}" if kept.kind == "state" else "trained weights"
+            complain(f"{what} in {kept.folder}: {units.bytes_(kept.bytes)}, written in {units.seconds(kept.seconds)}")
+        checkpoints = len(progress.checkpoints)
         if progress.state not in ("preparing", "running"):
             return
         sys.stdout.flush()
