@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ from alpa_explore import cli
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.targets import network
-from alpa_explore.runtime.targets.scripts import COMMANDS
+from alpa_explore.runtime.targets.scripts import COMMANDS, write_slurm
 from tests.runtime.plans import small_plan, two_machines
 
 IMAGE = "registry.example/team/alpa:1"
@@ -50,6 +51,20 @@ def test_the_scripts_are_clean(tmp_path, device) -> None:
         ["shellcheck", folder / "run.sh", folder / "slurm.sh"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_ports_of_a_range(tmp_path) -> None:
+    """All machines take the same port: the first, or that of the job."""
+    write_slurm(tmp_path, two_machines(), "cpu", range(29500, 29600))
+    assert 'MASTER_PORT="${MASTER_PORT:-29500}"' in (tmp_path / "run.sh").read_text()
+    (line,) = [text for text in (tmp_path / "slurm.sh").read_text().splitlines() if text.startswith("MASTER_PORT=")]
+    taken = [
+        subprocess.run(
+            ["bash", "-c", f"SLURM_JOB_ID={job}; {line}; echo $MASTER_PORT"], capture_output=True, check=True
+        )
+        for job in (100, 101, 299)
+    ]
+    assert [int(done.stdout) for done in taken] == [29500, 29501, 29599]
 
 
 def test_names_from_a_plan_file_are_no_commands_in_a_script(tmp_path) -> None:
@@ -239,6 +254,20 @@ def test_weights_that_would_be_lost_with_the_pod_are_refused(tmp_path) -> None:
     with pytest.raises(OptionError, match="weights saved elsewhere would be lost"):
         run.result(60)
     written(small_plan(), "kubernetes", tmp_path / "b", save=tmp_path / "b" / "weights", image=IMAGE)
+
+
+@pytest.mark.distributed
+def test_a_checkpoint_that_the_pods_cannot_see_is_refused(tmp_path, monkeypatch) -> None:
+    launch(small_plan(), steps=1, checkpoint_every=1, folder=tmp_path / "a", device="cpu").result(120)
+    resumed = written(small_plan(), "kubernetes", tmp_path / "b", image=IMAGE, resume=tmp_path / "a")
+    assert resumed[0].exists()
+    # On another disk a file cannot be linked.
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EXDEV, "Invalid cross-device link")))
+    run = launch(
+        small_plan(), "kubernetes", steps=2, folder=tmp_path / "c", device="cpu", image=IMAGE, resume=tmp_path / "a"
+    )
+    with pytest.raises(OptionError, match="the checkpoint is on another disk"):
+        run.result(60)
 
 
 def test_the_command_line_says_how_to_start_the_job(tmp_path, capsys) -> None:
