@@ -49,6 +49,11 @@ def add(commands: Any) -> None:
         " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
     argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument(
+        "--ports",
+        metavar="FIRST-LAST",
+        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
+    )
     argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
     argument(
         "--resume",
@@ -127,6 +132,7 @@ def run(options: argparse.Namespace) -> int:
         "resume": options.resume,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
+        "ports": options.ports,
         "image": options.image,
         "claim": options.claim,
     }

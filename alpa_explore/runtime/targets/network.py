@@ -53,6 +53,18 @@ def check_port(port: str) -> None:
         ) from error
 
 
+def parse_ports(text: str) -> tuple[int, ...]:
+    """The ports of "29500-29600" or "29500". OptionError."""
+    first, _, last = text.partition("-")
+    try:
+        found = tuple(range(int(first), int(last or first) + 1))
+    except ValueError:
+        found = ()
+    if not found or not 0 < found[0] <= found[-1] < 2**16:
+        raise OptionError("Ports are a number or two", found=repr(text), remedy="Give, for example, 29500-29600.")
+    return found
+
+
 def _source_address(host: str) -> str:
     """The address of this machine from which packets to `host` are sent."""
     try:

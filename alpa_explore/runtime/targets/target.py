@@ -12,6 +12,7 @@ from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.targets.dask_workers import DaskRanks, check_workers
 from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices
+from alpa_explore.runtime.targets.network import parse_ports
 from alpa_explore.runtime.targets.scripts import write_slurm, write_torchrun
 
 
@@ -39,14 +40,28 @@ class Target:
 TARGETS = ("local", "torchrun", "slurm", "kubernetes", "dask")
 
 
-def find_target(name: str, scheduler: Any = None, *, image: str | None = None, claim: str | None = None) -> Target:
+def find_target(
+    name: str,
+    scheduler: Any = None,
+    *,
+    ports: str | None = None,
+    image: str | None = None,
+    claim: str | None = None,
+) -> Target:
     """The target of that name.
 
-    `scheduler` is the Dask client or address for `dask`; `image` and `claim` are names of a container image and a
-    volume claim for `kubernetes`. UnknownNameError; OptionError for an image or a claim that another target cannot use.
+    `scheduler` is the Dask client or address for `dask`, `ports` where its ranks may meet ("29500-29600"); `image` and
+    `claim` are names of a container image and a volume claim for `kubernetes`. UnknownNameError; OptionError for an image or a claim that another target cannot use.
     """
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
+    if ports is not None and name != "dask":
+        raise OptionError(
+            "Ports are for the target dask",
+            found=f"{ports!r} with the target {name}",
+            remedy="Leave them out; a script takes MASTER_PORT from its environment.",
+        )
+    meeting = None if ports is None else parse_ports(ports)
     if name != "kubernetes" and (given := image or claim):
         raise OptionError(
             "Images and volume claims are for the target kubernetes",
@@ -63,7 +78,7 @@ def find_target(name: str, scheduler: Any = None, *, image: str | None = None, c
         ),
         "dask": Target(
             check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
-            start=lambda folder, plan, _: DaskRanks(folder, rank_count(plan), scheduler),
+            start=lambda folder, plan, device: DaskRanks(folder, rank_count(plan), scheduler, device, meeting),
         ),
     }
     return targets[name]
