@@ -20,7 +20,7 @@ from alpa_explore import cli
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.targets import network
-from alpa_explore.runtime.targets.scripts import COMMANDS, write_slurm
+from alpa_explore.runtime.targets.scripts import COMMANDS
 from tests.runtime.plans import small_plan, two_machines
 
 IMAGE = "registry.example/team/alpa:1"
@@ -55,16 +55,18 @@ def test_the_scripts_are_clean(tmp_path, device) -> None:
 
 def test_ports_of_a_range(tmp_path) -> None:
     """All machines take the same port: the first, or that of the job."""
-    write_slurm(tmp_path, two_machines(), "cpu", range(29500, 29600))
-    assert 'MASTER_PORT="${MASTER_PORT:-29500}"' in (tmp_path / "run.sh").read_text()
-    (line,) = [text for text in (tmp_path / "slurm.sh").read_text().splitlines() if text.startswith("MASTER_PORT=")]
+    job = checked(written(two_machines(), "kubernetes", tmp_path / "k", image=IMAGE, ports="29500-29600")[1])
+    assert pod_of(job)["containers"][0]["ports"] == [{"name": "pytorchjob-port", "containerPort": 29500}]
+    text = written(two_machines(), "slurm", tmp_path / "run", ports="29500-29600")[1]
+    assert 'MASTER_PORT="${MASTER_PORT:-29500}"' in (tmp_path / "run" / "run.sh").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("MASTER_PORT=")]
     taken = [
         subprocess.run(
             ["bash", "-c", f"SLURM_JOB_ID={job}; {line}; echo $MASTER_PORT"], capture_output=True, check=True
         )
-        for job in (100, 101, 299)
+        for job in (101, 102, 302)
     ]
-    assert [int(done.stdout) for done in taken] == [29500, 29501, 29599]
+    assert [int(done.stdout) for done in taken] == [29500, 29501, 29600]
 
 
 def test_names_from_a_plan_file_are_no_commands_in_a_script(tmp_path) -> None:
@@ -238,10 +240,12 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes(tmp_path, folder, name) 
             {"image": IMAGE},
             "are for the target kubernetes: 'registry.example/team/alpa:1' with the target slurm",
         ),
+        ("local", {"ports": "29500-29600"}, "local needs no ports: its ranks meet by a file: '29500-29600'"),
+        ("slurm", {"ports": "http"}, "Ports are a number or two: 'http'"),
         ("local", {"claim": "shared"}, "are for the target kubernetes: 'shared' with the target local"),
     ],
 )
-def test_images_and_claims_that_cannot_be_are_refused_before_anything_is_written(
+def test_options_that_a_target_cannot_use_are_refused_before_anything_is_written(
     tmp_path, target, options, message
 ) -> None:
     with pytest.raises(OptionError, match=message):
