@@ -57,10 +57,9 @@ def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None
     launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
     (job_of_rank_1,) = (folder / "job").glob("rank-1*")
     job_of_rank_1.write_bytes(b"damaged")
-    start = time.monotonic()
-    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 60)
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 120)
     assert shown["JobState"] == "FAILED"
-    assert time.monotonic() - start < 30
+    assert not workers_of(folder)
     assert not (folder / "measured.json").exists()
 
 
