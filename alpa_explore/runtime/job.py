@@ -140,7 +140,7 @@ def read_job(folder: Path, rank: int) -> tuple[RankJob, Values | StoredState]:
     """
     job: RankJob = pickle.loads((folder / "job" / f"rank-{rank}.pickle").read_bytes())
     if job.options.resume is not None:
-        return job, StoredState(folder / "job" / "checkpoint")
+        return job, StoredState(folder / "job" / "checkpoint", partly=True)
     return job, torch.load(folder / "job" / "initial.pt", mmap=True, weights_only=True)
 
 

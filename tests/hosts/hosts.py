@@ -238,7 +238,7 @@ class Hosts:
         address = self.scheduler(0)
         started = [self.worker(i, address, wait=False, **options) for i in (workers or range(self.count))]
         for process in started:
-            self._registered(process)
+            self.wait_for_worker(process)
         return address
 
     def scheduler(self, host: int = 0, *, port: int = SCHEDULER_PORT, six: bool = False) -> str:
@@ -276,7 +276,7 @@ class Hosts:
         with (self.folder / f"worker-{number}.log").open("wb") as stream:
             process = self.popen(host, command, env=env, hide=hide, stdout=stream, stderr=stream)
         if wait:
-            self._registered(process)
+            self.wait_for_worker(process)
         return process
 
     def worker_log(self, process: subprocess.Popen[Any]) -> Path:
@@ -287,7 +287,8 @@ class Hosts:
     def _at(self, host: int, six: bool) -> str:
         return f"[{self.address6(host)}]" if six else self.address(host)
 
-    def _registered(self, process: subprocess.Popen[Any]) -> None:
+    def wait_for_worker(self, process: subprocess.Popen[Any]) -> None:
+        """Wait until the scheduler knows a worker."""
         _wait_for("Registered to:", self.worker_log(process), process)
 
     # Links

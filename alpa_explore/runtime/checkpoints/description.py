@@ -150,10 +150,13 @@ def check_digests(folder: Path, description: Description) -> None:
                 raise _damaged(folder, f"the content of {name} has changed since it was written")
 
 
-def read_index(folder: Path) -> dict[str, StoredTensor]:
-    """Name -> tensor, from index.json. CheckpointError where it is damaged or refers beyond its files."""
+def read_index(folder: Path, *, partly: bool = False) -> dict[str, StoredTensor]:
+    """Name -> tensor, from index.json. CheckpointError where it is damaged or refers beyond its files.
+
+    `partly`: files may be missing, on a host that has only those that its ranks need.
+    """
     body = _object(folder / INDEX)
-    sizes: dict[str, int] = {}
+    sizes: dict[str, float] = {}
     tensors: dict[str, StoredTensor] = {}
     try:
         for name, entry in body.items():
@@ -168,8 +171,10 @@ def read_index(folder: Path) -> dict[str, StoredTensor]:
                 )
                 for c in entry["chunks"]
             )
+            for file in {chunk.file for chunk in chunks} - sizes.keys():
+                sizes[file] = _size(folder, file, partly=partly)
             tensor = StoredTensor(shape=tuple(map(_count, entry["shape"])), dtype=str(entry["dtype"]), chunks=chunks)
-            _check(folder, name, tensor, sizes)
+            _check(name, tensor, sizes)
             tensors[name] = tensor
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _damaged(folder, f"{INDEX}: {type(error).__name__} {error}") from error
@@ -184,14 +189,21 @@ def torch_dtype(name: str) -> torch.dtype:
     return found
 
 
-def _check(folder: Path, name: str, tensor: StoredTensor, sizes: dict[str, int]) -> None:
+def _size(folder: Path, file: str, *, partly: bool) -> float:
+    """The size of a file of a checkpoint. ValueError where its name is none of a checkpoint's, or it is missing."""
+    if not _FILE_NAME.fullmatch(file):
+        raise ValueError(f"{file[:100]!r} is no file of a checkpoint")
+    if not (folder / file).is_file():
+        if partly:
+            return math.inf
+        raise ValueError(f"{file} is missing")
+    return (folder / file).stat().st_size
+
+
+def _check(name: str, tensor: StoredTensor, sizes: Mapping[str, float]) -> None:
     """ValueError where chunks are not inside their tensor and their file, or do not have as many entries as it."""
     item = torch_dtype(tensor.dtype).itemsize
     for chunk in tensor.chunks:
-        if not _FILE_NAME.fullmatch(chunk.file):
-            raise ValueError(f"{name} is in {chunk.file[:100]!r}, which is no file of a checkpoint")
-        if chunk.file not in sizes:
-            sizes[chunk.file] = (folder / chunk.file).stat().st_size if (folder / chunk.file).is_file() else -1
         if len(chunk.offsets) != len(tensor.shape) or len(chunk.sizes) != len(tensor.shape):
             raise ValueError(f"a box of {name} has another number of dims")
         inside = (o + n <= s for o, n, s in zip(chunk.offsets, chunk.sizes, tensor.shape, strict=True))

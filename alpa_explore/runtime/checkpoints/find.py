@@ -18,15 +18,15 @@ def find_checkpoint(folder: str | os.PathLike[str]) -> tuple[Path, Description]:
     home = Path(folder).absolute()
     if (home / DESCRIPTION).is_file():
         return home, _with_state(home)
-    within = home / FOLDER if (home / FOLDER).is_dir() else home
     faults = []
-    for candidate in sorted(within.glob("step-*"), key=_number, reverse=True):
+    for candidate in reversed(checkpoints_of(home)):
         try:
             return candidate, _with_state(candidate)
         except CheckpointError as error:
             faults.append(error)
     if faults:
         raise faults[0]
+    within = home / FOLDER if (home / FOLDER).is_dir() else home
     unfinished = [home] if home.name.endswith(".writing") else sorted(within.glob(".step-*.writing"))
     if unfinished and unfinished[0].is_dir():
         raise CheckpointError(
@@ -40,6 +40,12 @@ def find_checkpoint(folder: str | os.PathLike[str]) -> tuple[Path, Description]:
         remedy="Name the folder of a run that was launched with --checkpoint-every (checkpoint_every=), or one of its"
         " checkpoints.",
     )
+
+
+def checkpoints_of(home: Path) -> list[Path]:
+    """The checkpoints in the folder of a run, or in its folder of checkpoints, oldest first; some may be damaged."""
+    within = home / FOLDER if (home / FOLDER).is_dir() else home
+    return sorted((p for p in within.glob("step-*") if p.is_dir()), key=_number)
 
 
 def _with_state(folder: Path) -> Description:

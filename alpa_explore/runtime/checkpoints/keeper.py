@@ -40,6 +40,7 @@ from alpa_explore.runtime.checkpoints.description import (
     torch_dtype,
     writing_folder,
 )
+from alpa_explore.runtime.checkpoints.find import checkpoints_of
 
 Events = Callable[[], Iterable[tuple[int, dict[str, Any]]]]
 """The new events of all ranks since the last call: (rank, event)."""
@@ -136,8 +137,7 @@ class CheckpointKeeper:
         seconds = max(report["seconds"] for report in reports)
         size = sum(size for size, _ in files.values())
         self.kept += (Kept(kind=kind, step=step, folder=home, bytes=size, seconds=seconds),)
-        states = [kept.folder for kept in self.kept if kept.kind == STATE]
-        for old in states[: -tuning.KEPT_CHECKPOINTS]:
+        for old in checkpoints_of(self.run_folder)[: -tuning.KEPT_CHECKPOINTS]:
             shutil.rmtree(old, ignore_errors=True)
 
 

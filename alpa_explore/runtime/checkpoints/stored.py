@@ -22,9 +22,9 @@ from alpa_explore.runtime.checkpoints.description import (
 class StoredState:
     """The tensors of a checkpoint, read box by box."""
 
-    def __init__(self, folder: Path) -> None:
-        """CheckpointError where the index is damaged."""
-        self.folder, self.tensors = folder, read_index(folder)
+    def __init__(self, folder: Path, *, partly: bool = False) -> None:
+        """`partly`: only some of the files are there. CheckpointError where the index is damaged."""
+        self.folder, self.tensors = folder, read_index(folder, partly=partly)
         self._files: dict[str, torch.Tensor] = {}
         self._state: dict[str, list[str]] = {}
         for name in self.tensors:
