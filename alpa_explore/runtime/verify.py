@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from alpa_explore.programs.execution.interpret import interpret_steps
 from alpa_explore.programs.lowering.decision import plan_decisions
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.program import Program
+from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.one_process import Difference, OneProcess, Verification, check_determined
 from alpa_explore.runtime.reports import StepReader
-from alpa_explore.runtime.training import training
+from alpa_explore.runtime.training import Microbatches, training
 from alpa_explore.schedules.task import Schedule
 
 
@@ -72,12 +74,15 @@ def verify(
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
+    assert not isinstance(state, StoredState), "a resumed run is not recorded"
     reference = OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
+    # All samples, not only those of one rank.
+    batches = replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
     compared: list[Difference] = []
     for report in StepReader(folder, ranks)():
         recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
-        microbatches = [job.batches(report.step * count + m) for m in range(count)]
+        microbatches = [batches(report.step * count + m) for m in range(count)]
         compared += reference.step(report.step, microbatches, report.loss, recorded)
     return tuple(compared)
 
