@@ -85,8 +85,8 @@ def run(options: argparse.Namespace) -> int:
         "steps": options.steps,
         "tolerance": options.tolerance,
         "schedule": requested_schedule(options),
-        "learning_rate": options.learning_rate,
-        "seed": options.seed,
+        "learning_rate": 1e-3 if options.learning_rate is None else options.learning_rate,
+        "seed": options.seed or 0,
         "allow_import": options.allow_import,
     }
     verification = (
@@ -128,7 +128,7 @@ def _random(options: argparse.Namespace) -> int:
     with ProgressLine(sys.stderr) as line:
         campaign = verify_random(
             options.random,
-            seed=options.seed,
+            seed=options.seed or 0,
             first=options.first,
             families=[name for name in (options.families or "").split(",") if name],
             launched=options.launched,
