@@ -16,15 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    TensorProperties,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.storage import WriteResult
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
@@ -175,6 +166,17 @@ def _joined(parts: list[list[dict[str, Any]]]) -> dict[str, StoredTensor]:
 
 def _write_metadata(folder: Path, tensors: dict[str, StoredTensor]) -> None:
     """Write the file by which torch.distributed.checkpoint finds the boxes."""
+    # Late: this part of torch takes half a second to import, which a run without checkpoints need not wait for.
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        MetadataIndex,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+    from torch.distributed.checkpoint.storage import WriteResult
+
     stored = {
         name: TensorStorageMetadata(
             properties=TensorProperties(dtype=torch_dtype(tensor.dtype)),
