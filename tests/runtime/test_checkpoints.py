@@ -155,6 +155,7 @@ def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained
         keeper.poll()
         assert find_checkpoint(run)[1].step == 3
         shutil.move(run / "on its way", shard)
+    CheckpointKeeper(run, mlp.ranks, lambda: [(0, {**reports[0][1], "requested": True})]).finish(0.1)  # too late for 1
     with pytest.raises(RunError, match="did not become whole"):
         CheckpointKeeper(run, mlp.ranks, lambda: reports[:1]).finish(0.1)
     keeper.poll()

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import subprocess
+import time
 from functools import partial
 
 import pytest
@@ -87,15 +88,8 @@ def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -
     assert [kept.step for kept in killed.progress.checkpoints] == [2, 4]
     assert sorted(p.name for p in (killed.folder / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
 
-    same = launch(
-        megatron, folder=tmp_path / "same", steps=6, resume=killed.folder, save=tmp_path / "s", data=microbatch, **own
-    )
-    assert [(step.step, step.loss) for step in same.result(120).steps] == list(enumerate(wanted))[4:]
-    assert same.progress.first_step == 4
     final = weights_in(tmp_path / "w")
     assert final.keys() == dict(model.named_parameters()).keys()
-    assert all(torch.equal(value, final[name]) for name, value in weights_in(tmp_path / "s").items())
-
     del own["learning_rate"]  # it is the checkpoint's
     zero = launch(
         plan("1x2:cpu", "zero-3"),
@@ -134,7 +128,8 @@ def test_dropout_goes_on_with_the_numbers_of_an_uninterrupted_run(tmp_path) -> N
     again = launch(
         plan, folder=tmp_path / "again", resume=whole.folder / "checkpoints" / "step-000002", checkpoint_every=4, **own
     )
-    assert [step.loss for step in again.result(120).steps] == losses[2:]
+    assert [(step.step, step.loss) for step in again.result(120).steps] == list(enumerate(losses))[2:]
+    assert again.progress.first_step == 2
     one, two = (weights_in(run.folder / "checkpoints" / "step-000004") for run in (whole, again))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
 
@@ -158,6 +153,24 @@ def test_the_same_samples_are_used_where_microbatches_are_other_ones(tmp_path, c
     assert json.loads((again / "run.json").read_text())["checkpoints"]["stream_samples"] == 32
     assert main([*words, "--folder", str(tmp_path / "no"), "--resume", str(run)]) == 2
     assert "6 steps, 6 are done in the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.distributed
+def test_a_checkpoint_can_be_asked_for_while_a_run_goes_on(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
+    run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
+    end = time.monotonic() + 60
+    while len(run.progress.steps) < 3 and time.monotonic() < end:
+        time.sleep(0.02)
+    step = run.checkpoint()
+    while not run.progress.checkpoints and time.monotonic() < end:
+        time.sleep(0.02)
+    run.stop()
+    assert run.result(30).stopped
+    assert [kept.step for kept in run.progress.checkpoints] == [step]
+    assert find_checkpoint(run.folder)[1].step == step
+    assert len(run.progress.steps) >= step > 3
 
 
 @pytest.mark.distributed

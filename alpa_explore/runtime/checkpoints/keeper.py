@@ -88,10 +88,13 @@ class CheckpointKeeper:
         come."""
         end = time.monotonic() + seconds
         while self.waits():
+            required = [name for name, reports in self._written.items() if _required(reports)]
+            if not required:
+                return
             if time.monotonic() > end:
                 raise RunError(
                     "A checkpoint did not become whole",
-                    found=f"{', '.join(self._written)}: parts of some ranks are missing after {seconds:.0f} s",
+                    found=f"{', '.join(required)}: parts of some ranks are missing after {seconds:.0f} s",
                     remedy="Look at the logs; the checkpoint before is whole.",
                 )
             time.sleep(tuning.RUN_POLL_SECONDS)
@@ -143,6 +146,11 @@ FACTS = (
     "stream_samples",
 )
 """The fields of `Description` that are the same for all checkpoints of a run; run.json has them."""
+
+
+def _required(reports: dict[int, dict[str, Any]]) -> bool:
+    """Whether all ranks write this checkpoint; a request can come too late for some of them."""
+    return not any(report["requested"] for report in reports.values())
 
 
 def _complete(folder: Path, files: dict[str, tuple[int, str]]) -> bool:

@@ -27,6 +27,7 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.checkpoints.description import requested_step
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
 from alpa_explore.runtime.checkpoints.stored import StoredState
@@ -143,7 +144,7 @@ class _Worker:
     @torch.no_grad()
     def train(self) -> None:
         """Run all iterations."""
-        every, steps = self.job.options.checkpoint_every, self.job.options.steps
+        steps = self.job.options.steps
         for step in range(self.job.options.first_step, steps):
             start = time.perf_counter()
             self._iteration(step)
@@ -161,11 +162,19 @@ class _Worker:
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
-            if every and ((step + 1) % every == 0 or step + 1 == steps):
-                self._save(f"writing the checkpoint of step {step + 1}", partial(self.writer.state, step + 1))
+            due, requested = self._due(step + 1)
+            if due or requested:
+                write = partial(self.writer.state, step + 1, requested=not due)
+                self._save(f"writing the checkpoint of step {step + 1}", write)
         if self.job.options.save is not None:
             self._save("writing the trained weights", partial(self.writer.weights, steps, self.job.options.save))
         self._finish()
+
+    def _due(self, done: int) -> tuple[bool, bool]:
+        """Whether the run has a checkpoint after so many steps, and whether one is asked for."""
+        every, last = self.job.options.checkpoint_every, done == self.job.options.steps
+        asked = requested_step(self.folder)
+        return bool(every) and (done % (every or 1) == 0 or last), asked is not None and (asked == done or last)
 
     def _save(self, doing: str, write: Callable[[], Mapping[str, Any]]) -> None:
         """Write a part of a checkpoint, and report it; the keeper makes it whole."""
