@@ -144,7 +144,7 @@ class _Worker:
     @torch.no_grad()
     def train(self) -> None:
         """Run all iterations."""
-        steps = self.job.options.steps
+        steps, every = self.job.options.steps, self.job.options.checkpoint_every
         for step in range(self.job.options.first_step, steps):
             start = time.perf_counter()
             self._iteration(step)
@@ -156,7 +156,8 @@ class _Worker:
                 raise RunError(
                     "The loss is not a number",
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
-                    remedy="Try a smaller learning rate or another precision; the weights are lost.",
+                    remedy="Try a smaller learning rate or another precision"
+                    + ("; go on from a checkpoint (--resume)." if every else "; the weights are lost."),
                 )
             self.reporter.report("step", step=step, loss=loss, seconds=seconds)
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
