@@ -4,6 +4,7 @@
     plan.json           the plan
     schedule.csv        the order of its tasks
     job/rank-0.pickle   the instructions of rank 0 and the source of its microbatches; only the user may read job/
+    job/files.json      rank -> the files below job/ that it reads
     job/initial.pt      initial weights and buffers, undivided; ranks map the file and copy their boxes
     job/checkpoint/     in place of initial.pt, the files of the checkpoint from which the run goes on
     checkpoints/        the checkpoints of the run (`runtime.checkpoints`)
@@ -18,10 +19,11 @@ written and read by one user in one run; the file to share is the plan.
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,8 @@ from alpa_explore.programs.program import Program
 from alpa_explore.runtime.checkpoints.description import INDEX
 from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
 from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.sent_code import packed
+from alpa_explore.runtime.training import Microbatches, place_of
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
@@ -86,8 +90,19 @@ class RankJob:
     options: RunOptions
 
 
-def write_jobs(folder: Path, program: Program, options: RunOptions, state: Values, batches: Batches) -> None:
-    """Write the job of every rank, and the initial values of parameters and buffers, or those of the checkpoint."""
+def write_jobs(
+    folder: Path,
+    program: Program,
+    options: RunOptions,
+    state: Values,
+    batches: Batches,
+    *,
+    send_code: bool = False,
+) -> None:
+    """Write the job of every rank, and the initial values of parameters and buffers, or those of the checkpoint.
+
+    `send_code`: hosts have not the user's own modules, so functions of these are sent as code.
+    """
     home = folder / "job"
     home.mkdir(mode=0o700)
     if options.resume is None:
@@ -101,6 +116,7 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             box = outboxes.setdefault((rank, instruction.to), {})
             box[task] = (*box.get(task, ()), instruction.message)
     share_of = shares(program)
+    files: dict[int, list[str]] = {}
     for rank in program.ranks:
         job = RankJob(
             program=program.of_rank(rank),
@@ -108,11 +124,13 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             groups=tuple(groups),
             pairs=tuple(sorted(outboxes)),
             inbox={source: box for (source, to), box in outboxes.items() if to == rank},
-            batches=batches,
+            batches=replace(batches, place=place_of(program, rank)) if isinstance(batches, Microbatches) else batches,
             options=options,
             share=share_of[rank],
         )
-        (home / f"rank-{rank}.pickle").write_bytes(cloudpickle.dumps(job))
+        (home / f"rank-{rank}.pickle").write_bytes(packed(job) if send_code else cloudpickle.dumps(job))
+        files[rank] = [path.relative_to(folder).as_posix() for path in job_files(folder, job.program, rank)]
+    (home / "files.json").write_text(json.dumps(files), encoding="utf-8")
 
 
 def read_job(folder: Path, rank: int) -> tuple[RankJob, Values | StoredState]:

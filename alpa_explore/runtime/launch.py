@@ -92,6 +92,9 @@ def request_of(
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
     scheduler: Any = None,
+    ports: str | None = None,
+    image: str | None = None,
+    claim: str | None = None,
 ) -> RunRequest:
     """Check that a run is possible, and describe it.
 
@@ -100,7 +103,16 @@ def request_of(
     microbatches are made up from them. `schedule` is a name or a table; the default is the plan's own. `graph` is
     needed for a plan from a file without a recipe. `learning_rate` is 0.001 and `seed` is 0 by default. `save` is a
     folder for the trained weights; `record` keeps every gradient in the folder of the run. `target` is local; torchrun
-    or slurm (writes a script and starts nothing); or dask, with `scheduler` a Dask client or address.
+    or slurm (writes a script and starts nothing); kubernetes (likewise a PyTorchJob, with `image` the name of a
+    container image and `claim` that of a volume claim with the folder of the run); or dask, with `scheduler` a Dask
+    client or address, and `ports` ("29500-29600") where rank 0 listens while the ranks meet.
+
+    `data` as a function is sent to every rank, not what it reads: it is called there with the number of a microbatch,
+    counted over all steps, and returns the whole microbatch, of which the rank takes its part. Let it open its files
+    when it is called; on the target dask, files must be where it looks for them on every host, while the function comes
+    along with the user's own modules that it needs. A function with a parameter `place=None` gets a
+    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may then be anything
+    in what it returns. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
     which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole
@@ -112,7 +124,7 @@ def request_of(
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow), RecipeError and CheckpointError.
     """
-    chosen = find_target(target, scheduler)
+    chosen = find_target(target, scheduler, ports=ports, image=image, claim=claim)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
     if checkpoint_every is not None and checkpoint_every < 1:
@@ -217,7 +229,7 @@ def prepare(request: RunRequest, folder: Path) -> Program:
         stream_samples=None if resumed is None else resumed.stream_samples,
     )
     save_plan(plan, folder / "plan.json")
-    write_jobs(folder, program, options, state, batches)
+    write_jobs(folder, program, options, state, batches, send_code=request.target == "dask")
     (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
     document = {**_document(request, program), "checkpoints": _facts(request, program, folder)}
     (folder / "run.json").write_text(json.dumps(document, indent=1), encoding="utf-8")

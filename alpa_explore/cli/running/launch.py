@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from dataclasses import asdict
@@ -44,16 +45,27 @@ def add(commands: Any) -> None:
         "--target",
         default="local",
         metavar="WHERE",
-        help="local (default): processes on this machine; torchrun, slurm: write a complete script and start nothing;"
-        " dask: the workers of --scheduler start the ranks",
+        help="local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete script or"
+        " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
     argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument(
+        "--ports",
+        metavar="FIRST-LAST",
+        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
+    )
     argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
     argument(
         "--resume",
         metavar="DIR",
         help="go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and "
         "global batch. --steps counts from the start of training",
+    )
+    argument("--image", metavar="IMAGE", help="container image with alpa-explore, for --target kubernetes")
+    argument(
+        "--claim",
+        metavar="NAME",
+        help="volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)",
     )
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument(
@@ -105,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
+    from alpa_explore.runtime.targets.scripts import COMMANDS
 
     plan = load_plan(options.file)
     requested = {
@@ -119,6 +132,9 @@ def run(options: argparse.Namespace) -> int:
         "resume": options.resume,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
+        "ports": options.ports,
+        "image": options.image,
+        "claim": options.claim,
     }
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **requested)))
@@ -133,8 +149,9 @@ def run(options: argparse.Namespace) -> int:
         handle.wait()
         raise
     if handle.progress.state == "written":
-        script = handle.folder / ("slurm.sh" if options.target == "slurm" else "run.sh")
-        complain(f"nothing was started: {'sbatch' if options.target == 'slurm' else 'bash'} {script}")
+        command, name = COMMANDS[options.target]
+        script = handle.folder / name
+        complain(f"nothing was started: {command} {shlex.quote(str(script))}")
         print(script)
         return 0
     complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")

@@ -33,6 +33,7 @@ from alpa_explore.runtime.checkpoints.layout import weights_of
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
+from alpa_explore.runtime.ranks.rendezvous import meet
 from alpa_explore.runtime.ranks.transport import ProcessTransport
 from alpa_explore.runtime.reports import EventReader, Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
@@ -107,11 +108,7 @@ class _Worker:
             torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
         else:
             torch.set_num_threads(1)
-        # A path may contain characters that a URL may not.
-        path = init_method.removeprefix("file:")
-        store = None
-        if path != init_method:
-            store = dist.FileStore(path, world)  # type: ignore[attr-defined]  # public, but missing in its `__all__`
+        store = meet(init_method, folder, self.job.ranks, rank)
         dist.init_process_group(
             "nccl" if self.device.type == "cuda" else "gloo",
             init_method=None if store else init_method,
