@@ -13,8 +13,8 @@ from statistics import median
 
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.description import request_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
+from alpa_explore.runtime.checkpoints.request import request_checkpoint
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks

@@ -22,8 +22,6 @@ FORMAT, VERSION = "alpa_explore.checkpoint", 1
 DESCRIPTION, INDEX = "checkpoint.json", "index.json"
 FOLDER = "checkpoints"
 """The folder of all checkpoints of a run, in the folder of the run."""
-REQUEST_FILE = "checkpoint-at"
-"""In the folder of a run: the number of steps after which a checkpoint is asked for."""
 STATE, WEIGHTS = "state", "weights"
 """Kinds: all that resuming needs, or the trained weights and buffers alone."""
 OPTIMIZER_STATE = "optimizer.state."
@@ -77,19 +75,6 @@ class Description:
     """The data position: the number of samples that the steps before have used."""
     files: Mapping[str, tuple[int, str]]
     """Name -> (bytes, sha256)."""
-
-
-def request_checkpoint(run_folder: Path, step: int) -> None:
-    """Ask the ranks for a checkpoint when `step` steps are done; one that has done them already takes no notice."""
-    temporary = run_folder / f"{REQUEST_FILE}.tmp"
-    temporary.write_text(str(step), encoding="utf-8")
-    temporary.replace(run_folder / REQUEST_FILE)
-
-
-def requested_step(run_folder: Path) -> int | None:
-    """The step of the last request; None where there is none."""
-    path = run_folder / REQUEST_FILE
-    return int(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def step_name(step: int) -> str:

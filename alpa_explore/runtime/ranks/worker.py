@@ -27,9 +27,9 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.description import requested_step
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
+from alpa_explore.runtime.checkpoints.request import requested_step
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
