@@ -86,5 +86,16 @@ def test_the_front_end_names_no_other_machine() -> None:
 def test_tests_mirror_the_sources() -> None:
     tests = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name != "__pycache__"}
     sources = {path.name for path in (ROOT / "alpa_explore").iterdir() if path.is_dir()}
-    apart = {"architecture", "browser", "cli", "distributed", "golden", "notebooks", "paper", "problems", "widgets"}
+    apart = {
+        "architecture",
+        "browser",
+        "cli",
+        "distributed",
+        "golden",
+        "hosts",
+        "notebooks",
+        "paper",
+        "problems",
+        "widgets",
+    }
     assert tests - sources - apart == set(), "a folder of tests is named after the package it tests"

@@ -100,9 +100,10 @@ class StageSlicer:
         for operator, signature in zip(graph.operators, graph.signatures, strict=True):
             constraints = _anonymous(layered.spec_constraints.get(operator.index, ()))
             rest = operator.phase.value, operator.index in layered.recomputed, layered.uses[operator.index], constraints
-            number = numbers.setdefault((id(signature), *rest), len(numbers))
+            products = [graph.signatures[p] for p in layered.products[operator.index] if p is not None]
+            number = numbers.setdefault((id(signature), *rest, *map(id, products)), len(numbers))
             if number == len(self._digests):
-                self._digests.append(sha256(repr((signature, *rest)).encode()).digest())
+                self._digests.append(sha256(repr((signature, *rest, *products)).encode()).digest())
             self._digest_of.append(number)
         self._parameter_at = {p.tensor: i for i, p in enumerate(graph.parameters)}
         # First and last layer that reads a tensor; the user reads the loss, beyond the last layer.
