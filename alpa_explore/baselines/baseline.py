@@ -20,7 +20,7 @@ from alpa_explore.cluster import Cluster
 from alpa_explore.errors import InfeasiblePlanError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.inter_op.options import PipelineOptions
-from alpa_explore.inter_op.pipeline_dp import pipeline_dp
+from alpa_explore.inter_op.stage_table import best_pipeline
 from alpa_explore.intra_op.stage.layered_graph import assign_layers
 from alpa_explore.layering import Layering, cluster_operators
 from alpa_explore.planner import interface
@@ -108,7 +108,7 @@ def _with_roles(
     priced = [(candidate, pricer.costs(candidate)) for candidate in candidates]
     best = None
     for candidate, costs in priced:
-        pipeline = pipeline_dp(costs.latency_table(b), [m.devices for m in costs.submeshes], cluster.devices, b)
+        pipeline = best_pipeline(costs, cluster, options.pipeline, b)
         if pipeline.feasible and (best is None or pipeline.total_seconds < best[2].total_seconds):
             best = (candidate, costs, pipeline)
     if best is None:

@@ -8,8 +8,9 @@ blocks consists of copies of the second one.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from alpa_explore.cost.model import CostModel
 from alpa_explore.cost.work import CollectiveCall, PartWork, PassWork
 from alpa_explore.errors import OptionError
 from alpa_explore.graph import Phase, TrainingGraph
-from alpa_explore.graph.counts import is_matrix_product, is_view
 from alpa_explore.intra_op.regrets import pinned
 from alpa_explore.intra_op.solve import solve
 from alpa_explore.intra_op.stage.layered_graph import UPDATE_LAYER, LayeredGraph, assign_layers
@@ -108,6 +108,9 @@ def _parts_of(graph: TrainingGraph) -> tuple[int, ...]:
     return tuple(0 if i < first else 1 if i < second else 2 if i <= last else 3 for i in range(len(numbers)))
 
 
+_Calls: TypeAlias = list[tuple[CollectiveCall, int | None]]
+
+
 class _Reader:
     """Reads the work of each part from a stage problem and the choice of every node."""
 
@@ -116,7 +119,10 @@ class _Reader:
         self.layered, self.graph, self.model = problem.stage.layered, problem.stage.layered.graph, problem.model
         count = len(PARTS)
         self._kernels: list[tuple[list[Kernel], list[Kernel]]] = [([], []) for _ in range(count)]
-        self._collectives: list[tuple[list[CollectiveCall], list[CollectiveCall]]] = [([], []) for _ in range(count)]
+        self._collectives: list[tuple[_Calls, _Calls]] = [([], []) for _ in range(count)]
+        """With the operators beside which they run."""
+        self._kernel_of: dict[int, int] = {}
+        """Operator -> its kernel in its pass."""
         self._launches = np.zeros((count, 2), dtype=np.int64)
         self._local: dict[int, float] = {}
         """Tensor -> bytes on one device."""
@@ -149,12 +155,13 @@ class _Reader:
         for place, tensor in enumerate(operator.outputs):
             self._local[tensor] = float(priced.output_bytes[place][choice])
         if not kernel.is_view:
+            self._kernel_of[index] = len(self._kernels[part][phase])
             self._kernels[part][phase].append(kernel)
             self._launches[part, phase] += operator.launches
         for axis, sent in enumerate(strategy.sync_bytes):
             if sent:
                 call = CollectiveCall(kind=StepKind.ALL_REDUCE, bytes=float(sent), axis=axis)
-                self._collectives[part][phase].append(call)
+                self._collectives[part][phase].append((call, None))
 
     def _add_weight(self, position: int, local_bytes: float) -> None:
         tensor = self.graph.tensors[self.graph.parameters[position].tensor]
@@ -172,36 +179,29 @@ class _Reader:
         table = self.model.reshard(self.graph.tensors[edge.tensor])
         source = table.specs[int(edge.source_specs[self.choices[edge.a]])]
         target = table.specs[int(edge.target_specs[self.choices[edge.b]])]
-        beside = self._made_by_product(edge.tensor) or self._read_by_product(b.subject)
+        producer = self.graph.tensors[edge.tensor].producer
+        made_by = None if producer is None else self.layered.products[producer][0]
+        product = self.layered.products[b.subject][1] if made_by is None else made_by
         whole = self.graph.tensors[edge.tensor].bytes
         for step, _ in table.path(source, target):
             if step.kind is StepKind.SLICE:
                 continue
             held = max(table.shares[table.index[step.source]], table.shares[table.index[step.target]])
-            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=step.axis, beside_product=beside)
-            self._collectives[part][phase].append(call)
+            call = CollectiveCall(kind=step.kind, bytes=float(whole * held), axis=step.axis)
+            self._collectives[part][phase].append((call, product))
 
-    def _made_by_product(self, tensor: int) -> bool:
-        """Whether a matrix product computed a tensor; views in between do not count."""
-        while (producer := self.graph.tensors[tensor].producer) is not None:
-            operator = self.graph.operators[producer]
-            if not is_view(operator.kind):
-                return is_matrix_product(operator.kind)
-            tensor = operator.inputs[0]
-        return False
-
-    def _read_by_product(self, reader: int) -> bool:
-        """Whether an operator, or one that reads it through views, is a matrix product."""
-        operator = self.graph.operators[reader]
-        if not is_view(operator.kind):
-            return is_matrix_product(operator.kind)
-        return any(self._read_by_product(r) for r in self.graph.readers.get(operator.outputs[0], ()))
+    def _placed(self, call: CollectiveCall, product: int | None, place: tuple[int, int]) -> CollectiveCall:
+        """A collective with the kernel beside which it runs, where that is in its own pass."""
+        if product is None or product not in self._kernel_of or self._place(product) != place:
+            return call
+        return replace(call, beside=self._kernel_of[product])
 
     def _part(self, part: int) -> PartWork:
+        calls = self._collectives[part]
         forward, backward = (
             PassWork(
                 kernels=tuple(self._kernels[part][phase]),
-                collectives=tuple(self._collectives[part][phase]),
+                collectives=tuple(self._placed(call, product, (part, phase)) for call, product in calls[phase]),
                 launches=int(self._launches[part, phase]),
             )
             for phase in (0, 1)

@@ -5,7 +5,8 @@ sharding of the stages to the planner, under constraints (`planner_pipelines`).
 
 data-parallel        one stage; every axis shards the batch
 zero-3               the same; weights, gradients and optimizer state are sharded too
-megatron             pp stages of equally many layers, each on dp × tp devices: axis 0 data, axis 1 tensor
+megatron             pp stages of equally many layers, each on dp × tp devices: axis 0 data, axis 1 tensor; ZeRO-1
+                     where that is the default of the software
 gpipe-equal-layers   stages of equally many layers on submeshes of one shape, each with its optimal sharding
 intra-only           one stage on all devices, with its optimal sharding
 inter-only           a pipeline of single devices, with optimal cuts
@@ -120,6 +121,7 @@ def _stages_on(submesh: Submesh, count: int, cuts: tuple[int, ...] = ()) -> Pipe
 
 def _megatron(cluster: Cluster, num_layers: int, samples: int, degrees: Degrees) -> Iterator[RolePipeline]:
     """Every tp, dp and pp that fits the cluster, the layers and the batch."""
+    data_role = Role.DATA_ZERO_1 if cluster.software.shards_optimizer else Role.DATA
     tensor_role = Role.TENSOR_SEQUENCE if cluster.software.sequence_parallel else Role.TENSOR
     for submesh, ranges in _equal_stages(cluster, num_layers, degrees):
         for tp, dp in product(range(1, submesh.devices + 1), repeat=2):
@@ -133,7 +135,7 @@ def _megatron(cluster: Cluster, num_layers: int, samples: int, degrees: Degrees)
             if degrees.tp is None and tp > cluster.devices_per_node:
                 continue  # tensor parallelism across nodes only where the user asks for it
             mesh = logical_mesh(cluster, submesh, (dp, tp))
-            roles = tuple(role for role, size in ((Role.DATA, dp), (tensor_role, tp)) if size > 1)
+            roles = tuple(role for role, size in ((data_role, dp), (tensor_role, tp)) if size > 1)
             text = f"tp {tp}, dp {dp}, pp {len(ranges)}"
             yield RolePipeline(text=text, ranges=ranges, submesh=submesh, meshes=((mesh, roles),))
 

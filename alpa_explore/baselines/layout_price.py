@@ -19,9 +19,10 @@ from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.baselines.part_times import DecoderTime, PassTime, decoder_time
 from alpa_explore.cluster import Cluster
-from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cluster.group import Group, device_group, straggler_factor
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.host import pace
+from alpa_explore.cost.sends import send_seconds
 from alpa_explore.sharding.reshard import StepKind
 
 HALF = 2
@@ -162,15 +163,13 @@ class _Pricer:
 
     def _borders(self) -> list[float]:
         """Seconds of one send across each border between stages; 0 behind the last."""
-        layout, cluster, software = self.layout, self.cluster, self.software
+        layout, cluster = self.layout, self.cluster
         sent = self.work.boundary_bytes / min(layout.tensor, cluster.devices_per_node)
         together, per_node = layout.tensor * layout.data, cluster.devices_per_node
         seconds = []
         for i in range(layout.pipeline - 1):
             crosses = (i * together) // per_node != ((i + 2) * together - 1) // per_node
-            network = cluster.between_nodes.bandwidth / per_node * software.send_share
-            rate = network if crosses else cluster.inside_node.bandwidth
-            seconds.append(software.send_seconds + sent / rate)
+            seconds.append(send_seconds(cluster, sent, crosses_nodes=crosses))
         return [*seconds, 0.0]
 
     def _sends(self) -> list[float]:
@@ -185,14 +184,13 @@ class _Pricer:
         return 2 * sum(self._borders()) if self.layout.chunks > 1 and self.software.send_overlap else 0.0
 
     def _stragglers(self) -> float:
-        """The slowest of many nodes decides; replicas that share nodes disturb each other."""
-        layout, per_node = self.layout, self.cluster.devices_per_node
-        nodes = max(1.0, layout.devices / per_node)
-        factor = 1 + self.software.straggler_share * math.log2(nodes)
-        if 2 * layout.tensor <= per_node:
-            of_stage = max(1.0, layout.tensor * layout.data / per_node)
-            factor += self.software.shared_node_share * math.log2(of_stage)
-        return factor
+        layout = self.layout
+        return straggler_factor(
+            self.cluster,
+            devices=layout.devices,
+            stage_devices=layout.tensor * layout.data,
+            tensor=layout.tensor,
+        )
 
     def _sync(self, forward: float, backward: float) -> float:
         """Exposed seconds of the gradient sum, and of gathering updated weights (ZeRO-1)."""

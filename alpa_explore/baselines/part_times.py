@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from alpa_explore.baselines.block_work import DecoderWork
 from alpa_explore.baselines.layout import ManualLayout
 from alpa_explore.cluster import Cluster, Device, Software
-from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cluster.group import Group, call_seconds, device_group
 from alpa_explore.cost.compute import seconds_of_table
 from alpa_explore.cost.group_collectives import group_seconds
 from alpa_explore.cost.kernel_seconds import KernelTable
 from alpa_explore.cost.kernels import Kernel, KernelKind
 from alpa_explore.cost.work import PartWork, PassWork
+from alpa_explore.numerics.arrays import Floats
 from alpa_explore.sharding.reshard import StepKind
 
 CAST_BYTES = 4
@@ -80,13 +83,11 @@ def passes_of(work: DecoderWork, software: Software, low_precision: str | None, 
 
 
 def decoder_time_of(
-    passes: Sequence[PassWork], seconds: Sequence[float], cluster: Cluster, layout: ManualLayout
+    passes: Sequence[PassWork], seconds: Sequence[Floats], cluster: Cluster, layout: ManualLayout
 ) -> DecoderTime:
-    """The times of a decoder from the seconds of the kernels of its passes (`passes_of`)."""
+    """The times of a decoder from the seconds of each kernel of its passes (`passes_of`)."""
     group, software = device_group(cluster, layout.tensor, 1), cluster.software
-    call = software.collective_launch_seconds
-    if layout.pipeline > 1 and cluster.nodes > 1:
-        call += software.rank_launch_seconds * layout.tensor
+    call = call_seconds(cluster, layout.tensor, pipeline=layout.pipeline > 1)
     launches = (software.forward_launch_seconds, software.backward_launch_seconds, software.forward_launch_seconds)
     times = [
         _pass_time(work, kernels, software, group, (launches[i % 3], call))
@@ -131,23 +132,24 @@ def in_low_precision(forward: PassWork, backward: PassWork, dtype: str) -> tuple
 
 
 def _pass_time(
-    work: PassWork, kernels: float, software: Software, group: Group, launch_seconds: tuple[float, float]
+    work: PassWork, kernels: Floats, software: Software, group: Group, launch_seconds: tuple[float, float]
 ) -> PassTime:
-    """`launch_seconds` are those of a kernel and of a collective."""
+    """`kernels` are the seconds of each; `launch_seconds` those of a kernel and of a collective."""
     calls = 0.0
     for call in work.collectives:
         seconds = group_seconds(call.kind, call.bytes, group)
-        hidden = call.beside_product and call.kind is not StepKind.ALL_REDUCE
-        calls += seconds * (1 - software.tensor_overlap) if hidden else seconds
+        if call.beside >= 0 and call.kind is not StepKind.ALL_REDUCE:
+            seconds -= software.tensor_overlap * min(seconds, float(kernels[call.beside]))
+        calls += seconds
     launches = work.launches
     if software.softmax_heads:
         heads = [k.sizes[0] for k in work.kernels if k.kind is KernelKind.PRODUCT and k.sizes[0] > 1]
         if heads and heads[0] % software.softmax_heads:
             launches += UNFUSED_SOFTMAX_LAUNCHES
     kernel, collective = launch_seconds
-    return PassTime(kernels + calls, launches * kernel + len(work.collectives) * collective)
+    return PassTime(float(kernels.sum()) + calls, launches * kernel + len(work.collectives) * collective)
 
 
-def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> float:
-    """Device seconds of some kernels."""
-    return float(seconds_of_table(device, KernelTable.of(kernels)).sum()) if kernels else 0.0
+def kernel_seconds(device: Device, kernels: tuple[Kernel, ...]) -> Floats:
+    """Device seconds of each of some kernels."""
+    return seconds_of_table(device, KernelTable.of(kernels)) if kernels else np.zeros(0)

@@ -4,6 +4,8 @@ A role restricts the strategies of each node of a stage's sharding problem. On a
 
 - DATA, operators that can shard the batch do; weights, gradients (or their partial sums) and optimizer state are
   replicated;
+- DATA_ZERO_1, the same, but each replica updates its shard of the weights and holds the optimizer state of that shard
+  (ZeRO-1; Megatron's distributed optimizer);
 - SHARDED_DATA (ZeRO-3), operators do the same; weights, gradients and optimizer state are sharded;
 - TENSOR, as Megatron-LM runs it (Shoeybi et al. 2019, arXiv 1909.08053, §3): no operator shards samples, positions of
   the sequence or the residual stream. What remains is columns then rows of an MLP, heads, vocabulary; the activations
@@ -39,6 +41,7 @@ class Role(enum.Enum):
     """What one mesh axis is used for."""
 
     DATA = "data"
+    DATA_ZERO_1 = "data, optimizer sharded"
     SHARDED_DATA = "sharded data"
     TENSOR = "tensor"
     TENSOR_SEQUENCE = "tensor and sequence"
@@ -143,7 +146,9 @@ def _stored(problem: StageProblem, node: Node, options: NodeOptions, role: Role,
         stored = option[place]
         if role is Role.SHARDED_DATA:
             return stored >= 0
-        if role is Role.DATA:
+        if role is Role.DATA_ZERO_1 and node.kind is NodeKind.UPDATE:
+            return stored >= 0
+        if role in (Role.DATA, Role.DATA_ZERO_1):
             return stored == REPLICATE or (node.kind is NodeKind.ACCUMULATOR and stored == PARTIAL)
         if stored < 0 or (tensor, stored) not in labels:
             return True

@@ -45,3 +45,23 @@ def device_group(cluster: Cluster, ranks: int, stride: int) -> Group:
         hop_seconds=max(software.hop_seconds, cluster.between_nodes.latency_seconds),
         wait_seconds=software.wait_seconds,
     )
+
+
+def straggler_factor(cluster: Cluster, *, devices: int, stage_devices: int, tensor: int) -> float:
+    """Growth of the time of a stage of `stage_devices` in a run on `devices`.
+
+    The slowest of many nodes decides, and tensor-parallel groups (of `tensor` ranks) that share nodes disturb each
+    other.
+    """
+    software, per_node = cluster.software, cluster.devices_per_node
+    factor = 1 + software.straggler_share * math.log2(max(1.0, devices / per_node))
+    if 2 * tensor <= per_node:
+        factor += software.shared_node_share * math.log2(max(1.0, stage_devices / per_node))
+    return factor
+
+
+def call_seconds(cluster: Cluster, ranks: int, *, pipeline: bool) -> float:
+    """Host seconds to launch one collective among `ranks`, where the model is one `pipeline` stage or several."""
+    software = cluster.software
+    spread = pipeline and cluster.nodes > 1
+    return software.collective_launch_seconds + (software.rank_launch_seconds * ranks if spread else 0.0)

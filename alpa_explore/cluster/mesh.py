@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from alpa_explore import units
-from alpa_explore.cluster.group import Group, device_group
+from alpa_explore.cluster.group import Group, call_seconds, device_group, straggler_factor
 from alpa_explore.cluster.topology import Cluster
 
 
@@ -40,6 +40,10 @@ class LogicalMesh:
     latency_seconds: tuple[float, ...]
     groups: tuple[Group, ...] = ()
     """For each axis the devices along it as a group, where the software's collectives are not those of the paper."""
+    call_seconds: tuple[float, ...] = ()
+    """For each axis the host time to launch a collective along it; empty where that is not known."""
+    stragglers: float = 1.0
+    """Factor on the time of a stage on this mesh, as part of a run on all devices of the cluster; 1 in the paper."""
 
     @property
     def devices(self) -> int:
@@ -59,6 +63,8 @@ class LogicalMesh:
             tuple(self.bandwidth[a] for a in pick),
             tuple(self.latency_seconds[a] for a in pick),
             tuple(self.groups[a] for a in pick) if self.groups else (),
+            tuple(self.call_seconds[a] for a in pick) if self.call_seconds else (),
+            self.stragglers,
         )
 
     def __str__(self) -> str:
@@ -88,4 +94,11 @@ def logical_mesh(cluster: Cluster, submesh: Submesh, shape: tuple[int, ...]) -> 
     groups: tuple[Group, ...] = ()
     if not cluster.software.ideal_links:
         groups = tuple(device_group(cluster, size, math.prod(shape[axis + 1 :])) for axis, size in enumerate(shape))
-    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups)
+    # The last of two axes is the one along which devices are neighbours: that of tensor parallelism.
+    stragglers = straggler_factor(
+        cluster, devices=cluster.devices, stage_devices=submesh.devices, tensor=shape[-1] if len(shape) > 1 else 1
+    )
+    calls: tuple[float, ...] = ()
+    if cluster.software.collective_launch_seconds:
+        calls = tuple(call_seconds(cluster, size, pipeline=submesh.devices < cluster.devices) for size in shape)
+    return LogicalMesh(shape, tuple(bandwidths), tuple(latencies), groups, calls, stragglers)

@@ -84,6 +84,9 @@ class Software:
     sequence_parallel: bool = False
     """Whether norms and residuals between tensor-parallel operators are divided along the sequence (Megatron)."""
 
+    shards_optimizer: bool = False
+    """Whether data-parallel replicas divide optimizer state and update by default (ZeRO-1)."""
+
     gradient_bytes: int = 0
     """Bytes of an element of an accumulated gradient beside bfloat16 weights; 0, and beside float16: those of the
     weight."""
@@ -133,6 +136,11 @@ class Software:
     def ideal_links(self) -> bool:
         """Whether collectives are rings at the bandwidth of their links, as in the paper."""
         return not (self.hop_seconds or self.wait_seconds or self.network_decline) and self.network_share == 1
+
+    @property
+    def ideal_sends(self) -> bool:
+        """Whether it has no figures for sends between stages, as in the paper."""
+        return not self.send_seconds and self.send_share == 1
 
     def gradient_element_bytes(self, dtype: str, own_bytes: int) -> int:
         """Bytes of an element of the accumulated gradient of a weight of this dtype, itself of `own_bytes`."""

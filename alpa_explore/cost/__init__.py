@@ -3,7 +3,7 @@
 In the order to read them:
 
     collectives   one collective along one mesh axis: alpha-beta model of ring algorithms
-    group_collectives  one collective among devices that may span nodes: rings, trees, switches that reduce
+    sends         a send between stages
     compute       one kernel on one device: roofline with launch cost and size-dependent efficiency
     group_collectives  one collective among devices that may span nodes: rings, trees, reduction in the switches
     kernels       the kernel that one device runs for an operator: its kind, local sizes, FLOPs, bytes

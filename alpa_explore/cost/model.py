@@ -11,7 +11,7 @@ from alpa_explore.cluster import Device, LogicalMesh
 from alpa_explore.cost.collectives import axis_seconds
 from alpa_explore.cost.compute import kernels_seconds
 from alpa_explore.cost.kernels import Kernel, kernel_kind, product_sizes
-from alpa_explore.cost.resharding import ReshardTable, reshard_table
+from alpa_explore.cost.resharding import UNREACHABLE, ReshardTable, reshard_table
 from alpa_explore.graph import Operator, Tensor, TrainingGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.reshard import StepKind
@@ -38,6 +38,8 @@ class PricedOperator:
     """'rule', 'discovered' (by running the operator) or 'replicated', as `sharding.splits` reports it."""
     reason: str = ""
     """Why it is replicated; empty otherwise."""
+    launching: Floats | None = None
+    """Host seconds to launch the collectives inside the operator, shape [strategies]; None where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,12 @@ class CostModel:
     reused."""
     _pairs: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
     """By the ids of two index arrays of one tensor; the value keeps them alive."""
+    _beside: dict[tuple[int, int, float], tuple[Floats, Ints, Ints]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+    _calls: dict[tuple[int, int], tuple[Floats, Ints, Ints]] = field(default_factory=dict, repr=False, compare=False)
+    _table_calls: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
+    """By the id of a table in `_reshards`."""
     _specs: dict[tuple[int, bool], tuple[Ints, Floats]] = field(default_factory=dict, repr=False, compare=False)
     _adding: dict[int, Floats] = field(default_factory=dict, repr=False, compare=False)
     """By the id of an index array in `_specs`."""
@@ -76,6 +84,29 @@ class CostModel:
             seconds = self.reshard(tensor).seconds[sources[:, None], targets[None, :]]
             self._pairs[key] = _read_only(seconds), sources, targets
         return self._pairs[key][0]
+
+    def beside_product(self, tensor: Tensor, sources: Ints, targets: Ints, product_seconds: float) -> Floats:
+        """`resharding` beside a matrix product: without the share of gathers and reduce-scatters that the software
+        hides behind it, as far as it is long enough."""
+        key = id(sources), id(targets), product_seconds
+        if key not in self._beside:
+            table, share = self.reshard(tensor), self.device.software.tensor_overlap
+            summed = table.all_reduce_seconds[sources[:, None], targets[None, :]]
+            seconds = self.resharding(tensor, sources, targets)
+            hidden = np.where(seconds < UNREACHABLE, share * np.minimum(seconds - summed, product_seconds), 0.0)
+            self._beside[key] = _read_only(seconds - hidden), sources, targets
+        return self._beside[key][0]
+
+    def launching(self, tensor: Tensor, sources: Ints, targets: Ints) -> Floats:
+        """Host seconds to launch the collectives from each of `sources` to each of `targets`; as `resharding`."""
+        key = id(sources), id(targets)
+        if key not in self._calls:
+            table = self.reshard(tensor)
+            if id(table) not in self._table_calls:
+                self._table_calls[id(table)] = table.calls(self.mesh)
+            seconds = self._table_calls[id(table)][sources[:, None], targets[None, :]]
+            self._calls[key] = _read_only(seconds), sources, targets
+        return self._calls[key][0]
 
     def specs(self, tensor: Tensor, *, partial: bool) -> tuple[Ints, Floats]:
         """Indices of the legal specs of a tensor, and its bytes on one device under each."""
@@ -159,7 +190,14 @@ class CostModel:
             output_bytes=tuple(sizes[len(inputs) :]),
             how=coverage.how,
             reason=coverage.reason,
+            launching=self._launching(strategies),
         )
+
+    def _launching(self, strategies: Sequence[Strategy]) -> Floats | None:
+        calls = self.mesh.call_seconds
+        if not calls or not any(any(s.sync_bytes) for s in strategies):
+            return None
+        return np.array([sum(c for c, sent in zip(calls, s.sync_bytes, strict=True) if sent) for s in strategies])
 
     def _sync_seconds(self, strategy: Strategy) -> float:
         """Seconds of the collectives inside the operator (statistics of a batch norm, divisor of a loss)."""

@@ -6,6 +6,7 @@ It is a shortest path in the graph whose nodes are the legal specs and whose edg
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -53,6 +54,35 @@ class ReshardTable:
         [specs]."""
         complete = [i for i, spec in enumerate(self.specs) if PARTIAL not in spec]
         return np.asarray(self.seconds[:, complete].min(axis=1))
+
+    @cached_property
+    def all_reduce_seconds(self) -> Floats:
+        """[from, to]: of the all-reduces in the cheapest sequence."""
+        return self.along_path(
+            {e: float(self.step_seconds[e]) for e, step in self._steps.items() if step.kind is StepKind.ALL_REDUCE}
+        )
+
+    def calls(self, mesh: LogicalMesh) -> Floats:
+        """[from, to]: host seconds to launch the collectives in the cheapest sequence; slices launch none."""
+        return self.along_path(
+            {e: mesh.call_seconds[s.axis] for e, s in self._steps.items() if s.kind is not StepKind.SLICE}
+        )
+
+    def along_path(self, of_step: Mapping[tuple[int, int], float]) -> Floats:
+        """[from, to]: the sum of a figure of single steps (others count 0) over the cheapest sequence."""
+        figure = np.zeros_like(self.seconds)
+        for step, value in of_step.items():
+            figure[step] = value
+        # Follow every cheapest sequence at once, a step at a time.
+        total, at = np.zeros_like(figure), np.arange(len(figure))[:, None].repeat(len(figure), 1)
+        end, first = np.arange(len(figure))[None, :], self._first_step
+        while True:
+            following = np.where(at == end, at, first[at, end])
+            following = np.where(following < 0, at, following)
+            if (following == at).all():
+                return total
+            total += np.where(following == at, 0.0, figure[at, following])
+            at = following
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], Step]:

@@ -20,8 +20,9 @@ class CollectiveCall:
     bytes: float
     """Of the larger tensor on one device."""
     axis: int
-    beside_product: bool = False
-    """Whether a matrix product reads its result or made its input, behind which software can hide it."""
+    beside: int = -1
+    """The kernel of its pass behind which software can hide it: the matrix product that made its input or reads its
+    result; -1 where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

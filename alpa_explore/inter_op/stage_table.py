@@ -5,12 +5,13 @@
 t is the latency of the fastest candidate that fits in memory with the microbatches that the schedule holds at place s
 from the end (`StageCosts.latency_table`).
 
-receive is added when `communication` is on: the bytes that arrive from other stages (activations from earlier stages,
-gradients from later ones, each counted where it is received) divided by the bandwidth of the stage's share of the
-links. The devices of a node share its network card, so a stage of n × m devices has n·m/M cards; in a cluster of one
-node every device has a link. Whether two neighbouring stages will share a node is unknown before they are placed: with
-several nodes the network is assumed. Each direction pays one link latency. Where a microbatch passes through a submesh
-v times, its inputs are received v times.
+receive is added when `communication` is on, and for software that has figures for sends (`cost.sends`): the bytes that
+arrive from other stages (activations from earlier stages, gradients from later ones, each counted where it is received)
+divided by the bandwidth of the stage's share of the links. The devices of a node share its network card, so a stage of
+n × m devices has n·m/M cards; in a cluster of one node every device has a link. Whether two neighbouring stages will
+share a node is unknown before they are placed: with several nodes the network is assumed. Each direction pays one link
+latency; a stage of real software also waits for what it sends. Where a microbatch passes through a submesh v times, its
+inputs are received v times.
 
 Where the microbatches held depend on the number of stages P, or a schedule exists only for some P, there is a table and
 a DP for each P, and the best result is taken; of equal ones that with the fewest stages.
@@ -35,6 +36,7 @@ import numpy as np
 
 from alpa_explore.cluster import SUBMESH_SPACES, Cluster, submeshes
 from alpa_explore.cost.collectives import collective_seconds
+from alpa_explore.cost.sends import send_seconds
 from alpa_explore.errors import OptionError
 from alpa_explore.inter_op.options import PipelineOptions, check_options
 from alpa_explore.inter_op.pipeline_dp import pipeline_dp
@@ -56,6 +58,8 @@ def best_pipeline(
     check_options(options, cluster, layers)
     terms = schedule_terms(costs, options, num_microbatches)
     once = once_seconds(costs, cluster, options)
+    # What the software adds to an iteration is added to the first stage: every pipeline has exactly one.
+    once[0, 1:] += cluster.software.iteration_seconds
 
     def best(options: PipelineOptions) -> PipelineResult:
         table = stage_table(costs, cluster, options, num_microbatches, bound=bound)
@@ -89,10 +93,11 @@ def stage_table(
     possible = options.num_stages is None or depth in terms.depths(depth)
     held = [terms.held(s, depth) for s in range(1, layers + 1)]
     table = (costs.bound_table if bound else costs.latency_table)(num_microbatches, held)
-    if options.communication:
+    if sends_counted(options, cluster):
         for first, last in _ranges(layers):
             for shape in range(len(costs.submeshes)):
-                table[first, last + 1, shape] += receive_seconds(costs, cluster, options, (first, last, shape))
+                if np.isfinite(table[first, last + 1, shape]).any():
+                    table[first, last + 1, shape] += receive_seconds(costs, cluster, options, (first, last, shape))
     for first, last in _ranges(layers):
         if last - first + 1 < terms.least_layers(depth) or not possible:
             table[first, last + 1] = np.inf
@@ -117,10 +122,12 @@ def once_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions) 
 
 def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOptions, key: RangeKey) -> float:
     """Seconds that a stage waits in each microbatch for inputs from other stages; 0 where that is not counted."""
-    if not options.communication:
+    if not sends_counted(options, cluster):
         return 0.0
     first, last, shape = key
     if (first, last) not in costs.received_bytes:
+        if not options.communication:
+            return 0.0  # nobody asked for what an early plan file does not have
         raise OptionError(
             "The plan does not record the bytes that pass between its stages",
             found="a plan from an earlier version",
@@ -130,12 +137,17 @@ def receive_seconds(costs: StageCosts, cluster: Cluster, options: PipelineOption
     directions = (first > 0) + (last < costs.num_layers - 1)
     if not directions:
         return 0.0
-    submesh = costs.submeshes[shape]
-    if cluster.nodes == 1:
-        link, lanes = cluster.inside_node, float(submesh.devices)
-    else:
-        link, lanes = cluster.between_nodes, submesh.devices / cluster.devices_per_node
-    return options.terms(1).turns * (directions * link.latency_seconds + received / (link.bandwidth * lanes))
+    devices = costs.submeshes[shape].devices
+    one = send_seconds(cluster, 0.0, crosses_nodes=cluster.nodes > 1)
+    moved = send_seconds(cluster, received / devices, crosses_nodes=cluster.nodes > 1) - one
+    # A stage of real software waits for what it sends, too.
+    return options.terms(1).turns * (directions * one + moved) * (1 if cluster.software.ideal_sends else 2)
+
+
+def sends_counted(options: PipelineOptions, cluster: Cluster) -> bool:
+    """Whether the latency of a stage contains the sends between stages: always where the software says what they cost,
+    on request in the paper's setting."""
+    return options.communication or not cluster.software.ideal_sends
 
 
 def chosen_candidate(

@@ -86,7 +86,7 @@ def choose_stages(plan: Plan, pipeline: PipelineResult) -> Plan:
             iteration_seconds=total,
             t_max_seconds=pipeline.t_max_seconds,
             sum_latency_seconds=pipeline.sum_latency_seconds,
-            bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * total)),
+            bubble_fraction=max(0.0, 1.0 - busy / (len(stages) * (total - plan.overhead_seconds))),
             peak_bytes_per_device=max(s.peak_bytes for s in stages),
         ),
         t_max_sweep=pipeline.sweep,

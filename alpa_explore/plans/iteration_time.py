@@ -76,7 +76,7 @@ def iteration_time_of(plan: PlanValue, timeline: Timeline) -> IterationTime:
     """Under the schedule of `timeline`, which may be another than the plan's: T is then that of the same stages."""
     from alpa_explore.schedules.simulator.simulate import without_sends  # late: as above
 
-    terms, once = _terms(plan, timeline), plan.tied_seconds
+    terms, once = _terms(plan, timeline), plan.once_seconds
     planned = terms.iteration_seconds([s.latency_seconds for s in plan.stages], once)
     if terms == plan.terms:
         planned = plan.predicted.iteration_seconds

@@ -48,7 +48,7 @@ def _simulated(plan: PlanValue, table: Schedule) -> Timeline:
     shares = _layer_shares(plan.stages)
     links, sends = _links(plan, table.submesh_of_stage, [stage.layers[1] for stage in stages])
     times = [
-        _times(stage, plan.stages[submesh], shares, *sends[index])
+        _times(stage, plan.stages[submesh], shares, sends[index], plan.overhead_seconds)
         for index, (submesh, stage) in enumerate(zip(table.submesh_of_stage, stages, strict=True))
     ]
     return simulate(table, times, links)
@@ -97,10 +97,15 @@ def _layer_shares(stages: Sequence[PlanStage]) -> dict[int, _Shares]:
 
 
 def _times(
-    stage: PlanStage, planned: PlanStage, of_plan: Mapping[int, _Shares], send_forward: float, send_backward: float
+    stage: PlanStage,
+    planned: PlanStage,
+    of_plan: Mapping[int, _Shares],
+    sends: tuple[float, float],
+    overhead_seconds: float,
 ) -> StageTimes:
     """The times of `stage`, which the schedule runs on the submesh of the plan's stage `planned`.
 
+    `sends` are the seconds of its sends, forward and backward; the software's overhead is part of its update.
     Where its operators are not known, its seconds are divided as those of its layers in the plan.
     """
     described = len(stage.operators) > 0
@@ -120,10 +125,10 @@ def _times(
         forward_seconds=parts[0] * seconds,
         backward_input_seconds=parts[1] * seconds,
         backward_weight_seconds=parts[2] * seconds,
-        update_seconds=stage.iteration_seconds + stage.tied_seconds,
+        update_seconds=stage.iteration_seconds + stage.tied_seconds + overhead_seconds,
         collective_fraction=(in_collectives[0], in_collectives[1], in_collectives[2]),
-        send_forward_seconds=send_forward,
-        send_backward_seconds=send_backward,
+        send_forward_seconds=sends[0],
+        send_backward_seconds=sends[1],
         weight_bytes=stage.weight_bytes * (1 - gradients - optimizer),
         gradient_bytes=stage.weight_bytes * gradients,
         optimizer_bytes=stage.weight_bytes * optimizer,
@@ -165,12 +170,15 @@ def _links(
 
 def _between(cluster: Cluster, a: PlanStage, b: PlanStage, sent: float) -> tuple[str, str, float]:
     """Names of the link and of the one in the other direction, and the seconds that `sent` bytes take on either."""
+    software = cluster.software
     nodes = [sorted({d // cluster.devices_per_node for d in stage.devices}) for stage in (a, b)]
     if nodes[0] == nodes[1]:
         rate = cluster.inside_node.bandwidth * min(len(a.devices), len(b.devices))
-        taken = cluster.inside_node.latency_seconds + sent / rate
+        start = cluster.inside_node.latency_seconds if software.ideal_sends else software.send_seconds
+        taken = start + sent / rate
         return f"submesh {a.index} → {b.index}", f"submesh {b.index} → {a.index}", taken
-    rate = cluster.between_nodes.bandwidth * min(len(nodes[0]), len(nodes[1]))
+    rate = cluster.between_nodes.bandwidth * min(len(nodes[0]), len(nodes[1])) * software.send_share
+    start = cluster.between_nodes.latency_seconds if software.ideal_sends else software.send_seconds
     names = ["node " + "+".join(map(str, group)) for group in nodes]
-    taken = cluster.between_nodes.latency_seconds + sent / rate
+    taken = start + sent / rate
     return f"{names[0]} → {names[1]}", f"{names[1]} → {names[0]}", taken

@@ -59,6 +59,16 @@ class PlanValue:
         return sum(s.tied_seconds for s in self.stages)
 
     @property
+    def overhead_seconds(self) -> float:
+        """Seconds that the software adds to every iteration: gradient norm, logging, Python of the optimizer."""
+        return self.cluster.software.iteration_seconds
+
+    @property
+    def once_seconds(self) -> float:
+        """Seconds of T beside the latencies of the stages."""
+        return self.tied_seconds + self.overhead_seconds
+
+    @property
     def samples_per_second(self) -> float:
         """Training samples (sequences, images) per second."""
         return self.model.samples * self.options.num_microbatches / self.predicted.iteration_seconds

@@ -2,9 +2,10 @@
 
 Every device is occupied for the whole iteration T, so T of stage i splits exactly into (`time_parts`)
 
-    T = B · compute_i + Σ_axis B · collectives_i,axis + B · receive_i + (sync and update)_i + tied_i + wait_i
+    T = B · compute_i + Σ_axis B · collectives_i,axis + B · receive_i + (sync and update)_i + tied_i + overhead + wait_i
 
-where tied_i is the summing of tied weights' gradients, where that is counted, and wait_i is the remainder. `limits`
+where tied_i is the summing of tied weights' gradients, where that is counted, overhead is what the software adds to
+every iteration, and wait_i is the remainder. `limits`
 evaluates Eq. 2 again with one part removed or evened out: an upper bound on what removing that limit could gain while
 the plan's choices stay. `changes` makes no estimate: each neighbouring plan is planned again from the stage costs that
 the plan keeps, or is one of the plans that the user has made (`tried`).
@@ -29,7 +30,7 @@ from alpa_explore.plans.value import PlanValue
 from alpa_explore.questions import tuning
 
 COMPUTE, SEND, SYNC, WAIT = "compute", "sends between stages", "gradient sync and update", "waits (bubble)"
-TIED = "sums of tied weights"
+TIED, OVERHEAD = "sums of tied weights", "overhead of the software"
 COLLECTIVES = "collectives"
 """How the names of the parts for collectives begin: 'collectives inside a node, axis 1'."""
 COMPUTING = "computing"
@@ -85,7 +86,7 @@ def time_parts(plan: PlanValue) -> tuple[StageTime, ...]:
         parts = [(UNKNOWN if axes is None else COMPUTE, b * computing)]
         parts += [(name, b * seconds) for name, seconds in axes or ()]
         parts += [(SEND, b * stage.receive_seconds), (SYNC, stage.iteration_seconds)]
-        parts += [(TIED, stage.tied_seconds)]
+        parts += [(TIED, stage.tied_seconds), (OVERHEAD, plan.overhead_seconds)]
         parts += [(WAIT, max(0.0, total - sum(seconds for _, seconds in parts)))]
         merged: dict[str, float] = {}
         for name, seconds in parts:
@@ -133,15 +134,15 @@ def limits(plan: Plan) -> tuple[Limit, ...]:
     parts = [dict(time.parts) for time in time_parts(plan)]
     latencies = [stage.latency_seconds for stage in plan.stages]
     without: list[tuple[str, float, str]] = []
-    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - {WAIT, TIED}):
+    for name in sorted({_resource(name) for of_stage in parts for name in of_stage} - {WAIT, TIED, OVERHEAD}):
         spent = [sum(s for part, s in of_stage.items() if _resource(part) == name) / b for of_stage in parts]
         left = [latency - seconds for latency, seconds in zip(latencies, spent, strict=True)]
-        seconds = plan.terms.iteration_seconds(left, plan.tied_seconds)
+        seconds = plan.terms.iteration_seconds(left, plan.once_seconds)
         without.append((name, seconds, "T of the same stages if this took no time"))
     if len(latencies) > 1:
-        even = plan.terms.iteration_seconds([sum(latencies) / len(latencies)] * len(latencies), plan.tied_seconds)
+        even = plan.terms.iteration_seconds([sum(latencies) / len(latencies)] * len(latencies), plan.once_seconds)
         without.append(("imbalance of the stages", even, "T if all stages had the mean latency"))
-        filled = b * max(latencies) + plan.tied_seconds
+        filled = b * max(latencies) + plan.once_seconds
         without.append(("filling and draining the pipeline", filled, "B · t_max: T if the pipeline were always full"))
     unlimited = _with_memory(plan, tuning.UNLIMITED_BYTES)
     if unlimited is not None:

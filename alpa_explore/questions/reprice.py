@@ -58,17 +58,17 @@ def reprice(plan: Plan, cluster: Cluster, graph: TrainingGraph | None = None, *,
 
     stages = tuple(priced_stage(stage, 1) for stage in plan.stages)
     latencies, b = [s.latency_seconds for s in stages], plan.options.num_microbatches
-    total = plan.terms.iteration_seconds(latencies, sum(s.tied_seconds for s in stages))
+    pipeline = plan.terms.iteration_seconds(latencies, sum(s.tied_seconds for s in stages))
     return replace(
         rebuilt,
         stages=stages,
         interleaved=tuple(priced_stage(stage, len(plan.interleaved) // len(stages)) for stage in plan.interleaved),
         predicted=replace(
             plan.predicted,
-            iteration_seconds=total,
+            iteration_seconds=pipeline + rebuilt.overhead_seconds,
             t_max_seconds=max(latencies),
             sum_latency_seconds=sum(latencies),
-            bubble_fraction=max(0.0, 1.0 - b * sum(latencies) / (len(stages) * total)),
+            bubble_fraction=max(0.0, 1.0 - b * sum(latencies) / (len(stages) * pipeline)),
         ),
     )
 

@@ -105,14 +105,14 @@ def request_of(
     folder for the trained weights; `record` keeps every gradient in the folder of the run. `target` is local; torchrun
     or slurm (writes a script and starts nothing); kubernetes (likewise a PyTorchJob, with `image` the name of a
     container image and `claim` that of a volume claim with the folder of the run); or dask, with `scheduler` a Dask
-    client or address, and `ports` ("29500-29600") where rank 0 listens while the ranks meet.
+    client or address. `ports` ("29500-29600") is where rank 0 listens while the ranks meet; local needs none.
 
     `data` as a function is sent to every rank, not what it reads: it is called there with the number of a microbatch,
     counted over all steps, and returns the whole microbatch, of which the rank takes its part. Let it open its files
-    when it is called; on the target dask, files must be where it looks for them on every host, while the function comes
-    along with the user's own modules that it needs. A function with a parameter `place=None` gets a
-    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may then be anything
-    in what it returns. None asks for all samples. A list is sent whole.
+    when it is called; on the targets dask and kubernetes, files must be where it looks for them on every host, while
+    the function comes along with the user's own modules that it needs. A function with a parameter `place=None` gets a
+    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; in what it returns, others
+    may be anything. None asks for all samples. A list is sent whole.
 
     `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
     which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole
@@ -229,7 +229,7 @@ def prepare(request: RunRequest, folder: Path) -> Program:
         stream_samples=None if resumed is None else resumed.stream_samples,
     )
     save_plan(plan, folder / "plan.json")
-    write_jobs(folder, program, options, state, batches, send_code=request.target == "dask")
+    write_jobs(folder, program, options, state, batches, send_code=request.target in ("dask", "kubernetes"))
     (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
     document = {**_document(request, program), "checkpoints": _facts(request, program, folder)}
     (folder / "run.json").write_text(json.dumps(document, indent=1), encoding="utf-8")

@@ -23,7 +23,9 @@ def packed(value: Any) -> bytes:
     functions are named instead, and the hosts must have their modules.
     """
     before = set(cloudpickle.list_registry_pickle_by_value())
-    modules = [module for name, module in list(sys.modules.items()) if name not in before and _is_users(name, module)]
+    installed = _installed()
+    loaded = [(name, module) for name, module in list(sys.modules.items()) if name not in before]
+    modules = [module for name, module in loaded if _is_users(name, module, installed)]
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:
@@ -39,7 +41,7 @@ def packed(value: Any) -> bytes:
     return found
 
 
-def _is_users(name: str, module: ModuleType) -> bool:
+def _is_users(name: str, module: ModuleType, installed: list[Path]) -> bool:
     file = getattr(module, "__file__", None)
     root = name.partition(".")[0]
     # A module may have put another object under its name.
@@ -48,7 +50,7 @@ def _is_users(name: str, module: ModuleType) -> bool:
     if root in _OURS or root in sys.stdlib_module_names or root == "__main__":
         return False
     path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in _installed())
+    return not any(path.is_relative_to(folder) for folder in installed)
 
 
 def _installed() -> list[Path]:

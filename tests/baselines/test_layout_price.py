@@ -70,10 +70,12 @@ def test_one_device_takes_its_kernels_and_the_update() -> None:
 def test_a_pipeline_fills_and_drains() -> None:
     """Equal stages: (B + stages − 1) · t, and with two chunks half of what is not the slowest."""
     equal = replace(WORK, embedding=part(0, 0.0, 0.0), head=part(0, 0.0, 0.0), boundary_bytes=0.0)
-    flat = price_layout(equal, cluster(), layout(pipeline=4, blocks=(2,) * 4, head_part=3))
+    inside = replace(cluster().inside_node, latency_seconds=0.0)
+    instant = cluster().with_changes(inside_node=inside)
+    flat = price_layout(equal, instant, layout(pipeline=4, blocks=(2,) * 4, head_part=3))
     stage = price_layout(equal, cluster(), layout(blocks=(2,), microbatches=1)).pipeline_seconds
     assert flat.pipeline_seconds == pytest.approx((4 + 3) * stage)
-    chunked = price_layout(equal, cluster(), layout(pipeline=4, blocks=(1,) * 8, head_part=7))
+    chunked = price_layout(equal, instant, layout(pipeline=4, blocks=(1,) * 8, head_part=7))
     assert chunked.pipeline_seconds == pytest.approx((4 + 3 / 2) * stage)
 
 

@@ -185,3 +185,15 @@ def test_a_residual_stream_as_wide_as_the_sequence_is_long_is_not_taken_for_it()
 
 def test_a_model_without_a_known_sequence_has_no_labels() -> None:
     assert dim_labels(Case("mlp-tiny").graph) == {}
+
+
+def test_megatrons_distributed_optimizer_updates_a_shard_on_each_replica() -> None:
+    case = Case("gpt of 1", samples=2, num_layers=1, num_microbatches=2)
+    zero = decided(case, (2,), Role.DATA_ZERO_1)
+    plain = decided(case, (2,), Role.DATA)
+    assert set(zero.weights.values()) == set(plain.weights.values()) == {(-1,)}
+    assert {strategy.outputs[0] for strategy in zero.updates.values()} == {(0,)}
+    assert {strategy.outputs[0] for strategy in plain.updates.values()} == {(-1,)}
+    program = case.program([((0, 0), (2,))], following(Role.DATA_ZERO_1))
+    check(program)
+    case.assert_equal(program)

@@ -146,3 +146,22 @@ def test_a_logical_mesh_of_one_device_has_one_spec():
     table = reshard_table((8, 8), 256, mesh)
     assert table.specs == ((),)
     assert table.seconds.tolist() == [[0.0]]
+
+
+@pytest.mark.parametrize("mesh", [(4,), (2, 2)])
+def test_a_figure_along_the_cheapest_sequence_is_that_of_its_steps(mesh):
+    cluster = Cluster.parse("2x2:h100", software="megatron")
+    machines = logical_mesh(cluster, Submesh(2, 2), mesh).squeezed()
+    table = reshard_table((8, 16, 32), 2**26, machines)
+    summed, calls = table.all_reduce_seconds, table.calls(machines)
+    kinds = set()
+    for (source, i), (target, j) in itertools.product(table.index.items(), repeat=2):
+        if table.seconds[i, j] >= UNREACHABLE:
+            continue
+        path = table.path(source, target)
+        kinds |= {step.kind for step, _ in path}
+        reduces = sum(seconds for step, seconds in path if step.kind is StepKind.ALL_REDUCE)
+        assert summed[i, j] == pytest.approx(reduces, rel=1e-12)
+        launched = [machines.call_seconds[step.axis] for step, _ in path if step.kind is not StepKind.SLICE]
+        assert calls[i, j] == pytest.approx(sum(launched), rel=1e-12)
+    assert kinds == set(StepKind)

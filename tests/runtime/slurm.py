@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: a controller, and two nodes that are this machine under two loopback addresses.
+"""A real Slurm on this machine: a controller, and two nodes: this machine under two loopback addresses, or other hosts.
 
 It runs as the current user, from a configuration in a folder of its own, and needs Debian's slurmctld, slurmd and
 slurm-client. Nothing of a Slurm that may be installed here is used or changed but its programs.
@@ -12,17 +12,18 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
-NODES = ("127.0.0.1", "127.0.0.2")
-"""Nodes are named by their addresses, which every machine can resolve."""
+LOOPBACK = {"127.0.0.1": "127.0.0.1", "127.0.0.2": "127.0.0.2"}
+"""Name of a node -> its address. These are named by their addresses, which every machine can resolve."""
 _PROGRAMS = ("slurmctld", "slurmd", "sbatch", "srun", "scontrol", "squeue", "scancel", "sinfo")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 _CONFIGURATION = """\
 ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({address})
 SlurmctldPort={controller}
 SlurmUser={user}
 SlurmdUser={user}
@@ -58,8 +59,8 @@ def missing() -> str | None:
 class Slurm:
     """A running Slurm."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.count = folder, count
         self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def ask(self, *command: str) -> str:
@@ -84,25 +85,46 @@ class Slurm:
 
 
 @contextmanager
-def slurm(folder: Path, *, cores: int = 4) -> Iterator[Slurm]:
-    """Start the two nodes, each said to have so many cores; at the end, end their jobs and them."""
-    controller, *ports = _free_ports(1 + len(NODES))
-    nodes = "\n".join(
-        f"NodeName={node} NodeHostname={socket.gethostname()} NodeAddr={node} Port={port} CPUs={cores}"
-        for node, port in zip(NODES, ports, strict=True)
-    )
-    for name in ("state", *NODES):
+def slurm(
+    folder: Path,
+    nodes: Mapping[str, str] = LOOPBACK,
+    *,
+    controller: str = "127.0.0.1",
+    start: Callable[..., subprocess.Popen[Any]] | None = None,
+) -> Iterator[Slurm]:
+    """Start a Slurm with nodes (name -> address) of four cores each; at the end, end their jobs and them.
+
+    `controller` is this machine's address for the nodes. `start(number, command, **options of Popen)` starts a process
+    on a node; the default is on this machine.
+    """
+    start = start or (lambda _number, command, **options: subprocess.Popen(command, **options))
+    controller_port, *ports = _free_ports(1 + len(nodes))
+    lines = [
+        f"NodeName={name} NodeHostname={name} NodeAddr={address} Port={port} CPUs=4"
+        for (name, address), port in zip(nodes.items(), ports, strict=True)
+    ]
+    for name in ("state", *nodes):
         (folder / name).mkdir(parents=True)
     (folder / "slurm.conf").write_text(
         _CONFIGURATION.format(
-            host=socket.gethostname(), controller=controller, user=getpass.getuser(), folder=folder, nodes=nodes
+            host=socket.gethostname(),
+            address=controller,
+            controller=controller_port,
+            user=getpass.getuser(),
+            folder=folder,
+            nodes="\n".join(lines),
         )
     )
-    running = Slurm(folder)
+    # Nothing here uses cgroups, but a slurmd that looks for them fails where none are mounted.
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    running = Slurm(folder, len(nodes))
     with ExitStack() as started:
-        for command in (["slurmctld", "-i"], *(["slurmd", "-N", node] for node in NODES)):
-            with (folder / f"{'-'.join(command)}.out").open("wb") as output:
-                process = subprocess.Popen([*command, "-D"], env=running.environment, stdout=output, stderr=output)
+        daemons = [(None, ["slurmctld", "-D", "-i"])]
+        daemons += [(number, ["slurmd", "-D", "-N", name]) for number, name in enumerate(nodes)]
+        for number, command in daemons:
+            with (folder / f"{command[0]}-{number}.out").open("wb") as output:
+                options = {"env": running.environment, "stdout": output, "stderr": output}
+                process = subprocess.Popen(command, **options) if number is None else start(number, command, **options)
             started.callback(_end, process)
         _wait_until_idle(running)
         try:
@@ -122,14 +144,14 @@ def _wait_until_idle(running: Slurm) -> None:
             text=True,
             check=False,
         )
-        if done.stdout.split() == ["idle"] * len(NODES):
+        if done.stdout.split() == ["idle"] * running.count:
             return
         logs = "\n".join(p.read_text(errors="replace")[-1500:] for p in running.folder.glob("*.log"))
         assert time.monotonic() < end, f"the nodes are not idle: {done.stdout}{done.stderr}\n{logs}"
         time.sleep(0.1)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[Any]) -> None:
     process.terminate()
     try:
         process.wait(10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -50,6 +51,22 @@ def test_the_scripts_are_clean(tmp_path, device) -> None:
         ["shellcheck", folder / "run.sh", folder / "slurm.sh"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+def test_ports_of_a_range(tmp_path) -> None:
+    """All machines take the same port: the first, or that of the job."""
+    job = checked(written(two_machines(), "kubernetes", tmp_path / "k", image=IMAGE, ports="29500-29600")[1])
+    assert pod_of(job)["containers"][0]["ports"] == [{"name": "pytorchjob-port", "containerPort": 29500}]
+    text = written(two_machines(), "slurm", tmp_path / "run", ports="29500-29600")[1]
+    assert 'MASTER_PORT="${MASTER_PORT:-29500}"' in (tmp_path / "run" / "run.sh").read_text()
+    (line,) = [line for line in text.splitlines() if line.startswith("MASTER_PORT=")]
+    taken = [
+        subprocess.run(
+            ["bash", "-c", f"SLURM_JOB_ID={job}; {line}; echo $MASTER_PORT"], capture_output=True, check=True
+        )
+        for job in (101, 102, 302)
+    ]
+    assert [int(done.stdout) for done in taken] == [29500, 29501, 29600]
 
 
 def test_names_from_a_plan_file_are_no_commands_in_a_script(tmp_path) -> None:
@@ -223,10 +240,12 @@ def test_the_name_of_a_job_is_one_that_kubernetes_takes(tmp_path, folder, name) 
             {"image": IMAGE},
             "are for the target kubernetes: 'registry.example/team/alpa:1' with the target slurm",
         ),
+        ("local", {"ports": "29500-29600"}, "local needs no ports: its ranks meet by a file: '29500-29600'"),
+        ("slurm", {"ports": "http"}, "Ports are a number or two: 'http'"),
         ("local", {"claim": "shared"}, "are for the target kubernetes: 'shared' with the target local"),
     ],
 )
-def test_images_and_claims_that_cannot_be_are_refused_before_anything_is_written(
+def test_options_that_a_target_cannot_use_are_refused_before_anything_is_written(
     tmp_path, target, options, message
 ) -> None:
     with pytest.raises(OptionError, match=message):
@@ -239,6 +258,20 @@ def test_weights_that_would_be_lost_with_the_pod_are_refused(tmp_path) -> None:
     with pytest.raises(OptionError, match="weights saved elsewhere would be lost"):
         run.result(60)
     written(small_plan(), "kubernetes", tmp_path / "b", save=tmp_path / "b" / "weights", image=IMAGE)
+
+
+@pytest.mark.distributed
+def test_a_checkpoint_that_the_pods_cannot_see_is_refused(tmp_path, monkeypatch) -> None:
+    launch(small_plan(), steps=1, checkpoint_every=1, folder=tmp_path / "a", device="cpu").result(120)
+    resumed = written(small_plan(), "kubernetes", tmp_path / "b", image=IMAGE, resume=tmp_path / "a")
+    assert resumed[0].exists()
+    # On another disk a file cannot be linked.
+    monkeypatch.setattr(os, "link", lambda *_: (_ for _ in ()).throw(OSError(errno.EXDEV, "Invalid cross-device link")))
+    run = launch(
+        small_plan(), "kubernetes", steps=2, folder=tmp_path / "c", device="cpu", image=IMAGE, resume=tmp_path / "a"
+    )
+    with pytest.raises(OptionError, match="the checkpoint is on another disk"):
+        run.result(60)
 
 
 def test_the_command_line_says_how_to_start_the_job(tmp_path, capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.measured import load_measured
-from tests.runtime.plans import two_machines
+from tests.runtime.plans import small_plan, two_machines
 from tests.runtime.slurm import missing, slurm
 
 pytestmark = pytest.mark.distributed
@@ -36,15 +36,30 @@ def test_sbatch_runs_the_plan_on_two_nodes(cluster, tmp_path, losses) -> None:
     assert "An iteration of mlp-tiny under 1f1b on cpu took" in log
 
 
+def test_a_job_goes_on_from_the_checkpoint_of_another(cluster, tmp_path) -> None:
+    def run(name, steps, **options):
+        launch(two_machines(), "slurm", steps=steps, folder=tmp_path / name, device="cpu", **options).result(60)
+        shown = cluster.finish(cluster.submit(tmp_path / name / "slurm.sh"), 120)
+        assert shown["JobState"] == "COMPLETED", (tmp_path / name / f"slurm-{shown['JobId']}.log").read_text()
+        events = [json.loads(line) for line in (tmp_path / name / "rank-1.jsonl").read_text().splitlines()]
+        return {e["step"]: e["loss"] for e in events if e["event"] == "step"}
+
+    first = run("first", 2, checkpoint_every=2)
+    assert (tmp_path / "first" / "checkpoints" / "step-000002" / "checkpoint.json").exists()
+    rest = run("rest", 3, resume=tmp_path / "first")
+    assert (list(first), list(rest)) == ([0, 1], [2])
+    whole = launch(small_plan(), steps=3, folder=tmp_path / "whole", device="cpu").result(120)
+    assert {**first, **rest} == pytest.approx({s.step: s.loss for s in whole.steps}, rel=1e-6)
+
+
 def test_a_rank_that_fails_ends_the_job_on_both_nodes(cluster, tmp_path) -> None:
     folder = tmp_path / "run"
     launch(two_machines(), "slurm", steps=10**6, folder=folder, device="cpu").result(60)
     (job_of_rank_1,) = (folder / "job").glob("rank-1*")
     job_of_rank_1.write_bytes(b"damaged")
-    start = time.monotonic()
-    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 60)
+    shown = cluster.finish(cluster.submit(folder / "slurm.sh"), 120)
     assert shown["JobState"] == "FAILED"
-    assert time.monotonic() - start < 30
+    assert not workers_of(folder)
     assert not (folder / "measured.json").exists()
 
 

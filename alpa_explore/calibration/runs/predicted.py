@@ -39,7 +39,8 @@ class _Group:
     """Of the decoders, nine each."""
     table: KernelTable
     """The kernels of all passes."""
-    pass_of_kernel: Ints
+    ends: Ints
+    """For each pass the end of its kernels in the table; without the last."""
 
 
 class PredictedRuns:
@@ -74,7 +75,7 @@ class PredictedRuns:
         first = self.runs[group.runs[0][0]].machine.cluster
         device, inside = overlaid(self.figures, values, first.device, first.inside_node)
         kernels = seconds_of_table(device, group.table)
-        of_passes = np.bincount(group.pass_of_kernel, kernels, len(group.passes)).tolist()
+        of_passes = np.split(kernels, group.ends)
         clusters: dict[tuple[object, ...], Cluster] = {}
         times: dict[tuple[object, ...], DecoderTime] = {}
         for place, number in group.runs:
@@ -109,5 +110,5 @@ def _group(runs: Sequence[RunWork], places: Sequence[int]) -> _Group:
         runs=tuple(numbered),
         passes=tuple(passes),
         table=KernelTable.of([kernel for work in passes for kernel in work.kernels]),
-        pass_of_kernel=np.repeat(np.arange(len(counts)), counts),
+        ends=np.cumsum(counts)[:-1],
     )

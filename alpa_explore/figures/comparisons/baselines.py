@@ -33,7 +33,7 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     )
     figure.update_annotations(font_size=13)
     hover = [_hover(plan, row["plan"]) for plan, row in zip(plans, rows, strict=True)]
-    _iterations(figure, rows, hover, tied=any(p.tied_seconds for p in plans))
+    _iterations(figure, rows, hover)
     capacity = plans[0].cluster.device.memory_bytes if plans else 1
     _memory(figure, rows, hover, capacity, theme)
     figure.update_yaxes(autorange="reversed", automargin=True)
@@ -42,16 +42,18 @@ def baselines_figure(plans: Sequence[Plan], theme: str = "light") -> go.Figure:
     return figure.update_layout(legend={"y": -0.5 * 120 / height - 0.1, "yanchor": "top"}, margin={"b": 100, "l": 200})
 
 
-def _iterations(figure: go.Figure, rows: Sequence[Row], hover: Sequence[str], *, tied: bool) -> None:
-    """`tied`: whether gradients of tied weights are summed across stages in some plan."""
+def _iterations(figure: go.Figure, rows: Sequence[Row], hover: Sequence[str]) -> None:
     names = [safe(row["plan"]) for row in rows]
     longest = max((row["iteration_seconds"] for row in rows), default=1.0)
     scale, unit = units.seconds_axis(longest)
     for name, column, color, shape in (
         ("Σt: one microbatch through all stages", "sum_latency_seconds", OKABE_ITO[1], "/"),
         ("(B−1)·t_max: the other microbatches", "waiting_seconds", OKABE_ITO[0], ""),
-        *([("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x")] if tied else []),
+        ("sums of tied weights", "tied_seconds", OKABE_ITO[3], "x"),
+        ("overhead of the software", "overhead_seconds", OKABE_ITO[6], "."),
     ):
+        if rows and column not in rows[0]:
+            continue
         figure.add_trace(
             go.Bar(
                 y=names,

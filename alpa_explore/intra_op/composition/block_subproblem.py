@@ -16,6 +16,11 @@ from alpa_explore.intra_op.reduction.tables import without_forbidden
 from alpa_explore.intra_op.stage.stage_problem import Node, NodeKind, StageProblem
 from alpa_explore.numerics.arrays import Flags, Floats, Ints
 
+TOTALS = 7
+"""Figures of a choice: microbatch and iteration seconds, weight and activation bytes; where the host may set the pace,
+also the seconds of the forward pass, and the host seconds to launch the collectives of the forward and the backward
+pass."""
+
 
 class Price(NamedTuple):
     """The arguments of `StageProblem.at`: how seconds and bytes add up to one objective."""
@@ -122,14 +127,45 @@ class BlockSubproblem:
         return digest.hexdigest(), self.owned, self.left, self.right, self.shared
 
     def totals(self, choices: Ints) -> tuple[Floats, Floats]:
-        """For each row of `choices` [rows, nodes]: microbatch and iteration seconds, weight and activation bytes
-        [rows, 4], and the bytes on one device of every output of every operator [rows, outputs]."""
+        """For each row of `choices` [rows, nodes] the `TOTALS` [rows, 7], and the bytes on one device of every output
+        of every operator [rows, outputs]."""
         flat = self._flat
-        totals = flat.nodes[:, flat.node_starts + choices].sum(axis=2).T
+        nodes = flat.nodes[:, flat.node_starts + choices]
+        totals = np.zeros((len(choices), TOTALS))
+        totals[:, :4] = nodes.sum(axis=2).T
         edge_seconds = flat.seconds[flat.edge_starts + choices[:, flat.a] * flat.widths + choices[:, flat.b]]
         totals[:, 0] += edge_seconds[:, ~flat.each_iteration].sum(axis=1)
         totals[:, 1] += edge_seconds[:, flat.each_iteration].sum(axis=1)
+        if self.problem.paced:
+            forward_nodes, forward_edges = self._forward
+            totals[:, 4] = nodes[0][:, forward_nodes].sum(axis=1) + edge_seconds[:, forward_edges].sum(axis=1)
+            for number, (a, b, seconds) in self._launching:
+                totals[:, 5 if forward_edges[number] else 6] += seconds[choices[:, a], choices[:, b]]
+            for node, inside in self._launching_inside:
+                totals[:, 5 if forward_nodes[node] else 6] += inside[choices[:, node]]
         return totals, flat.sizes[flat.output_starts + choices[:, flat.makers]]
+
+    @cached_property
+    def _forward(self) -> tuple[Flags, Flags]:
+        """Of every node and every edge, whether it is of the forward pass."""
+        problem = self.problem
+        return (
+            np.array([problem.is_forward(node) for node in problem.nodes], dtype=np.bool_),
+            np.array([problem.is_forward_edge(edge) for edge in problem.edges], dtype=np.bool_),
+        )
+
+    @cached_property
+    def _launching_inside(self) -> list[tuple[int, Floats]]:
+        """(node, `PricedOperator.launching`) of the operators of the block with collectives inside."""
+        nodes = self.problem.nodes
+        operators = ((v, nodes[v].priced) for v in self.owned if nodes[v].kind is NodeKind.OPERATOR)
+        return [(v, p.launching) for v, p in operators if p is not None and p.launching is not None]
+
+    @cached_property
+    def _launching(self) -> list[tuple[int, tuple[int, int, Floats]]]:
+        """(number, (a, b, `Edge.launching`)) of the edges whose collectives take the host some time to launch."""
+        edges = enumerate(self.problem.edges)
+        return [(i, (e.a, e.b, e.launching)) for i, e in edges if e.launching is not None and e.launching.any()]
 
     @cached_property
     def _outputs(self) -> list[tuple[int, Floats]]:

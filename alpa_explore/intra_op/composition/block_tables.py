@@ -25,7 +25,7 @@ class BlockChoice(NamedTuple):
     choices: tuple[int, ...]
     """Of the nodes that the block owns."""
     totals: Floats
-    """Seconds and bytes [4], as `BlockSubproblem.totals`."""
+    """Seconds and bytes [7], as `BlockSubproblem.totals`."""
     output_bytes: Floats
     """Bytes on one device of every output of every operator."""
 
@@ -74,7 +74,7 @@ class BlockTable:
         return self._block_choices(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))
 
     def totals(self, prices: Ints, left: Ints, right: Ints) -> Floats:
-        """Seconds and bytes [states, 4] of the best choice in each of some states, as `BlockSubproblem.totals`."""
+        """Seconds and bytes [states, 7] of the best choice in each of some states, as `BlockSubproblem.totals`."""
         return self.block.totals(self._complete(prices, np.column_stack([np.zeros_like(left), left, right])))[0]
 
     def _complete(self, prices: Ints, states: Ints) -> Ints:

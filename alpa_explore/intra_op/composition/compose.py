@@ -32,7 +32,7 @@ from alpa_explore.intra_op.composition.min_plus_products import (
     PrefixCosts,
     best_states_with_shared_nodes,
 )
-from alpa_explore.intra_op.stage.host_time import paced_seconds
+from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.intra_op.stage.stage_problem import StageProblem, StageTotals
 from alpa_explore.numerics.arrays import Floats
@@ -162,7 +162,6 @@ class Composer:
     def joined(self, layers: Range, cost: float, choices: Sequence[BlockChoice]) -> ComposedChoice:
         """The choices of the blocks of a range as one choice."""
         sums = np.sum([choice.totals for choice in choices], axis=0)
-        stage, device = self.stage_of(*layers), self.cutter.model.device
         return ComposedChoice(
             cost=cost,
             block_choices=tuple(self._interned.setdefault(c.choices, c.choices) for c in choices),
@@ -172,7 +171,12 @@ class Composer:
                 weight_bytes=float(sums[2]),
                 activation_bytes=float(sums[3]) + self.constant_bytes(*layers),
                 workspace_bytes=self._workspace(*layers, [choice.output_bytes for choice in choices]),
-                paced_seconds=paced_seconds(stage, device.software, float(sums[0])),
+                paced_seconds=paced_seconds(
+                    self.stage_of(*layers),
+                    self.cutter.model,
+                    PassSeconds(forward=float(sums[4]), backward=float(sums[0] - sums[4])),
+                    PassSeconds(forward=float(sums[5]), backward=float(sums[6])),
+                ),
             ),
         )
 

@@ -47,7 +47,7 @@ class _Options:
     right: Ints
     price: Ints
     totals: Floats
-    """[options, 4], as `BlockSubproblem.totals`."""
+    """[options, 7], as `BlockSubproblem.totals`."""
 
 
 class _Labels(NamedTuple):

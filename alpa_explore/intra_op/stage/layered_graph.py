@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from alpa_explore.cluster import Software
 from alpa_explore.cost.fusion import fuse
 from alpa_explore.graph import Operator, Phase, TensorKind, TrainingGraph
+from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.sharding.spec_constraint import SpecConstraint
 
 UPDATE_LAYER = -1
@@ -34,6 +35,9 @@ class LayeredGraph:
     """Forward operators that the backward pass runs again."""
     uses: tuple[int, ...]
     """For each operator how often its outputs are read, in all layers together."""
+    products: tuple[tuple[int | None, int | None], ...]
+    """For each operator the matrix product that made its first output and the one that reads it, if any: itself where
+    it is one; views in between do not count."""
     held: tuple[tuple[int, ...], ...]
     """For each layer the (storage) tensors held from its forward to its backward pass, ascending."""
     contributions: tuple[tuple[int, ...], ...]
@@ -82,6 +86,7 @@ def assign_layers(
         storage=storage,
         recomputed=recomputed,
         uses=_uses(graph),
+        products=_products(graph),
         held=_held(graph, layer_of, storage, rematerialized_layers, recomputed),
         rematerialized=tuple(sorted(rematerialized_layers)),
         contributions=tuple(_contributions(graph, p.gradient) for p in graph.parameters),
@@ -135,6 +140,21 @@ def _uses(graph: TrainingGraph) -> tuple[int, ...]:
             if (producer := graph.tensors[tensor].producer) is not None:
                 uses[producer] += 1
     return tuple(uses)
+
+
+def _products(graph: TrainingGraph) -> tuple[tuple[int | None, int | None], ...]:
+    made: list[int | None] = []
+    for operator in graph.operators:
+        source = graph.tensors[operator.inputs[0]].producer if is_view(operator) else None
+        made.append(operator.index if is_matrix_product(operator.kind) else None if source is None else made[source])
+    read: list[int | None] = [None] * len(graph.operators)
+    for operator in reversed(graph.operators):
+        if is_matrix_product(operator.kind):
+            read[operator.index] = operator.index
+        elif is_view(operator):
+            readers = (read[r] for r in graph.readers.get(operator.outputs[0], ()))
+            read[operator.index] = next((r for r in readers if r is not None), None)
+    return tuple(zip(made, read, strict=True))
 
 
 def is_view(operator: Operator) -> bool:

@@ -1,33 +1,54 @@
-"""Overlap of communication and computation: a collective hides coefficient × min(its seconds, those computed beside
-it).
+"""Overlap of communication and computation: the seconds of a resharding that nothing hides.
 
-Both depend on the two ends of one edge of the stage problem, so the exposed seconds are a cost of that edge, and every
-solver stays exact.
+They depend on the two ends of one edge of the stage problem, so they are a cost of that edge, and every solver stays
+exact. Who says what overlaps decides the form.
 
-- A resharding between two operators hides behind either of them (an all-gather behind the matrix product that reads its
-  result, a reduce-scatter behind the one that produces its input). The seconds that an operator computes in a
-  microbatch are divided equally among all of its edges, so that no second of computation hides two seconds of
-  collectives.
-- The sum of a weight's gradient hides behind the backward pass, in the last microbatch, of the operator that read the
-  weight (both gradients, and recomputation), divided among its weights by size. The strategies of these operators are
-  not known at that edge: the least seconds of each are counted, so that no choice is priced too low. For a weight that
-  several operators of the stage read, the sum waits for all of them: nothing of it is hidden.
+**The software** (`Software`; fitted to measured runs). Beside a matrix product – one that made the input or reads the
+result, views in between not counted – gathers and reduce-scatters hide tensor_overlap × min(their seconds, those of the
+product); all-reduces hide nothing. Gathers of stored weights, and reduce-scatters of their gradients, in every
+microbatch (ZeRO-2 and 3) hide behind that product too; each hidden second costs `contention` seconds.
 
-A strategy with a collective inside its operator hides nothing, and nothing of it is hidden. The coefficients are those
-that the user gives for the device (`collective_overlap`, `gradient_overlap`), else those of its software; 0 in the
-paper.
+**The user**, for a device (`collective_overlap`). A resharding between two operators hides coefficient × min(its
+seconds, those computed beside it): an all-gather behind the matrix product that reads its result, a reduce-scatter
+behind the one that produces its input. The seconds that an operator computes in a microbatch are divided equally among
+all of its edges, so that no second of computation hides two seconds of collectives. A strategy with a collective inside
+its operator hides nothing, and nothing of it is hidden.
+
+In both (`gradient_overlap`, or `gradient_sync` of the software), the sum of a weight's gradient hides behind the
+backward pass, in the last microbatch, of the operator that read the weight (both gradients, and recomputation), divided
+among its weights by size. The strategies of these operators are not known at that edge: the least seconds of each are
+counted, so that no choice is priced too low. For a weight that several operators of the stage read, the sum waits for
+all of them: nothing of it is hidden.
+
+In the paper nothing overlaps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from alpa_explore.cost.model import CostModel
+from alpa_explore.graph import Tensor
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
-from alpa_explore.numerics.arrays import Floats
+from alpa_explore.numerics.arrays import Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Resharding:
+    """The resharding on one edge of a stage problem."""
+
+    tensor: Tensor
+    sources: Ints
+    """Specs of the strategies at its first end."""
+    targets: Ints
+    seconds: Floats
+    """[source, target]: with nothing hidden."""
+    of_weight: bool
+    """Whether it gathers a stored weight, or scatters the gradient of one."""
 
 
 class Overlap:
@@ -40,19 +61,40 @@ class Overlap:
     def __init__(self, stage: StageGraph, model: CostModel) -> None:
         self.stage, self.layered, self.graph, self.model = stage, stage.layered, stage.layered.graph, model
         self._edge_shares: dict[int, Floats] = {}
-        self.hides = bool(model.device.hidden_collectives or model.device.hidden_gradient_sums)
+        software = model.device.software
+        self.hides = bool(
+            model.device.hidden_collectives
+            or model.device.hidden_gradient_sums
+            or software.gradient_sync == "overlapped"
+        )
         """False when nothing overlaps on this device."""
 
-    def beside(self, seconds: Floats, operators: Sequence[int | None], times: int) -> Floats:
+    def beside(self, edge: Resharding, operators: Sequence[int | None], times: int) -> Floats:
         """Exposed seconds of an edge, shape [strategies of a, strategies of b], that is paid `times` per microbatch.
 
         `operators` are those at its ends, None for an end that is not an operator.
         """
-        coefficient = self.model.device.hidden_collectives
-        if not coefficient:
-            return seconds
-        first, second = (np.zeros(1) if o is None else self._edge_share(o) for o in operators)
-        return _exposed(seconds, (first[:, None] + second[None, :]) / times, coefficient)
+        device = self.model.device
+        if device.collective_overlap:
+            first, second = (np.zeros(1) if o is None else self._edge_share(o) for o in operators)
+            return _exposed(edge.seconds, (first[:, None] + second[None, :]) / times, device.collective_overlap)
+        product = self._product(operators)
+        if product is None:
+            return edge.seconds
+        least = float(self.model.operator(self.graph, product).seconds.min())
+        if edge.of_weight:
+            hides = device.software.gradient_sync == "overlapped"
+            return _exposed(edge.seconds, np.asarray(least), max(0.0, 1.0 - device.software.contention) * hides)
+        if not device.software.tensor_overlap:
+            return edge.seconds
+        return self.model.beside_product(edge.tensor, edge.sources, edge.targets, least)
+
+    def _product(self, operators: Sequence[int | None]) -> int | None:
+        """The matrix product at one end of an edge, views in between not counted; else None."""
+        for end, operator in enumerate(operators):
+            if operator is not None and (product := self.layered.products[operator][end]) is not None:
+                return product
+        return None
 
     def behind_backward(self, seconds: Floats, position: int) -> Floats:
         """Exposed seconds of the sum of the gradient of the parameter at `position` in `graph.parameters`."""

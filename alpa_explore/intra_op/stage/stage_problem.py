@@ -27,9 +27,9 @@ from alpa_explore.cost.model import CostModel, PricedOperator
 from alpa_explore.graph import Operator, Phase
 from alpa_explore.intra_op.problem.memory_limit import Item, MemoryLimit
 from alpa_explore.intra_op.problem.sharding_problem import FORBIDDEN, ShardingProblem
-from alpa_explore.intra_op.stage.host_time import paced_seconds
+from alpa_explore.intra_op.stage.host_time import PassSeconds, paced_seconds
 from alpa_explore.intra_op.stage.liveness import Intervals, workspace_intervals
-from alpa_explore.intra_op.stage.overlap import Overlap
+from alpa_explore.intra_op.stage.overlap import Overlap, Resharding
 from alpa_explore.intra_op.stage.stage_graph import StageGraph
 from alpa_explore.numerics.arrays import Floats, Ints
 from alpa_explore.sharding.spec import Spec
@@ -77,6 +77,8 @@ class Edge:
     times: int
     """How often per microbatch (2 where recomputation reads it again) or per iteration (1)."""
     each_iteration: bool
+    launching: Floats | None = None
+    """Host seconds to launch its collectives in a microbatch, shape as `seconds`; None where launches take none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,22 +155,52 @@ class StageProblem:
             edge_costs=tuple(scaled(e) for e in self.edges),
         )
 
+    @property
+    def paced(self) -> bool:
+        """Whether the host may set the pace, so that seconds are also counted by pass."""
+        return bool(self.model.device.software.backward_launch_seconds)
+
+    def is_forward(self, node: Node) -> bool:
+        """Whether a node is an operator of the forward pass, recomputation included."""
+        operators = self.stage.layered.graph.operators
+        return node.kind is NodeKind.OPERATOR and operators[node.subject].phase is Phase.FORWARD
+
+    def is_forward_edge(self, edge: Edge) -> bool:
+        """Whether an operator of the forward pass reads what the edge reshards."""
+        return not edge.each_iteration and self.is_forward(self.nodes[edge.b])
+
     def totals(self, choices: tuple[int, ...]) -> StageTotals:
         """The seconds and bytes of a choice, added up from the nodes and edges."""
         node_sum = [
             sum(float(getattr(n, part)[c]) for n, c in zip(self.nodes, choices, strict=True))
             for part in ("microbatch_seconds", "iteration_seconds", "weight_bytes", "activation_bytes")
         ]
-        edge_sum = [0.0, 0.0]
+        edge_sum, launching = [0.0, 0.0], [0.0, 0.0]
+        forward = sum(
+            float(n.microbatch_seconds[c]) for n, c in zip(self.nodes, choices, strict=True) if self.is_forward(n)
+        )
         for e in self.edges:
-            edge_sum[e.each_iteration] += float(e.seconds[choices[e.a], choices[e.b]]) * e.times
+            seconds, in_forward = float(e.seconds[choices[e.a], choices[e.b]]) * e.times, self.is_forward_edge(e)
+            edge_sum[e.each_iteration] += seconds
+            forward += seconds * in_forward
+            if e.launching is not None:
+                launching[in_forward] += float(e.launching[choices[e.a], choices[e.b]])
+        for n, c in zip(self.nodes, choices, strict=True):
+            if n.kind is NodeKind.OPERATOR and n.priced is not None and n.priced.launching is not None:
+                launching[self.is_forward(n)] += float(n.priced.launching[c])
+        device_seconds = node_sum[0] + edge_sum[0]
         return StageTotals(
-            microbatch_seconds=node_sum[0] + edge_sum[0],
+            microbatch_seconds=device_seconds,
             iteration_seconds=node_sum[1] + edge_sum[1],
             weight_bytes=node_sum[2],
             activation_bytes=node_sum[3],
             workspace_bytes=self._workspace(choices) + self.model.device.reserved_bytes,
-            paced_seconds=paced_seconds(self.stage, self.model.device.software, node_sum[0] + edge_sum[0]),
+            paced_seconds=paced_seconds(
+                self.stage,
+                self.model,
+                PassSeconds(forward=forward, backward=device_seconds - forward),
+                PassSeconds(forward=launching[True], backward=launching[False]),
+            ),
         )
 
     def memory_limit(self, microbatches_held: int, limit_bytes: float) -> MemoryLimit:
@@ -284,7 +316,10 @@ class _Builder:
         a, specs = self.producer[tensor]
         seconds = self.model.resharding(self.graph.tensors[tensor], specs, targets)
         if self.overlap.hides:
-            seconds = self.exposed_seconds(seconds, (self.nodes[a], self.nodes[b]), times, each_iteration)
+            ends = self.nodes[a], self.nodes[b]
+            stored = ends[0].kind is NodeKind.WEIGHT or ends[1].kind is NodeKind.ACCUMULATOR
+            edge = Resharding(self.graph.tensors[tensor], specs, targets, seconds, stored)
+            seconds = self.exposed_seconds(edge, ends, times, each_iteration)
         self.edges.append(
             Edge(
                 a=a,
@@ -295,17 +330,20 @@ class _Builder:
                 target_specs=targets,
                 times=times,
                 each_iteration=each_iteration,
+                launching=self.model.launching(self.graph.tensors[tensor], specs, targets) * times
+                if self.model.mesh.call_seconds and not each_iteration
+                else None,
             )
         )
 
-    def exposed_seconds(self, seconds: Floats, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
+    def exposed_seconds(self, edge: Resharding, ends: tuple[Node, Node], times: int, each_iteration: bool) -> Floats:
         """The seconds of an edge that do not hide behind computation."""
         if not each_iteration:
             operators = [n.subject if n.kind is NodeKind.OPERATOR else None for n in ends]
-            return self.overlap.beside(seconds, operators, times)
+            return self.overlap.beside(edge, operators, times)
         if ends[0].kind is NodeKind.ACCUMULATOR:
-            return self.overlap.behind_backward(seconds, ends[0].subject)
-        return seconds
+            return self.overlap.behind_backward(edge.seconds, ends[0].subject)
+        return edge.seconds
 
     def specs_of(self, tensor: int, *, partial: bool) -> tuple[Ints, Floats]:
         """The legal specs of a tensor, as positions in its ReshardTable, and the bytes per device under each."""

@@ -151,7 +151,7 @@ def stage_costs_table(plan: PlanValue) -> list[Row]:
 
 def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
     """One row per plan: its iteration time and its parts, its memory, and its time relative to the first plan."""
-    tied = any(plan.tied_seconds for plan in plans)
+    tied, overhead = any(plan.tied_seconds for plan in plans), any(plan.overhead_seconds for plan in plans)
     return [
         {
             "plan": plan.options.baseline or "automatic",
@@ -160,6 +160,7 @@ def comparison_table(plans: Sequence[PlanValue]) -> list[Row]:
             "sum_latency_seconds": plan.predicted.sum_latency_seconds / plan.terms.bubble_divisor,
             "waiting_seconds": plan.terms.rounds * plan.predicted.t_max_seconds,
             **({"tied_seconds": plan.tied_seconds} if tied else {}),
+            **({"overhead_seconds": plan.overhead_seconds} if overhead else {}),
             "stages": len(plan.stages),
             "peak_bytes": plan.predicted.peak_bytes_per_device,
             "bubble_fraction": plan.predicted.bubble_fraction,
@@ -226,6 +227,7 @@ def plan_summary(plan: PlanValue) -> Mapping[str, Any]:
             "bubble_fraction": p.bubble_fraction,
             "peak_bytes_per_device": p.peak_bytes_per_device,
             "tied_seconds": plan.tied_seconds,
+            "overhead_seconds": plan.overhead_seconds,
             "samples_per_second": plan.samples_per_second,
             "tokens_per_second": plan.tokens_per_second,
             "flops_per_second_per_device": plan.flops_per_second_per_device,

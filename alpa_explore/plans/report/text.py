@@ -162,6 +162,8 @@ def iteration_sum(plan: PlanValue) -> str:
     )
     if plan.tied_seconds:
         symbols, numbers = f"{symbols} + sums of tied weights", f"{numbers} + {second(plan.tied_seconds)}"
+    if plan.overhead_seconds:
+        symbols, numbers = f"{symbols} + overhead", f"{numbers} + {second(plan.overhead_seconds)}"
     return f"{symbols} = {numbers}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,12 @@ def check_kubernetes(image: str | None, claim: str | None) -> None:
         )
 
 
-def write_kubernetes(folder: Path, plan: Plan, device: str, *, image: str, claim: str | None) -> ScriptRanks:
-    """Write `pytorchjob.yaml`, and `run.sh`, which its pods run.
+def write_kubernetes(
+    folder: Path, plan: Plan, device: str, *, image: str, claim: str | None, ports: Sequence[int] | None = None
+) -> ScriptRanks:
+    """Write `pytorchjob.yaml`, and `run.sh`, which its pods run. `ports`, a range, is where they may meet.
 
-    OptionError where the run saves its weights outside its folder: the pods see no other.
+    OptionError where the run would read or write outside its folder: the pods see no other.
     """
     save = json.loads((folder / "run.json").read_text(encoding="utf-8"))["options"]["save"]
     if save is not None and not Path(save).is_relative_to(folder):
@@ -60,7 +63,15 @@ def write_kubernetes(folder: Path, plan: Plan, device: str, *, image: str, claim
             found=f"{save}, outside {folder}",
             remedy="Name a folder in that of the run: --save, save=.",
         )
-    write_torchrun(folder, plan, device)
+    for path in (folder / "job").rglob("*"):
+        if path.is_symlink():  # what a run resumes from is linked into its folder
+            raise OptionError(
+                "The pods see the folder of the run alone, and the checkpoint is on another disk",
+                found=f"{path.readlink()}, outside {folder}",
+                remedy="Name a folder for the run on the disk of the checkpoint: --folder, folder=.",
+            )
+    write_torchrun(folder, plan, device, ports)
+    port = (ports or (tuning.KUBERNETES_PORT,))[0]
     nodes, per_node = plan.cluster.nodes, plan.cluster.devices_per_node
     replicas = {"Master": 1} | ({"Worker": nodes - 1} if nodes > 1 else {})
     job = {
@@ -74,7 +85,7 @@ def write_kubernetes(folder: Path, plan: Plan, device: str, *, image: str, claim
                 kind: {
                     "replicas": count,
                     "restartPolicy": "Never",
-                    "template": _pod(folder, per_node, device, image, claim),
+                    "template": _pod(folder, per_node, device, port, image, claim),
                 }
                 for kind, count in replicas.items()
             },
@@ -87,7 +98,7 @@ def write_kubernetes(folder: Path, plan: Plan, device: str, *, image: str, claim
     return ScriptRanks()
 
 
-def _pod(folder: Path, per_node: int, device: str, image: str, claim: str | None) -> dict[str, Any]:
+def _pod(folder: Path, per_node: int, device: str, port: int, image: str, claim: str | None) -> dict[str, Any]:
     """The template of a pod."""
     path = str(folder)
     run = {"name": "run", "mountPath": path} | ({"subPath": folder.name} if claim else {})
@@ -114,7 +125,7 @@ def _pod(folder: Path, per_node: int, device: str, image: str, claim: str | None
                     # The operator's RANK is the number of the pod. Kubernetes replaces $(…) and makes one $ of two.
                     "command": ["bash", "-c", 'NODE_RANK="$RANK" exec bash "$0"', f"{path}/run.sh".replace("$", "$$")],
                     "env": [{"name": "ALPA_EXPLORE_PYTHON", "value": "python3"}],
-                    "ports": [{"name": "pytorchjob-port", "containerPort": tuning.KUBERNETES_PORT}],
+                    "ports": [{"name": "pytorchjob-port", "containerPort": port}],
                     "resources": resources,
                     "volumeMounts": mounts,
                 }

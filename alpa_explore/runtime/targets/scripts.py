@@ -5,6 +5,7 @@ and MASTER_ADDR in the environment. `slurm.sh` is for sbatch: it runs `run.sh` o
 plan's devices, row by row, so that each machine runs the devices of one node. All machines must see the folder.
 
 Options of the run (steps, checkpoints, …) are in its job files, which the ranks read; a script knows of the ports only.
+All machines must take the same one: the first of the range, or, where jobs may share machines, one by the job's number.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +106,8 @@ class ScriptRanks:
         """Nothing was started."""
 
 
-def write_torchrun(folder: Path, plan: Plan, device: str) -> ScriptRanks:
-    """Write `run.sh`."""
+def write_torchrun(folder: Path, plan: Plan, device: str, ports: Sequence[int] | None = None) -> ScriptRanks:
+    """Write `run.sh`. `ports`, a range, is where the ranks may meet."""
     path = os.environ.get("PYTHONPATH", "")
     _write(
         folder / "run.sh",
@@ -116,17 +118,18 @@ def write_torchrun(folder: Path, plan: Plan, device: str) -> ScriptRanks:
             nodes=plan.cluster.nodes,
             per_node=plan.cluster.devices_per_node,
             python_path=f"export PYTHONPATH={shlex.quote(path)}${{PYTHONPATH:+:$PYTHONPATH}}\n" if path else "",
-            port=tuning.SCRIPT_PORT,
+            port=(ports or (tuning.SCRIPT_PORT,))[0],
             nccl=_NCCL if device == "cuda" else "",
         ),
     )
     return ScriptRanks()
 
 
-def write_slurm(folder: Path, plan: Plan, device: str) -> ScriptRanks:
-    """Write `run.sh`, and `slurm.sh`, which calls it."""
+def write_slurm(folder: Path, plan: Plan, device: str, ports: Sequence[int] | None = None) -> ScriptRanks:
+    """Write `run.sh`, and `slurm.sh`, which calls it. `ports`, a range, is where the ranks may meet."""
     count, log = plan.cluster.devices_per_node, str(folder).replace("%", "%%")  # sbatch replaces %j and the like
-    write_torchrun(folder, plan, device)
+    write_torchrun(folder, plan, device, ports)
+    ports = ports or tuning.SLURM_PORTS
     _write(
         folder / "slurm.sh",
         _SLURM.format(
@@ -135,8 +138,8 @@ def write_slurm(folder: Path, plan: Plan, device: str) -> ScriptRanks:
             output=shlex.quote(f"{log}/slurm-%j.log"),
             run=shlex.quote(str(folder / "run.sh")),
             gpus=f"#SBATCH --gpus-per-node={count}\n" if device == "cuda" else "",
-            first_port=tuning.SLURM_PORTS.start,
-            ports=len(tuning.SLURM_PORTS),
+            first_port=ports[0],
+            ports=len(ports),
         ),
     )
     return ScriptRanks()

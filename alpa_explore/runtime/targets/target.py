@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,17 +51,17 @@ def find_target(
 ) -> Target:
     """The target of that name.
 
-    `scheduler` is the Dask client or address for `dask`, `ports` where its ranks may meet ("29500-29600"); `image` and
-    `claim` are names of a container image and a volume claim for `kubernetes`. UnknownNameError; OptionError for one
-    that another target cannot use.
+    `scheduler` is the Dask client or address for `dask`; `image` and `claim` are names of a container image and of a
+    volume claim for `kubernetes`; `ports` ("29500-29600") is where the ranks may meet, on machines apart.
+    UnknownNameError; OptionError for an option that the target cannot use.
     """
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
-    if ports is not None and name != "dask":
+    if ports is not None and name == "local":
         raise OptionError(
-            "Ports are for the target dask",
-            found=f"{ports!r} with the target {name}",
-            remedy="Leave them out; a script takes MASTER_PORT from its environment.",
+            "The target local needs no ports: its ranks meet by a file",
+            found=f"{ports!r}",
+            remedy="Leave them out, or choose another target.",
         )
     meeting = None if ports is None else parse_ports(ports)
     if name != "kubernetes" and (given := image or claim):
@@ -71,11 +72,11 @@ def find_target(
         )
     targets = {
         "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, rank_count(plan))),
-        "torchrun": Target(check=_anywhere, start=write_torchrun),
-        "slurm": Target(check=_anywhere, start=write_slurm),
+        "torchrun": Target(check=_anywhere, start=partial(write_torchrun, ports=meeting)),
+        "slurm": Target(check=_anywhere, start=partial(write_slurm, ports=meeting)),
         "kubernetes": Target(
             check=lambda _plan, _device: check_kubernetes(image, claim),
-            start=lambda folder, plan, device: write_kubernetes(folder, plan, device, image=image or "", claim=claim),
+            start=partial(write_kubernetes, image=image or "", claim=claim, ports=meeting),
         ),
         "dask": Target(
             check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.cluster import Cluster, Software, Submesh, logical_mesh
 from alpa_explore.cost.model import CostModel
+from alpa_explore.cost.resharding import UNREACHABLE
 from alpa_explore.errors import ClusterError
 from alpa_explore.graph import Phase
+from alpa_explore.graph.counts import is_matrix_product
 from alpa_explore.intra_op.composition.block_subproblem import Price
 from alpa_explore.intra_op.composition.chain import chain_of
 from alpa_explore.intra_op.composition.compose import Composer
@@ -22,6 +24,7 @@ from alpa_explore.intra_op.stage.stage_graph import slice_stages
 from alpa_explore.intra_op.stage.stage_problem import NodeKind, build_stage_problem
 from alpa_explore.layering import cluster_operators, manual_layers
 from alpa_explore.planner.microbatch_graph import microbatch_graph
+from alpa_explore.sharding.reshard import StepKind
 from alpa_explore.tracing.capture import capture
 
 PAPER = {"collective_overlap": 0.0, "gradient_overlap": 0.0}
@@ -161,3 +164,51 @@ def test_an_overlap_outside_0_and_1_is_refused(share):
     for name in PAPER:
         with pytest.raises(ClusterError, match=f"{name}="):
             Cluster.parse("1x2:v100", **{name: share})
+
+
+def test_software_hides_gathers_behind_the_product_beside_them(layered):
+    """At most `tensor_overlap` of what the product takes; nothing of an all-reduce, nothing elsewhere."""
+    cluster = Cluster.parse("1x4:h100")
+    share = 0.75
+    idle, hiding = (
+        cluster.with_changes(software=Software(fuses_pointwise=False, tensor_overlap=s)) for s in (0.0, share)
+    )
+    problems = [
+        build_stage_problem(
+            slice_stages(layered)(0, 2), CostModel(c.device, logical_mesh(c, Submesh(1, 4), (4,)).squeezed())
+        )
+        for c in (idle, hiding)
+    ]
+    seen = set()
+    graph = layered.graph
+    for plain, less in zip(problems[0].edges, problems[1].edges, strict=True):
+        nodes, model = problems[1].nodes, problems[1].model
+        table = model.reshard(graph.tensors[plain.tensor])
+        ends = [nodes[v].subject if nodes[v].kind is NodeKind.OPERATOR else None for v in (plain.a, plain.b)]
+        products = [layered.products[o][end] for end, o in enumerate(ends) if o is not None]
+        product = next((p for p in products if p is not None), None)
+        stored = nodes[plain.a].kind is NodeKind.WEIGHT or nodes[plain.b].kind is NodeKind.ACCUMULATOR
+        for i, j in np.ndindex(plain.seconds.shape):
+            before, after = plain.seconds[i, j], less.seconds[i, j]
+            if before >= UNREACHABLE:
+                continue
+            room = 0.0
+            if product is not None and not plain.each_iteration and not stored:
+                source, target = table.specs[plain.source_specs[i]], table.specs[plain.target_specs[j]]
+                gathers = sum(t for s, t in table.path(source, target) if s.kind is not StepKind.ALL_REDUCE)
+                room = share * min(gathers, model.operator(graph, product).seconds.min())
+            assert after == pytest.approx(before - room, rel=1e-9)
+            seen.add((product is not None, room > 0, before > 0))
+    assert {(True, True, True), (True, False, True), (False, False, True)} <= seen
+
+
+def test_views_between_a_product_and_its_gather_do_not_count(layered):
+    graph = layered.graph
+    through = 0
+    for operator, (made, read) in zip(graph.operators, layered.products, strict=True):
+        if is_matrix_product(operator.kind):
+            assert made == read == operator.index
+        elif made is not None or read is not None:
+            assert operator.bytes_accessed == 0, "only views pass a product on"
+            through += 1
+    assert through > 10

@@ -1,0 +1,69 @@
+"""One cost model: the plan of a layout and `price_layout`, which `predict` reports, give the same iteration time."""
+
+from __future__ import annotations
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.baselines.block_work import decoder_work
+from alpa_explore.baselines.layout import ManualLayout
+from alpa_explore.baselines.layout_price import price_layout
+from alpa_explore.baselines.roles import Role
+from alpa_explore.cluster import Cluster, Submesh, logical_mesh
+from alpa_explore.graph import TrainingGraph
+from alpa_explore.models.configs import LlamaConfig
+from alpa_explore.models.factory import make_inputs, make_module
+from alpa_explore.questions.explain import OVERHEAD, time_parts
+from alpa_explore.tracing.capture import capture
+
+LAYERS, SAMPLES = 4, 2
+
+
+def llama(layers: int, samples: int) -> TrainingGraph:
+    config = LlamaConfig(layers=layers, hidden=2048, heads=16, kv_heads=8, vocabulary=2048, sequence=2048, ffn=5632)
+    inputs = make_inputs(config, samples, "meta", 0)
+    return capture(make_module(config, "meta", 0), inputs, name="llama", precision="bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "tp", "pp", "dp", "microbatches"),
+    [
+        ("1x8:h100", 2, 1, 4, 4),
+        ("1x8:h100", 2, 2, 2, 8),
+        ("1x8:h100", 8, 1, 1, 4),
+        ("2x8:h100", 8, 2, 1, 8),
+        ("1x8:h100@nanotron", 4, 1, 2, 4),
+        ("2x8:h100@nanotron", 2, 2, 4, 8),
+    ],
+)
+def test_a_plan_and_a_layout_take_the_same_time(cluster: str, tp: int, pp: int, dp: int, microbatches: int) -> None:
+    """A plan also pays for what leaves fused kernels, and sums the loss over replicas in every microbatch: with the
+    slow launches of collectives of nanotron these sums are the difference."""
+    machines = Cluster.parse(cluster)
+    plan = ax.baseline(
+        llama(LAYERS, SAMPLES * dp),
+        machines,
+        "megatron",
+        num_microbatches=microbatches,
+        tp=tp,
+        dp=dp,
+        pp=pp,
+        num_layers=LAYERS,
+    )
+    mesh = logical_mesh(machines, Submesh(1, tp), (tp,))
+    work = decoder_work(llama(2, SAMPLES), machines.device, mesh, tensor_role=Role.TENSOR_SEQUENCE)
+    layout = ManualLayout(
+        tensor=tp,
+        data=dp,
+        pipeline=pp,
+        microbatches=microbatches,
+        blocks=(LAYERS // pp,) * pp,
+        head_part=pp - 1,
+        zero_stage=int(machines.software.shards_optimizer),
+    )
+    assert plan.predicted.iteration_seconds == pytest.approx(
+        price_layout(work, machines, layout).seconds, rel=0.03 if machines.software.name == "megatron" else 0.08
+    )
+    for time in time_parts(plan):
+        assert sum(seconds for _, seconds in time.parts) == pytest.approx(plan.predicted.iteration_seconds)
+        assert dict(time.parts)[OVERHEAD] == machines.software.iteration_seconds
