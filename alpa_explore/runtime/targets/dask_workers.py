@@ -16,7 +16,7 @@ import json
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,13 +55,23 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
     return [(address, i * count, count) for i, address in enumerate(used)]
 
 
-def check_workers(scheduler: Any, world: int, device: str) -> None:
-    """OptionError where `world` ranks cannot be divided over the workers, these run other versions than this process,
-    or have too few devices. Workers that share devices count once."""
+def check_workers(scheduler: Any, world: int, device: str, ports: tuple[int, ...] | None = None) -> None:
+    """Check that the workers can run `world` ranks; devices that workers share count once.
+
+    OptionError where the ranks cannot be divided over the workers, these run other versions than this process or have
+    too few devices, or all of `ports` are in use; ExecutorError where a worker does not answer, or two hosts cannot
+    reach each other.
+    """
     client, opened_here = connect(scheduler)
     try:
         used = deal_ranks(list(client.nthreads()), world)
-        check_available(world, _attached(used, _described(client, used, device)), device)
+        host_of = _described(client, used, device)
+        check_available(world, _attached(used, host_of), device)
+        name = f"alpa-explore-check-{secrets.token_hex(6)}"
+        try:
+            _check_reachable(client, host_of, _listen(client, name, used, host_of, ports))
+        finally:
+            client.sync(_forget, client, name, list(host_of))
     finally:
         if opened_here:
             client.close()
@@ -180,13 +190,9 @@ class DaskRanks:
 
     def _start(self, ports: tuple[int, ...] | None) -> None:
         shares = self._shares
-        port_of = self._all(
-            lambda s: (dask_host.open_share, self._name, s.host.address, ports if s is shares[0] else None)
-        )
-        for share in shares:
-            if isinstance(problem := port_of[share.worker], str):
-                raise _no_port(share, problem, ports)
-        self._check_reachable({share.worker: int(port_of[share.worker]) for share in shares})
+        used, host_of = [(s.worker, s.first, s.count) for s in shares], {s.worker: s.host for s in shares}
+        port_of = _listen(self._client, self._name, used, host_of, ports)
+        _check_reachable(self._client, host_of, port_of)
         hosts = {str(share.first + i): str(share.host) for share in shares for i in range(share.count)}
         (self.folder / "hosts.json").write_text(json.dumps(hosts, ensure_ascii=False), encoding="utf-8")
         token = secrets.token_hex(16)
@@ -212,30 +218,6 @@ class DaskRanks:
         loop = self._client.loop.asyncio_loop
         self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
         self._tasks.append(asyncio.run_coroutine_threadsafe(self._ask_scheduler(), loop))
-
-    def _check_reachable(self, port_of: Mapping[str, int]) -> None:
-        """ExecutorError, with the names of both, where a host cannot connect to another one."""
-        places = {share.worker: (share.host.address, port_of[share.worker]) for share in self._shares}
-
-        def others(share: _Share) -> tuple[Any, ...]:
-            return dask_host.unreached, [p for p in dict.fromkeys(places.values()) if p != places[share.worker]]
-
-        found = self._all(others)
-        host_of = {places[share.worker]: share.host for share in self._shares}
-        faults = [
-            f"{share.host} → {host_of[place]}: {reason}"
-            for share in self._shares
-            for place, reason in found[share.worker].items()
-        ]
-        if faults:
-            loopback = any(ipaddress.ip_address(share.host.address).is_loopback for share in self._shares)
-            raise ExecutorError(
-                "Some hosts cannot reach each other, though the scheduler reaches all",
-                found="; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else ""),
-                remedy="Start the workers with --host and an address of their network."
-                if loopback
-                else "Open the ports between them, look at their links, or leave a host out.",
-            )
 
     def _send(self, shares: list[_Share]) -> None:
         """Send the files of their ranks to workers that do not see the folder."""
@@ -324,16 +306,8 @@ class DaskRanks:
         for task in self._tasks:
             task.cancel()
 
-        async def everywhere() -> None:
-            async def one(share: _Share) -> None:
-                await asyncio.wait_for(
-                    self._client.run(dask_host.forget, self._name, workers=[share.worker]), tuning.WORKER_GONE_SECONDS
-                )
-
-            await asyncio.gather(*map(one, self._shares), return_exceptions=True)
-
         if self._client.status == "running":
-            self._client.sync(everywhere)
+            self._client.sync(_forget, self._client, self._name, [share.worker for share in self._shares])
         if self._own:
             self._client.close()
 
@@ -422,6 +396,65 @@ def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> di
     return host_of
 
 
+def _listen(
+    client: Any,
+    name: str,
+    used: list[tuple[str, int, int]],
+    host_of: Mapping[str, HostFacts],
+    ports: tuple[int, ...] | None,
+) -> dict[str, int]:
+    """Worker -> the port where its host listens: that of rank 0 is of `ports`. OptionError, ExecutorError."""
+    port_of: dict[str, int] = {}
+
+    async def one(worker: str, first: int) -> int | str:
+        here = ports if first == 0 else None
+        found: int | str = await _call(client, worker, dask_host.open_share, name, host_of[worker].address, here)
+        return found
+
+    async def everywhere() -> list[int | str]:
+        return await asyncio.gather(*(one(worker, first) for worker, first, _ in used))
+
+    for (worker, _, _), found in zip(used, client.sync(everywhere), strict=True):
+        if isinstance(found, str):
+            raise _no_port(host_of[worker], found, ports)
+        port_of[worker] = found
+    return port_of
+
+
+def _check_reachable(client: Any, host_of: Mapping[str, HostFacts], port_of: Mapping[str, int]) -> None:
+    """ExecutorError, with the names of both, where a host cannot connect to another one."""
+    places = {worker: (host.address, port_of[worker]) for worker, host in host_of.items()}
+    host_at = {places[worker]: host for worker, host in host_of.items()}
+
+    async def one(worker: str) -> list[str]:
+        others = [place for place in dict.fromkeys(places.values()) if place != places[worker]]
+        found = await _call(client, worker, dask_host.unreached, others)
+        return [f"{host_of[worker]} → {host_at[place]}: {reason}" for place, reason in found.items()]
+
+    async def everywhere() -> list[list[str]]:
+        return await asyncio.gather(*map(one, host_of))
+
+    faults = [fault for of_worker in client.sync(everywhere) for fault in of_worker]
+    if faults:
+        loopback = any(ipaddress.ip_address(host.address).is_loopback for host in host_of.values())
+        raise ExecutorError(
+            "Some hosts cannot reach each other, though the scheduler reaches all",
+            found="; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else ""),
+            remedy="Start the workers with --host and an address of their network."
+            if loopback
+            else "Open the ports between them, look at their links, or leave a host out.",
+        )
+
+
+async def _forget(client: Any, name: str, workers: Sequence[str]) -> None:
+    """Let workers remove what they have of a run, those that answer."""
+
+    async def one(worker: str) -> None:
+        await asyncio.wait_for(client.run(dask_host.forget, name, workers=[worker]), tuning.WORKER_GONE_SECONDS)
+
+    await asyncio.gather(*map(one, workers), return_exceptions=True)
+
+
 def _comparable(package: str, version: str | None) -> str | None:
     """Of Python, major and minor; of torch, not the build: a launcher without a GPU may start ranks that have one."""
     if version is None:
@@ -440,17 +473,17 @@ def _attached(used: list[tuple[str, int, int]], host_of: Mapping[str, HostFacts]
     return sum(min(there[machine], count) for machine, count in wanted.items())
 
 
-def _no_port(share: _Share, problem: str, ports: tuple[int, ...] | None) -> Exception:
+def _no_port(host: HostFacts, problem: str, ports: tuple[int, ...] | None) -> Exception:
     if problem == "in use" and ports:
         text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
         return OptionError(
             "All ports where the ranks may meet are in use",
-            found=f"{text} on {share.host}",
+            found=f"{text} on {host}",
             remedy="Give other ones: --ports FIRST-LAST (ports=), or leave it out for any that is free.",
         )
     return ExecutorError(
         "A host cannot listen for the others",
-        found=f"{share.host}: {problem}",
+        found=f"{host}: {problem}",
         remedy="Start its worker with --host and an address of its network.",
     )
 

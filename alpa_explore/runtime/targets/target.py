@@ -79,7 +79,7 @@ def find_target(
             start=partial(write_kubernetes, image=image or "", claim=claim, ports=meeting),
         ),
         "dask": Target(
-            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
+            check=lambda plan, device: check_workers(scheduler, rank_count(plan), device, meeting),
             start=lambda folder, plan, device: DaskRanks(folder, rank_count(plan), scheduler, device, meeting),
         ),
     }
