@@ -200,6 +200,21 @@ def test_code_of_the_users_own_modules_comes_along_and_is_told_its_place(
     assert "place (1, 2, (8, 16))" in (run_folder / "dask" / "rank-1.log").read_text()
 
 
+def test_a_link_that_is_cut_between_two_workers_alone_ends_the_run_with_both_names(four, run_folder) -> None:
+    hosts, scheduler = four
+    run = launch(small_plan(4), "dask", scheduler=scheduler, steps=FOR_EVER, folder=run_folder, device="cpu")
+    under_way(run)
+    start = time.monotonic()
+    hosts.cut(1, 2)
+    try:
+        with pytest.raises(RunError, match="cannot reach each other any more: node1 .* → node2 .*; node2 .* → node1"):
+            run.result(SECONDS)
+    finally:
+        hosts.restore(1, 2)
+    print(f"{time.monotonic() - start:.1f} s until the end")
+    assert no_rank_on(hosts, SECONDS)
+
+
 @pytest.mark.parametrize("fault", ["worker", "host", "link"])
 def test_a_worker_a_host_or_a_link_that_is_lost_ends_the_run_with_its_name(fault, two, launcher, run_folder) -> None:
     hosts, scheduler = two

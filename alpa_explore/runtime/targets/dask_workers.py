@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.request import requested_step
-from alpa_explore.runtime.reports import events
+from alpa_explore.runtime.reports import events, read_heartbeat
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
 from alpa_explore.runtime.targets.local import check_available
@@ -117,6 +117,8 @@ class DaskRanks:
         self._tasks: list[Future[None]] = []
         self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
+        self._cut: dict[str, Any] | None = None
+        """The failure, where two hosts cannot reach each other any more."""
         try:
             used = deal_ranks(list(self._client.nthreads()), world)
             host_of = _described(self._client, used, device)
@@ -141,6 +143,8 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
+        if self._cut is not None:
+            return self._cut
         # Hosts stop one after the other, and the ranks of the last ones lose their connections.
         failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
@@ -217,7 +221,7 @@ class DaskRanks:
         self._scheduler_heard = time.monotonic()
         loop = self._client.loop.asyncio_loop
         self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
-        self._tasks.append(asyncio.run_coroutine_threadsafe(self._ask_scheduler(), loop))
+        self._tasks += [asyncio.run_coroutine_threadsafe(w, loop) for w in (self._ask_scheduler(), self._try_links())]
 
     def _send(self, shares: list[_Share]) -> None:
         """Send the files of their ranks to workers that do not see the folder."""
@@ -300,6 +304,31 @@ class DaskRanks:
                     share.known = now
             await asyncio.sleep(2 * tuning.EXCHANGE_SECONDS)
 
+    async def _try_links(self) -> None:
+        """When the ranks have made no progress for a while, try the links between their hosts."""
+        ranks = [share.first + i for share in self._shares for i in range(share.count)]
+        port_of = {share.worker: urlsplit(share.worker).port or 0 for share in self._shares}
+        host_of = {share.worker: share.host for share in self._shares}
+        before, since = -1, time.monotonic()
+        while not self._stopping:
+            await asyncio.sleep(tuning.HEARTBEAT_SECONDS)
+            now = sum(seen.instructions for rank in ranks if (seen := read_heartbeat(self.folder, rank)))
+            if now != before:
+                before, since = now, time.monotonic()
+            elif time.monotonic() - since > tuning.SUSPECT_SECONDS:
+                since = time.monotonic()
+                try:
+                    faults = await _unreached(self._client, host_of, port_of)
+                except ExecutorError:  # a worker that does not answer is told by `poll`
+                    continue
+                if faults:
+                    self._cut = self._failure(
+                        "Two hosts of the run cannot reach each other any more",
+                        _several(faults),
+                        "Look at their link; the scheduler reaches both.",
+                    )
+                    self._stopping = True
+
     def _forget(self) -> None:
         """Let the workers remove what they have of the run, and close what was opened here."""
         self._ended = True
@@ -355,7 +384,7 @@ async def _call(
     except (OSError, TimeoutError, KeyError) as error:
         raise ExecutorError(
             "A Dask worker does not answer",
-            found=f"{worker}: {error or f'none for {seconds:.0f} s'}",
+            found=f"{worker}: {str(error) or f'none for {seconds:.0f} s'}",
             remedy="Look at its log, or leave its host out.",
         ) from error
 
@@ -423,6 +452,20 @@ def _listen(
 
 def _check_reachable(client: Any, host_of: Mapping[str, HostFacts], port_of: Mapping[str, int]) -> None:
     """ExecutorError, with the names of both, where a host cannot connect to another one."""
+    faults = client.sync(_unreached, client, host_of, port_of)
+    if faults:
+        loopback = any(ipaddress.ip_address(host.address).is_loopback for host in host_of.values())
+        raise ExecutorError(
+            "Some hosts cannot reach each other, though the scheduler reaches all",
+            found=_several(faults),
+            remedy="Start the workers with --host and an address of their network."
+            if loopback
+            else "Open the ports between them, look at their links, or leave a host out.",
+        )
+
+
+async def _unreached(client: Any, host_of: Mapping[str, HostFacts], port_of: Mapping[str, int]) -> list[str]:
+    """'node0 (10.0.0.1) → node1 (10.0.0.2): no answer' for each host that cannot connect to another one."""
     places = {worker: (host.address, port_of[worker]) for worker, host in host_of.items()}
     host_at = {places[worker]: host for worker, host in host_of.items()}
 
@@ -431,19 +474,11 @@ def _check_reachable(client: Any, host_of: Mapping[str, HostFacts], port_of: Map
         found = await _call(client, worker, dask_host.unreached, others)
         return [f"{host_of[worker]} → {host_at[place]}: {reason}" for place, reason in found.items()]
 
-    async def everywhere() -> list[list[str]]:
-        return await asyncio.gather(*map(one, host_of))
+    return [fault for of_worker in await asyncio.gather(*map(one, host_of)) for fault in of_worker]
 
-    faults = [fault for of_worker in client.sync(everywhere) for fault in of_worker]
-    if faults:
-        loopback = any(ipaddress.ip_address(host.address).is_loopback for host in host_of.values())
-        raise ExecutorError(
-            "Some hosts cannot reach each other, though the scheduler reaches all",
-            found="; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else ""),
-            remedy="Start the workers with --host and an address of their network."
-            if loopback
-            else "Open the ports between them, look at their links, or leave a host out.",
-        )
+
+def _several(faults: list[str]) -> str:
+    return "; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else "")
 
 
 async def _forget(client: Any, name: str, workers: Sequence[str]) -> None:
