@@ -207,7 +207,7 @@ def test_a_link_that_is_cut_between_two_workers_alone_ends_the_run_with_both_nam
     start = time.monotonic()
     hosts.cut(1, 2)
     try:
-        with pytest.raises(RunError, match="cannot reach each other any more: node1 .* → node2 .*; node2 .* → node1"):
+        with pytest.raises(RunError, match=r"cannot reach each other any more: node1 .* → node2 .*; node2 .* → node1"):
             run.result(SECONDS)
     finally:
         hosts.restore(1, 2)
