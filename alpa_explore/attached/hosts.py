@@ -133,7 +133,9 @@ def differences_from_here(hosts: Sequence[Host], here: Versions) -> tuple[str, .
 
 
 def memory_text(host: Host) -> str:
-    """'15.5 of 16 GiB' free of the devices' memory."""
-    if host.gpus:
-        return f"{units.bytes_(host.free_of_devices)} of {units.bytes_(min(g.memory_bytes for g in host.gpus))} each"
-    return f"{units.bytes_(host.free_bytes)} of {units.bytes_(host.memory_bytes)}"
+    """'15.5 of 16 GiB' that are free: of each GPU, or of the host."""
+    total = min(g.memory_bytes for g in host.gpus) if host.gpus else host.memory_bytes
+    free = units.bytes_(host.free_of_devices if host.gpus else host.free_bytes)
+    number, _, unit = free.partition(" ")
+    whole = units.bytes_(total)
+    return f"{number if whole.endswith(f' {unit}') else free} of {whole}" + (" each" if host.gpus else "")
