@@ -123,11 +123,16 @@ def differences_from_here(hosts: Sequence[Host], here: Versions) -> tuple[str, .
     """In what hosts differ from this process: a plan can be made, but a run sends them code that they may not read."""
     known = [host for host in hosts if not host.problem]
     found = []
+
+    def compared(versions: Versions, number: int) -> str:
+        """Without the build: a launcher without a GPU may start ranks that have one."""
+        return versions.comparable[number].partition("+")[0]
+
     for what, number in (("Python", 0), ("torch", 1), ("alpa_explore", 2)):
-        mine = here.comparable[number]
-        others = {host.versions.comparable[number] for host in known} - {mine}
+        mine = compared(here, number)
+        others = {compared(host.versions, number) for host in known} - {mine}
         if others and mine:
-            names = ", ".join(h.name for h in known if h.versions.comparable[number] != mine)
+            names = ", ".join(h.name for h in known if compared(h.versions, number) != mine)
             found.append(f"{what}: {', '.join(sorted(others)) or 'not known'} on {names}; {mine} here")
     return tuple(found)
 
