@@ -47,12 +47,13 @@ def test_hosts_are_attached_and_planned_for_by_keyboard(lab: LabPage, scheduler:
     found.get_by_text("As a cluster").wait_for(timeout=1000 * SECONDS)
     assert found.get_by_role("region", name="Hosts").get_by_text("127.0.0.1").count() == 1
     assert found.get_by_role("region", name="Links").get_by_text("inside").count() == 1
+    made = found.locator("b").inner_text()  # 1x2:attached-cpu
     plan.press("Enter")
-    explorer.get_by_role("combobox", name="device", exact=True).locator(
-        "option:checked", has_text="attached-cpu"
-    ).wait_for(state="attached", timeout=1000 * SECONDS)
+    device = explorer.get_by_label("device", exact=True)
     lab.wait_until(
-        lambda: "attached-cpu" in explorer.get_attribute("aria-label", timeout=1000) or "", "planned", SECONDS
+        lambda: device.input_value() == made.partition(":")[2], "the controls show the attached cluster", SECONDS
     )
+    label = f"mlp-tiny on {made}"
+    lab.wait_until(lambda: label in (explorer.get_attribute("aria-label") or ""), "it is planned for", SECONDS)
     assert explorer.get_by_label("Where", exact=True).input_value() == "dask"
     assert explorer.get_by_role("textbox", name="Scheduler").input_value() == scheduler
