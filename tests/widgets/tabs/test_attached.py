@@ -142,7 +142,9 @@ def test_hosts_are_shown_before_their_links_and_planned_for(tab: Tab) -> None:
         "attached-cpu",
     )
     assert ["attached-cpu", "attached-cpu", ""] in controls["device"].choices
+    assert 'cluster = ax.attach("tcp://10.0.0.1:8786").cluster(4)' in tab.explorer.toolbar.widget.code
     tab.explorer.session.undo()
+    assert "ax.attach" not in tab.explorer.toolbar.widget.code
     assert tab.explorer.settings.device == "v100"
 
 
