@@ -5,6 +5,7 @@
     compare_run   measured and predicted times of a run
     calibrate     measure the devices, or refit to runs
     program       the instructions of every rank
+    nodes         the hosts that are attached by Dask, and their links
 
 A room of commands must not import another one.
 """
