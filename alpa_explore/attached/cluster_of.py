@@ -10,7 +10,8 @@ from alpa_explore.attached import tuning
 from alpa_explore.attached.calibrations import kept_calibration, nearest_preset
 from alpa_explore.attached.hosts import Host, differences, largest_equal
 from alpa_explore.attached.links import MeasuredLink, reachable, slowest
-from alpa_explore.cluster import Cluster, Device, Link
+from alpa_explore.cluster import Cluster, Link
+from alpa_explore.cluster.files import Parts
 from alpa_explore.cluster.presets import load_preset
 from alpa_explore.errors import ClusterError, OptionError
 
@@ -21,8 +22,9 @@ def cluster_of(
     """The cluster, and remarks on what was assumed.
 
     A node has the largest power of two of its devices, or `devices_per_node`. Memory is the smallest that any device
-    has free now. The network is the slowest link between two hosts, in whatever direction. The device's other figures
-    are those of the kept calibration of such a machine, or of the nearest preset.
+    has free now. The network is the slowest link between two hosts, in whatever direction; a step of a collective takes
+    more than its wire, by as much as inside a node. The device's other figures are those of the kept calibration of
+    such a machine, or of the nearest preset.
 
     ClusterError where hosts differ, or cannot reach each other; OptionError for more devices than a host has.
     """
@@ -44,17 +46,19 @@ def cluster_of(
             + (f", or name those that do: --hosts {','.join(_short(hosts, left))} (hosts=)." if left else "."),
         )
     per_node = _devices_per_node(hosts[0], devices_per_node)
-    device, inside, between, remarks = _figures(hosts[0], per_node)
+    (device, inside, between), kept, remarks = _figures(hosts[0], per_node)
     if per_node < hosts[0].devices and devices_per_node is None:
         remarks += (f"Of {hosts[0].devices} devices a host, {per_node} are planned for: a power of two.",)
     inner, outer = [k for k in links if k.inside], [k for k in links if not k.inside]
-    if inner and not hosts[0].gpus and inside is None:
-        inside = _measured(inner, "inside a host")
+    if inner and not hosts[0].gpus and not kept:
+        inside = replace(_measured(inner, "inside a host"), latency_seconds=inside.latency_seconds)
     if outer and any(host.rdma for host in hosts):
         names = ", ".join(sorted({name for host in hosts for name in host.rdma}))
         remarks += (f"NCCL will use {names}, which TCP does not measure: the network is that of the preset.",)
     elif outer:
-        between = _measured(outer, "between hosts")
+        # What a step of a collective takes beside the wire, inside a host as between hosts.
+        wire = max((link.latency_seconds for link in inner), default=inside.latency_seconds)
+        between = _measured(outer, "between hosts", beside_seconds=max(inside.latency_seconds - wire, 0.0))
         fastest = max(link.bandwidth for link in outer)
         if fastest > tuning.UNLIKE_LINKS * between.bandwidth:
             slow = slowest(outer)
@@ -72,7 +76,7 @@ def cluster_of(
         nodes=len(hosts),
         devices_per_node=per_node,
         device=replace(device, memory_bytes=free, source=f"{device.source}; memory: free on {names}"),
-        inside_node=inside or load_preset(nearest_preset(hosts[0])[0])[1],
+        inside_node=inside,
         between_nodes=between,
     )
     return cluster, remarks
@@ -91,27 +95,29 @@ def _devices_per_node(host: Host, given: int | None) -> int:
     return given
 
 
-def _figures(host: Host, per_node: int) -> tuple[Device, Link | None, Link, tuple[str, ...]]:
-    """Device, link inside a node (None: to be measured), link between nodes, remarks."""
+def _figures(host: Host, per_node: int) -> tuple[Parts, bool, tuple[str, ...]]:
+    """Device and links of the kept calibration or the nearest preset; whether it is a calibration; remarks."""
     preset, named = nearest_preset(host)
-    kept = kept_calibration(host, per_node)
-    if kept is not None:
-        path, (device, inside, between) = kept
-        return replace(device, source=f"{device.source} ({path})"), inside, between, ()
+    found = kept_calibration(host, per_node)
+    if found is not None:
+        path, (device, inside, between) = found
+        return (replace(device, source=f"{device.source} ({path})"), inside, between), True, ()
     device, inside, between = load_preset(preset)
     what = f"No calibration of {host.device} is kept: its speed is that of the preset {preset}"
     remark = what + ("." if named else f", the nearest by memory: no preset is named like {host.device}.")
     remark += " `alpa-explore nodes ADDRESS --calibrate` measures it."
     device = replace(device, name=f"attached-{preset}", source=f"preset {preset}: {device.source}")
-    return device, inside if host.gpus else None, between, (remark,)
+    return (device, inside, between), False, (remark,)
 
 
-def _measured(links: Sequence[MeasuredLink], where: str) -> Link:
+def _measured(links: Sequence[MeasuredLink], where: str, beside_seconds: float = 0.0) -> Link:
+    """The slowest of the links; `beside_seconds` are added to its latency."""
     slow = slowest(links)
     return Link(
         bandwidth=slow.bandwidth,
-        latency_seconds=max(link.latency_seconds for link in links),
-        source=f"Measured by TCP {where}: the slowest of {len(links)}, {slow.source} → {slow.target}",
+        latency_seconds=max(link.latency_seconds for link in links) + beside_seconds,
+        source=f"Measured by TCP {where}: the slowest of {len(links)}, {slow.source} → {slow.target}"
+        + (f"; latency {units.seconds(beside_seconds)} more, as inside a node" if beside_seconds else ""),
     )
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,11 +83,19 @@ async def connected(address: str) -> AsyncIterator[Any]:
     from distributed import Client
 
     with quiet():
-        client: Any = Client(address, asynchronous=True, timeout=tuning.CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # dask has few annotations
         try:
-            await client
+            await asyncio.wait_for(_knock(address), tuning.CONNECT_SECONDS)
+            client: Any = Client(address, asynchronous=True, timeout=tuning.CONNECT_SECONDS, set_as_default=False)  # type: ignore[no-untyped-call]  # dask has few annotations
+            try:
+                # Dask's own time limit does not hold for a server that accepts and says nothing.
+                await asyncio.wait_for(client, 2 * tuning.CONNECT_SECONDS)
+            except TimeoutError:
+                await _closed(client)
+                raise OSError("what listens there does not answer as a Dask scheduler does") from None
+            except BaseException:
+                await _closed(client)
+                raise
         except (OSError, TimeoutError, ValueError) as error:
-            await client.close()
             raise ExecutorError(
                 "The Dask scheduler cannot be reached",
                 found=f"{address}: {_reason(error)}",
@@ -95,7 +104,20 @@ async def connected(address: str) -> AsyncIterator[Any]:
         try:
             yield client
         finally:
-            await client.close()
+            await _closed(client)
+
+
+async def _knock(address: str) -> None:
+    """Open a connection and close it: Dask itself tries again where it is refused."""
+    parts = urlsplit(address)
+    if parts.scheme in ("tcp", "tls"):
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.close()
+
+
+async def _closed(client: Any) -> None:
+    with suppress(TimeoutError):  # it would wait for a scheduler that is gone
+        await asyncio.wait_for(client.close(), tuning.CONNECT_SECONDS)
 
 
 async def call(
@@ -136,9 +158,8 @@ def quiet() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            return cause.strerror.lower()
-        cause = cause.__cause__
+    if isinstance(error, TimeoutError):
+        return f"no answer within {tuning.CONNECT_SECONDS:.0f} s"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno).lower()
     return str(error) or repr(error)
