@@ -15,6 +15,7 @@ import socket
 import struct
 import threading
 import time
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -64,13 +65,16 @@ def versions() -> dict[str, str]:
     """The versions of this process."""
     import torch
 
-    from alpa_explore import __version__
     from alpa_explore.store.code_version import code_version
 
+    try:
+        release = version("alpa-explore")
+    except PackageNotFoundError:  # its sources are used as they are
+        release = "sources"
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "alpa_explore": f"{__version__} {code_version(('.',))[:8]}",
+        "alpa_explore": f"{release} {code_version(('.',))[:8]}",
     }
 
 
