@@ -85,6 +85,10 @@ class RunError(AlpaExploreError):
     exit_code = 1
 
 
+class CheckpointError(AlpaExploreError):
+    """A checkpoint that is missing, not complete, damaged, of another model or of a newer format."""
+
+
 class ExecutorError(AlpaExploreError):
     """Workers, or their scheduler, that cannot be reached or died repeatedly."""
 

@@ -48,11 +48,11 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_network() -> Iterator[None]:
-    """A connection to another machine fails, in this process; loopback and unix sockets work."""
+    """A connection to another machine fails, in this process; loopback, unix sockets and emulated hosts work."""
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: Any) -> None:
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(str(address[0])):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_here(str(address[0])):
             raise AssertionError(f"a test tried to reach {address[0]}:{address[1]}; tests stay on this machine")
         connect(self, address)
 
@@ -61,10 +61,12 @@ def _no_network() -> Iterator[None]:
         yield
 
 
-def _is_loopback(host: str) -> bool:
+def _is_here(host: str) -> bool:
+    """The loopback, or a network that is reserved for tests, where the emulated hosts are (hosts/hosts.py)."""
     if host in ("localhost", ""):
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return address.is_loopback or any(address in ipaddress.ip_network(n) for n in ("198.18.0.0/15", "2001:2::/48"))

@@ -68,10 +68,19 @@ def browser_is_missing() -> str | None:
     return None if find_chromium() else f"no Chromium here: {HOW_TO_INSTALL}"
 
 
+def hosts_are_missing() -> str | None:
+    """What the tier of emulated hosts lacks."""
+    sys.path.insert(0, str(ROOT))
+    from tests.hosts.hosts import missing
+
+    return missing()
+
+
 TIERS = (
-    Tier(name="default", markers="not slow and not distributed and not browser", parallel=True),
-    Tier(name="slow", markers="slow and not distributed and not browser", parallel=True),
-    Tier(name="distributed", markers="distributed and not browser"),
+    Tier(name="default", markers="not slow and not distributed and not hosts and not browser", parallel=True),
+    Tier(name="slow", markers="slow and not distributed and not hosts and not browser", parallel=True),
+    Tier(name="distributed", markers="distributed and not hosts and not browser"),
+    Tier(name="hosts", markers="hosts and not browser", missing=hosts_are_missing),
     Tier(name="browser", markers="browser", missing=browser_is_missing),
 )
 

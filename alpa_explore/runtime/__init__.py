@@ -2,11 +2,14 @@
 
 Read in this order:
 
+    checkpoints/  write the state of a run, and read it under another plan
     job        the folder of a run, and the job of every rank: its instructions and data
     folder     where the folders of runs are
+    sent_code  pickle a job together with the user's own modules
     training   initial weights and microbatches of a run
     tuning     time limits and sizes
     reports    what running ranks report, as files in the folder of the run
+    logs       what all ranks print, in one view
     measured   measured and predicted times, joined by task
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers

@@ -4,7 +4,10 @@
     plan.json           the plan
     schedule.csv        the order of its tasks
     job/rank-0.pickle   the instructions of rank 0 and the source of its microbatches; only the user may read job/
+    job/files.json      rank -> the files below job/ that it reads
     job/initial.pt      initial weights and buffers, undivided; ranks map the file and copy their boxes
+    job/checkpoint/     in place of initial.pt, the files of the checkpoint from which the run goes on
+    checkpoints/        the checkpoints of the run (`runtime.checkpoints`)
     rank-0.log          the output of rank 0
     rank-0.jsonl        the reports of rank 0: a line per step, and its end
     rank-0.alive        the heartbeat of rank 0: what it is doing
@@ -16,9 +19,11 @@ written and read by one user in one run; the file to share is the plan.
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,11 @@ import torch
 from alpa_explore.programs.execution.execute import Values
 from alpa_explore.programs.instruction import Collective, Receive, Send
 from alpa_explore.programs.program import Program
+from alpa_explore.runtime.checkpoints.description import INDEX
+from alpa_explore.runtime.checkpoints.layout import Share, needed_boxes, shares
+from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.sent_code import packed
+from alpa_explore.runtime.training import Microbatches, place_of
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Action
 
 Batches = Callable[[int], Values]
@@ -52,6 +62,12 @@ class RunOptions:
     """Write every gradient and updated weight of every step into the folder, for `verify`."""
     stall_seconds: float = 60.0
     """The run fails when no rank finishes an instruction for so long."""
+    checkpoint_every: int | None = None
+    """Steps between two checkpoints; the last step has one, too."""
+    resume: str | None = None
+    """The checkpoint from which the run goes on."""
+    first_step: int = 0
+    """The step of that checkpoint; `steps` counts from the start of training."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,33 +84,39 @@ class RankJob:
     """All (sender, receiver) between which messages are sent."""
     inbox: Mapping[int, SentMessages] = field(repr=False)
     """Sender -> the messages that it sends to this rank."""
-    first_stage: Mapping[int, int] = field(repr=False)
-    """Weight or buffer -> the first stage that holds it, which saves it."""
+    share: Share = field(repr=False)
+    """What this rank writes of a checkpoint."""
     batches: Batches = field(repr=False)
     options: RunOptions
 
 
-def write_jobs(folder: Path, program: Program, options: RunOptions, state: Values, batches: Batches) -> None:
-    """Write the job of every rank, and the initial values of parameters and buffers."""
+def write_jobs(
+    folder: Path,
+    program: Program,
+    options: RunOptions,
+    state: Values,
+    batches: Batches,
+    *,
+    send_code: bool = False,
+) -> None:
+    """Write the job of every rank, and the initial values of parameters and buffers, or those of the checkpoint.
+
+    `send_code`: hosts have not the user's own modules, so functions of these are sent as code.
+    """
     home = folder / "job"
     home.mkdir(mode=0o700)
-    try:
-        with (home / "initial.pt").open("wb") as stream:
-            torch.save({tensor: value.cpu() for tensor, value in state.items()}, stream)
-    except RuntimeError as error:  # torch replaces the error of the stream: the disk is full
-        if isinstance(error.__context__, OSError):
-            raise error.__context__ from None
-        raise
+    if options.resume is None:
+        _write_initial(home / "initial.pt", state)
+    else:
+        _take_checkpoint(Path(options.resume), home / "checkpoint")
     groups = sorted({tuple(sorted(i.ranks)) for _, _, i in _all(program) if isinstance(i, Collective)})
     outboxes: dict[tuple[int, int], dict[tuple[int, Action], tuple[int, ...]]] = {}
     for rank, task, instruction in _all(program):
         if isinstance(instruction, Send) and instruction.to != rank:
             box = outboxes.setdefault((rank, instruction.to), {})
             box[task] = (*box.get(task, ()), instruction.message)
-    first_stage: dict[int, int] = {}
-    for number, stage in enumerate(program.stages):
-        for lasting in stage.lasting[stage.ranks[0]]:
-            first_stage.setdefault(lasting.tensor, number)
+    share_of = shares(program)
+    files: dict[int, list[str]] = {}
     for rank in program.ranks:
         job = RankJob(
             program=program.of_rank(rank),
@@ -102,18 +124,54 @@ def write_jobs(folder: Path, program: Program, options: RunOptions, state: Value
             groups=tuple(groups),
             pairs=tuple(sorted(outboxes)),
             inbox={source: box for (source, to), box in outboxes.items() if to == rank},
-            batches=batches,
+            batches=replace(batches, place=place_of(program, rank)) if isinstance(batches, Microbatches) else batches,
             options=options,
-            first_stage=first_stage,
+            share=share_of[rank],
         )
-        (home / f"rank-{rank}.pickle").write_bytes(cloudpickle.dumps(job))
+        (home / f"rank-{rank}.pickle").write_bytes(packed(job) if send_code else cloudpickle.dumps(job))
+        files[rank] = [path.relative_to(folder).as_posix() for path in job_files(folder, job.program, rank)]
+    (home / "files.json").write_text(json.dumps(files), encoding="utf-8")
 
 
-def read_job(folder: Path, rank: int) -> tuple[RankJob, Values]:
-    """The job of a rank, and the initial values (memory-mapped: a rank reads only its boxes)."""
-    job = pickle.loads((folder / "job" / f"rank-{rank}.pickle").read_bytes())
-    state = torch.load(folder / "job" / "initial.pt", mmap=True, weights_only=True)
-    return job, state
+def read_job(folder: Path, rank: int) -> tuple[RankJob, Values | StoredState]:
+    """The job of a rank, and the values at its start: initial ones (memory-mapped), or a checkpoint.
+
+    A rank reads only its boxes of either.
+    """
+    job: RankJob = pickle.loads((folder / "job" / f"rank-{rank}.pickle").read_bytes())
+    if job.options.resume is not None:
+        return job, StoredState(folder / "job" / "checkpoint", partly=True)
+    return job, torch.load(folder / "job" / "initial.pt", mmap=True, weights_only=True)
+
+
+def job_files(folder: Path, program: Program, rank: int) -> list[Path]:
+    """The files below `job` that a rank reads; of a checkpoint only those that hold its boxes."""
+    home = folder / "job"
+    own = home / f"rank-{rank}.pickle"
+    if not (home / "checkpoint").is_dir():
+        return [own, home / "initial.pt"]
+    needed = StoredState(home / "checkpoint").files_of(*needed_boxes(program, rank))
+    return [own, home / "checkpoint" / INDEX, *(home / "checkpoint" / name for name in sorted(needed))]
+
+
+def _write_initial(path: Path, state: Values) -> None:
+    try:
+        with path.open("wb") as stream:
+            torch.save({tensor: value.cpu() for tensor, value in state.items()}, stream)
+    except RuntimeError as error:  # torch replaces the error of the stream: the disk is full
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _take_checkpoint(checkpoint: Path, home: Path) -> None:
+    """Link the files of a checkpoint, so that they stay when its own run removes it for a newer one."""
+    home.mkdir()
+    for path in checkpoint.iterdir():
+        try:
+            os.link(path.resolve(), home / path.name)
+        except OSError:  # on another disk
+            (home / path.name).symlink_to(path.resolve())
 
 
 def receives(program: Program, rank: int) -> dict[tuple[int, bool], Receive]:

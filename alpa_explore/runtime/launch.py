@@ -5,6 +5,7 @@ Nothing here blocks the caller: a run is prepared and watched in a thread of its
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import torch
 
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
 from alpa_explore.plans.file.write import save_plan
@@ -23,6 +24,10 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
+from alpa_explore.runtime.checkpoints.description import Description, check_digests, model_digest
+from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.layout import model_tensors
+from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.folder import empty_folder, make_folder
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
@@ -44,21 +49,24 @@ class RunRequest:
     own: OwnModel | None = None
     graph: TrainingGraph | None = None
     allow_import: bool = False
+    resumed: Description | None = None
+    """The checkpoint in `options.resume`."""
 
 
-def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **options: Any) -> Run:
+def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **requested: Any) -> Run:
     """Train with `plan`, one process for each of its devices. Returns a handle at once.
 
-    `options` are the arguments of `request_of`: steps, data, and more. `folder` is where the run keeps its logs, by
+    `requested` are the arguments of `request_of`: steps, data, and more. `folder` is where the run keeps its logs, by
     default a new folder in `runs_folder()`. A run that is impossible here is refused before anything is started; later
     errors are raised by the handle's `result`.
     """
-    request = request_of(plan, target, **options)
+    request = request_of(plan, target, **requested)
     home = make_folder(folder, plan.model.name)
     ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
     # `verify` compares the recorded gradients with the inputs in the job.
-    run = Run(home, ranks, request.options.steps, keep_job=request.options.record)
-    device = request.options.device
+    options = request.options
+    run = Run(home, ranks, options.steps, keep_job=options.record, first_step=options.first_step)
+    device = options.device
     run.watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device))
     return run
 
@@ -68,13 +76,15 @@ def request_of(
     target: str = "local",
     *,
     steps: int = 10,
-    learning_rate: float = 1e-3,
-    seed: int = 0,
+    learning_rate: float | None = None,
+    seed: int | None = None,
     schedule: str | Schedule | None = None,
     device: str | None = None,
     save: str | os.PathLike[str] | None = None,
     record: bool = False,
     stall_seconds: float = 60.0,
+    checkpoint_every: int | None = None,
+    resume: str | os.PathLike[str] | None = None,
     model: torch.nn.Module | None = None,
     example_inputs: Any = None,
     loss: Any = None,
@@ -82,22 +92,45 @@ def request_of(
     graph: TrainingGraph | None = None,
     allow_import: bool = False,
     scheduler: Any = None,
+    ports: str | None = None,
+    image: str | None = None,
+    claim: str | None = None,
 ) -> RunRequest:
     """Check that a run is possible, and describe it.
 
     Model and data come from the plan's recipe (an import path is followed only with `allow_import`), or are `model`, as
     it was captured, and `data`: microbatches, or a function number -> microbatch. With `example_inputs` and no data,
     microbatches are made up from them. `schedule` is a name or a table; the default is the plan's own. `graph` is
-    needed for a plan from a file without a recipe. `save` is a folder for the trained weights (`checkpoint`); `record`
-    keeps every gradient in the folder of the run. `target` is local; torchrun or slurm (writes a script and starts
-    nothing); or dask, with `scheduler` a Dask client or address.
+    needed for a plan from a file without a recipe. `learning_rate` is 0.001 and `seed` is 0 by default. `save` is a
+    folder for the trained weights; `record` keeps every gradient in the folder of the run. `target` is local; torchrun
+    or slurm (writes a script and starts nothing); kubernetes (likewise a PyTorchJob, with `image` the name of a
+    container image and `claim` that of a volume claim with the folder of the run); or dask, with `scheduler` a Dask
+    client or address, and `ports` ("29500-29600") where rank 0 listens while the ranks meet.
+
+    `data` as a function is sent to every rank, not what it reads: it is called there with the number of a microbatch,
+    counted over all steps, and returns the whole microbatch, of which the rank takes its part. Let it open its files
+    when it is called; on the target dask, files must be where it looks for them on every host, while the function comes
+    along with the user's own modules that it needs. A function with a parameter `place=None` gets a
+    `training.Place`: the rank, the number of ranks, and the samples that this rank needs; others may then be anything
+    in what it returns. None asks for all samples. A list is sent whole.
+
+    `checkpoint_every` is a number of steps: after each so many, and after the last, the run writes its whole state, of
+    which it keeps the last two (`runtime.checkpoints`). `resume` is the folder of a run, for its newest whole
+    checkpoint, or of one checkpoint: training goes on from it, under this plan, which may have other stages, sharding,
+    devices and schedule. `steps` are those of the whole training. Learning rate and seed are then the checkpoint's by
+    default; another learning rate is allowed. With other microbatches of the same global batch the same samples are
+    used, cut otherwise; `data` is asked for the microbatches of this plan by number, counted from the first step.
 
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
-    follow) and RecipeError.
+    follow), RecipeError and CheckpointError.
     """
-    chosen = find_target(target, scheduler)
+    chosen = find_target(target, scheduler, ports=ports, image=image, claim=claim)
     if steps < 1:
         raise OptionError("A run has at least one step", found=f"{steps}", remedy="Give 1 or more.")
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise OptionError(
+            "Checkpoints are one step or more apart", found=f"{checkpoint_every}", remedy="Give 1 or more, or none."
+        )
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in ("cpu", "cuda"):
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
@@ -111,8 +144,18 @@ def request_of(
             found="model= alone",
             remedy="Give data= (a list of microbatches, or a function number -> microbatch), or example_inputs=.",
         )
+    checkpoint, resumed = (None, None) if resume is None else find_checkpoint(resume)
+    if resumed is not None:
+        if record:
+            raise OptionError(
+                "A resumed run cannot be compared with one process",
+                found="resume= and record=True",
+                remedy="Leave one of them away.",
+            )
+        _check_resumable(plan, resumed, steps, seed, made_up=model is not None and data is None)
     return RunRequest(
         plan=plan,
+        resumed=resumed,
         target=target,
         place=chosen,
         schedule=schedule,
@@ -121,14 +164,47 @@ def request_of(
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
             steps=steps,
-            learning_rate=learning_rate,
-            seed=seed,
+            learning_rate=learning_rate if learning_rate is not None else resumed.learning_rate if resumed else 1e-3,
+            seed=resumed.seed if resumed else seed or 0,
             device=device,
+            checkpoint_every=checkpoint_every,
+            resume=None if checkpoint is None else str(checkpoint),
+            first_step=resumed.step if resumed else 0,
             record=record,
             stall_seconds=stall_seconds,
             save=None if save is None else str(empty_folder(save, "weights", make=False)),
         ),
     )
+
+
+def _check_resumable(plan: Plan, resumed: Description, steps: int, seed: int | None, *, made_up: bool) -> None:
+    """OptionError where a run of `plan` cannot go on from a checkpoint; its model is compared when it is known."""
+    samples, count = plan.model.samples, plan.options.num_microbatches
+    if steps <= resumed.step:
+        raise OptionError(
+            "The checkpoint has all the steps",
+            found=f"{steps} steps, {resumed.step} are done in the checkpoint",
+            remedy=f"Give the steps of the whole training: {resumed.step + 1} or more.",
+        )
+    if samples * count != resumed.samples_per_iteration:
+        raise OptionError(
+            "The plan has another global batch than the checkpoint",
+            found=f"{count} microbatches of {samples} samples, {resumed.samples_per_iteration} samples an iteration in"
+            " the checkpoint",
+            remedy=f"Plan with -B and a microbatch whose product is {resumed.samples_per_iteration}.",
+        )
+    if seed is not None and seed != resumed.seed:
+        raise OptionError(
+            "The checkpoint has another seed",
+            found=f"{seed}, the data and random numbers of the checkpoint are those of seed {resumed.seed}",
+            remedy="Leave the seed away.",
+        )
+    if made_up and samples != resumed.stream_samples:
+        raise OptionError(
+            "Made-up data cannot go on with other microbatches",
+            found=f"{samples} samples a microbatch, {resumed.stream_samples} in the checkpoint",
+            remedy="Give data=, or plan with the same microbatch.",
+        )
 
 
 def describe_run(request: RunRequest) -> dict[str, Any]:
@@ -141,14 +217,57 @@ def prepare(request: RunRequest, folder: Path) -> Program:
     """Write everything that the ranks need into the folder of the run; returns the checked program."""
     plan, options = rebuild(request.plan, request.graph, allow_import=request.allow_import), request.options
     program = _program(plan, request.schedule)
+    resumed = request.resumed
+    if resumed is not None:
+        _check_checkpoint(Path(str(options.resume)), resumed, program)
     state, batches = training(
-        program.graph, plan.model, request.own, seed=options.seed, allow_import=request.allow_import
+        program.graph,
+        plan.model,
+        request.own,
+        seed=options.seed,
+        allow_import=request.allow_import,
+        stream_samples=None if resumed is None else resumed.stream_samples,
     )
     save_plan(plan, folder / "plan.json")
-    write_jobs(folder, program, options, state, batches)
+    write_jobs(folder, program, options, state, batches, send_code=request.target == "dask")
     (folder / "schedule.csv").write_text(write_csv(program.schedule), encoding="utf-8")
-    (folder / "run.json").write_text(json.dumps(_document(request, program), indent=1), encoding="utf-8")
+    document = {**_document(request, program), "checkpoints": _facts(request, program, folder)}
+    (folder / "run.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
     return program
+
+
+def _check_checkpoint(checkpoint: Path, resumed: Description, program: Program) -> None:
+    """CheckpointError where the content of a checkpoint is damaged, or of another model or optimizer."""
+    StoredState(checkpoint).check_model(model_tensors(program))
+    if (optimizer := _optimizer(program)) != resumed.optimizer:
+        raise CheckpointError(
+            "The checkpoint is of another optimizer",
+            found=f"{', '.join(resumed.optimizer)} in the checkpoint, {', '.join(optimizer)} in the plan",
+            remedy="Capture the model with the optimizer of the checkpoint, and plan that.",
+        )
+    check_digests(checkpoint, resumed)
+
+
+def _optimizer(program: Program) -> tuple[str, ...]:
+    graph = program.graph
+    return tuple(sorted({graph.operators[p.update].kind for p in graph.parameters}))
+
+
+def _facts(request: RunRequest, program: Program, folder: Path) -> dict[str, Any]:
+    """What all checkpoints of the run say (`checkpoints.keeper.FACTS`)."""
+    plan, options, resumed = request.plan, request.options, request.resumed
+    # Microbatches of the user's own data have the size that the plan asks for; those of a recipe are cut anew.
+    own_data = request.own is not None and request.own.data is not None
+    return {
+        "model": plan.model.name,
+        "model_digest": model_digest(model_tensors(program)),
+        "plan_digest": hashlib.sha256((folder / "plan.json").read_bytes()).hexdigest(),
+        "seed": options.seed,
+        "learning_rate": options.learning_rate,
+        "optimizer": _optimizer(program),
+        "samples_per_iteration": plan.model.samples * plan.options.num_microbatches,
+        "stream_samples": resumed.stream_samples if resumed and not own_data else plan.model.samples,
+    }
 
 
 def _program(plan: Plan, schedule: str | Schedule | None) -> Program:

@@ -96,6 +96,7 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
         rank: json.loads((folder / f"rank-{rank}.measured.json").read_text(encoding="utf-8")) for rank in run["ranks"]
     }
     timeline = plan.timeline(read_csv(folder / "schedule.csv"))
+    steps = StepReader(folder, tuple(run["ranks"]), run["options"].get("first_step", 0))
     return Measured(
         model=plan.model.name,
         schedule=run["schedule"],
@@ -103,7 +104,7 @@ def _joined(folder: Path, cluster: Cluster | None = None, *, allow_import: bool 
         planned_device=plan.cluster.device.name,
         predicted_iteration_seconds=timeline.makespan_seconds,
         predicted_sends_seconds=iteration_time_of(plan, timeline).sends_seconds,
-        measured_iteration_seconds=_settled([s.seconds for s in StepReader(folder, tuple(run["ranks"]))()]),
+        measured_iteration_seconds=_settled([s.seconds for s in steps()]),
         tasks=tuple(_tasks(timeline, run["stages"], written)),
         ranks=tuple(
             MeasuredRank(

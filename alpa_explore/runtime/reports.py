@@ -1,7 +1,8 @@
 """The reports of running ranks: files in the folder of the run, and their readers.
 
-A line of `rank-N.jsonl` is a JSON object with `event`: "step" (step, loss or null, seconds), "error" (what, found,
-remedy) or "done" (peak_bytes). `rank-N.alive`, the heartbeat, is rewritten about twice a second.
+A line of `rank-N.jsonl` is a JSON object with `event`: "step" (step, loss or null, seconds), "checkpoint" (name, kind,
+step, save, seconds, and files: name -> [bytes, sha256] of what the rank has written), "error" (what, found, remedy) or
+"done" (peak_bytes). `rank-N.alive`, the heartbeat, is rewritten about twice a second.
 """
 
 from __future__ import annotations
@@ -85,12 +86,33 @@ def events(folder: Path, rank: int) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+class EventReader:
+    """Reads the events of all ranks; each call reads only new lines."""
+
+    def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
+        self._paths = {rank: folder / f"rank-{rank}.jsonl" for rank in ranks}
+        self._read = dict.fromkeys(ranks, 0)
+
+    def __call__(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """(rank, event) of the new events, those of a rank in order."""
+        for rank, path in self._paths.items():
+            if not path.exists():
+                continue
+            with path.open("rb") as stream:
+                stream.seek(self._read[rank])
+                text = stream.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read[rank] += len(whole)
+            for line in whole.splitlines():
+                yield rank, json.loads(line)
+
+
 class StepReader:
     """Reads the iterations that all ranks have finished; each call reads only new lines."""
 
-    def __init__(self, folder: Path, ranks: tuple[int, ...]) -> None:
-        self._paths = [folder / f"rank-{rank}.jsonl" for rank in ranks]
-        self._read = [0] * len(ranks)
+    def __init__(self, folder: Path, ranks: tuple[int, ...], first_step: int = 0) -> None:
+        """`first_step` is the first step of the run: not 0 for one that goes on from a checkpoint."""
+        self._events, self._ranks, self._first = EventReader(folder, ranks), len(ranks), first_step
         self._half: dict[int, list[dict[str, Any]]] = {}
         self._done: list[StepReport] = []
         self._lock = threading.Lock()
@@ -98,26 +120,15 @@ class StepReader:
     def __call__(self) -> tuple[StepReport, ...]:
         """All finished iterations, in order."""
         with self._lock:
-            for place, path in enumerate(self._paths):
-                for event in self._new(place, path):
-                    if event["event"] == "step":
-                        self._half.setdefault(event["step"], []).append(event)
-            while len(of_step := self._half.get(len(self._done), ())) == len(self._paths):
+            for _, event in self._events():
+                if event["event"] == "step":
+                    self._half.setdefault(event["step"], []).append(event)
+            while len(of_step := self._half.get(step := self._first + len(self._done), ())) == self._ranks:
                 loss = next((e["loss"] for e in of_step if e["loss"] is not None), math.nan)
                 seconds = max(e["seconds"] for e in of_step)
-                del self._half[len(self._done)]
-                self._done.append(StepReport(step=len(self._done), loss=loss, seconds=seconds))
+                del self._half[step]
+                self._done.append(StepReport(step=step, loss=loss, seconds=seconds))
             return tuple(self._done)
-
-    def _new(self, place: int, path: Path) -> Iterator[dict[str, Any]]:
-        if not path.exists():
-            return
-        with path.open("rb") as stream:
-            stream.seek(self._read[place])
-            text = stream.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read[place] += len(whole)
-        yield from map(json.loads, whole.splitlines())
 
 
 def log_tail(folder: Path, rank: int, lines: int = 12) -> str:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.measured import write_measured
-from alpa_explore.runtime.reports import StepReader, StepReport, log_tail
+from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EFBIG)
@@ -26,9 +27,13 @@ class RunProgress:
     state: str
     """'preparing', 'running', 'done', 'failed', 'stopped', or 'written' where a script is to be run."""
     steps: tuple[StepReport, ...]
-    """The finished steps."""
+    """The finished steps; of a resumed run those since its checkpoint."""
     total: int
-    """The number of steps of the whole run."""
+    """The number of steps of the whole training."""
+    first_step: int = 0
+    """The step with which the run began; not 0 for a resumed one."""
+    checkpoints: tuple[Kept, ...] = ()
+    """The checkpoints that became whole, oldest first; the last two exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +49,13 @@ class RunResult:
 class Run:
     """The handle of a run. Only `wait` and `result` block."""
 
-    def __init__(self, folder: Path, ranks: tuple[int, ...], total: int, *, keep_job: bool) -> None:
+    def __init__(
+        self, folder: Path, ranks: tuple[int, ...], total: int, *, keep_job: bool, first_step: int = 0
+    ) -> None:
         self.folder, self.ranks = folder, ranks
-        self._total, self._keep_job = total, keep_job
-        self._steps = StepReader(folder, ranks)
+        self._total, self._keep_job, self._first_step = total, keep_job, first_step
+        self._steps = StepReader(folder, ranks, first_step)
+        self._keeper = CheckpointKeeper(folder, ranks, EventReader(folder, ranks))
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
         self._stop = threading.Event()
@@ -55,13 +63,19 @@ class Run:
 
     def __repr__(self) -> str:
         done = self.progress
-        return f"<Run {done.state}, {len(done.steps)} of {done.total} steps, in {self.folder}>"
+        return f"<Run {done.state}, {done.first_step + len(done.steps)} of {done.total} steps, in {self.folder}>"
 
     @property
     def progress(self) -> RunProgress:
         """The state of the run, and the losses and times of the steps until now."""
         state = self._state
-        return RunProgress(state=state, steps=self._steps(), total=self._total)
+        return RunProgress(
+            state=state,
+            steps=self._steps(),
+            total=self._total,
+            first_step=self._first_step,
+            checkpoints=self._keeper.kept,
+        )
 
     def stop(self) -> None:
         """Request the end of the run; its ranks are gone within seconds."""
@@ -108,10 +122,15 @@ class Run:
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
+                self._keeper.poll()
                 if self._stop.wait(tuning.RUN_POLL_SECONDS):
                     ranks.stop()
+            if outcome["state"] == "done":
+                self._keeper.finish(tuning.KEEP_SECONDS)
+            self._keeper.poll()
         finally:
             ranks.stop()
+            self._keeper.close()
         if outcome["state"] == "failed":
             tail = "" if outcome["rank"] is None else log_tail(self.folder, outcome["rank"])
             remedy = outcome["remedy"] + f" Logs: {self.folder}."

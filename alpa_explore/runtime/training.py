@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,25 @@ from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import build_from_recipe
 from alpa_explore.plans.records import ModelSummary
 from alpa_explore.programs.execution.execute import Values
+from alpa_explore.programs.instruction import Count, Load
+from alpa_explore.programs.program import Program
 from alpa_explore.tracing.evaluate import initial_weights, input_values
 from alpa_explore.tracing.inputs.example import microbatch_tensors
 
-Data = Callable[[int], Any] | Sequence[Any]
-"""A function number of a microbatch -> its inputs, or a list of inputs, which is repeated."""
+Data = Callable[..., Any] | Sequence[Any]
+"""A function number of a microbatch -> its inputs, or a list of inputs, which is repeated. A function with a parameter
+`place=None` gets the `Place` of the rank that calls it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in a run the function of the data is called."""
+
+    rank: int
+    ranks: int
+    """The number of ranks."""
+    samples: tuple[int, int]
+    """(first, behind the last) sample of a microbatch that this rank takes; (0, 0) where it takes none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +52,41 @@ class Microbatches:
     graph: TrainingGraph
     data: Data
     loss: Any
+    place: Place | None = None
+    """Of the rank to which this was sent."""
 
     def __call__(self, number: int) -> Values:
         """The inputs of one microbatch."""
-        inputs = self.data(number) if callable(self.data) else self.data[number % len(self.data)]
+        if not callable(self.data):
+            inputs = self.data[number % len(self.data)]
+        elif self.place is not None and takes_place(self.data):
+            inputs = self.data(number, place=self.place)
+        else:
+            inputs = self.data(number)
         return input_values(self.graph, microbatch_tensors(inputs, self.loss))
+
+
+def takes_place(function: Callable[..., Any]) -> bool:
+    """Whether a function has a parameter `place`."""
+    try:
+        return "place" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a built-in function
+        return False
+
+
+def place_of(program: Program, rank: int) -> Place:
+    """The place of a rank: of the samples, all that any of its instructions reads."""
+    graph = program.graph
+    boxes: list[tuple[int, int]] = []
+    for stage in program.stages:
+        for of_ranks in stage.tasks.values():
+            for instruction in of_ranks.get(rank, ()):
+                if isinstance(instruction, Count):  # of the targets of all samples
+                    boxes.append((0, max(graph.tensors[t].shape[0] for t in graph.inputs if graph.tensors[t].shape)))
+                elif isinstance(instruction, Load) and instruction.box:
+                    boxes.append(instruction.box[0])
+    samples = (min(first for first, _ in boxes), max(last for _, last in boxes)) if boxes else (0, 0)
+    return Place(rank=rank, ranks=len(program.ranks), samples=samples)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +112,69 @@ class Varied:
         return torch.roll(value, number, dims=1) if tokens else value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recut:
+    """The samples of `data`, in microbatches of another size.
+
+    Tensors whose first dim is the number of samples are cut; any other tensor of a microbatch is taken as it is.
+    """
+
+    data: Callable[[int], Sequence[torch.Tensor]]
+    """Number of a microbatch of `samples` samples -> its tensors."""
+    samples: int
+    wanted: int
+
+    def __call__(self, number: int) -> tuple[torch.Tensor, ...]:
+        """The tensors of one microbatch of `wanted` samples."""
+        first, last = number * self.wanted, (number + 1) * self.wanted
+        start = first // self.samples
+        sources = [self.data(n) for n in range(start, -(-last // self.samples))]
+        begin = first - start * self.samples
+        return tuple(
+            torch.cat(parts)[begin : begin + self.wanted] if parts[0].shape[:1] == (self.samples,) else parts[0]
+            for parts in zip(*sources, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Flat:
+    """Number of a microbatch -> its tensors."""
+
+    data: Callable[[int], Any]
+    loss: Any
+
+    def __call__(self, number: int) -> list[torch.Tensor]:
+        return microbatch_tensors(self.data(number), self.loss)
+
+
 def training(
-    graph: TrainingGraph, summary: ModelSummary, source: OwnModel | None, *, seed: int, allow_import: bool
+    graph: TrainingGraph,
+    summary: ModelSummary,
+    source: OwnModel | None,
+    *,
+    seed: int,
+    allow_import: bool,
+    stream_samples: int | None = None,
 ) -> tuple[Values, Microbatches]:
-    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `build_from_recipe`."""
+    """Initial weights and buffers by tensor of `graph`, and the microbatches; raises as `build_from_recipe`.
+
+    `stream_samples` is the size of the microbatches with which a resumed training of a recipe began: its samples are
+    used on, cut into microbatches of this plan.
+    """
     if source is None:
-        recipe = build_from_recipe(summary.recipe, summary.samples, device="cpu", seed=seed, allow_import=allow_import)
+        samples = stream_samples or summary.samples
+        recipe = build_from_recipe(summary.recipe, samples, device="cpu", seed=seed, allow_import=allow_import)
         source = OwnModel(
             model=recipe.model, example_inputs=recipe.example_inputs, loss=recipe.loss, data=recipe.microbatch
         )
+        if samples != summary.samples:
+            flat = (
+                Varied(inputs=tuple(microbatch_tensors(recipe.example_inputs, recipe.loss)))
+                if recipe.microbatch is None
+                else _Flat(data=recipe.microbatch, loss=recipe.loss)
+            )
+            recut = Recut(data=flat, samples=samples, wanted=summary.samples)
+            return initial_weights(graph, recipe.model), Microbatches(graph=graph, data=recut, loss=None)
     weights = initial_weights(graph, source.model)
     if source.data is not None:
         if not callable(source.data) and not len(source.data):

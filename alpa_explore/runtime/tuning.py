@@ -31,7 +31,39 @@ TORCH_TIMEOUT = timedelta(days=1)
 
 WATCHED_SECONDS = 10.0
 """Dask workers end their ranks when the program that started the run has given no sign of life for so long."""
-WATCHED_BEAT_SECONDS = 1.0
-"""How often that program gives a sign of life."""
+EXCHANGE_SECONDS = 0.25
+"""How often the launcher asks each Dask worker for what is new, which also says that it still watches."""
+EXCHANGE_BYTES = 4 * 2**20
+"""What a worker sends at once: a fraction of a second on a slow link, so that heartbeats and losses are not held up."""
+PUT_BYTES = 8 * 2**20
+"""What the launcher sends to a worker at once."""
+WORKER_LOST_SECONDS = 8.0
+"""A Dask worker that has not answered for so long is lost: its link is cut, or its host. Ends a run within 15 s."""
+ASK_SECONDS = 10.0
+"""How long a Dask worker may take for an answer. It says of an unreachable host that it is, before anything starts."""
+DESCRIBE_SECONDS = 60.0
+"""How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
+REACH_SECONDS = 4.0
+"""How long a connection between two hosts may take; TCP repeats a lost packet after 1 and 3 s."""
+LISTEN_BACKLOG = 512
+"""Connections that may wait until the first rank takes them: one of each rank."""
+MEET_SECONDS = 60.0
+"""How long ranks wait for each other at the start. Hosts start their agents at once, but read torch from slow disks."""
 WORKER_GONE_SECONDS = 3.0
 """A Dask worker that the scheduler has not known for so long has died."""
+
+KEPT_CHECKPOINTS = 2
+"""The last checkpoints of a run that are kept: where the newest is damaged, one is left."""
+ALIGNMENT_BYTES = 64
+"""Archives in a checkpoint begin at multiples of this, torch's own alignment within them."""
+MAX_INDEX_BYTES = 2**30
+"""A larger index of a checkpoint is refused; one of a million boxes has about 200 MB."""
+KEEP_SECONDS = 60.0
+"""How long the parts of a checkpoint may come after the end of the run, from hosts without a shared folder."""
+
+SCRIPT_PORT = 29400
+"""Where the machines of a torchrun script meet: torchrun's own default."""
+SLURM_PORTS = range(20000, 32000)
+"""A Slurm job takes one of these by its number. Linux gives programs ports from 32768 on."""
+KUBERNETES_PORT = 23456
+"""Where the pods of a PyTorchJob meet: the training operator's own default."""

@@ -13,7 +13,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,11 @@ from alpa_explore.programs.execution.execute import Values, cut
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.instruction import Box
 from alpa_explore.programs.lowering.decision import plan_decisions
+from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import read_job
 from alpa_explore.runtime.launch import launch
 from alpa_explore.runtime.reports import StepReader
+from alpa_explore.runtime.training import Microbatches
 from alpa_explore.tracing.aten import draws
 from alpa_explore.tracing.evaluate import evaluate
 from alpa_explore.tracing.targets import with_counts
@@ -114,12 +116,15 @@ def verify(
 def differences(folder: Path, ranks: tuple[int, ...]) -> tuple[Difference, ...]:
     """Compare a run that has recorded its gradients with one process, step by step."""
     job, state = read_job(folder, ranks[0])
+    assert not isinstance(state, StoredState), "a resumed run is not recorded"
     reference = _OneProcess(job.program.graph, state, job.options.learning_rate)
     count = job.program.schedule.num_microbatches
+    # All samples, not only those of one rank.
+    batches = replace(job.batches, place=None) if isinstance(job.batches, Microbatches) else job.batches
     compared: list[Difference] = []
     for report in StepReader(folder, ranks)():
         recorded = [torch.load(folder / f"step-{report.step}-rank-{rank}.pt") for rank in ranks]
-        microbatches = [job.batches(report.step * count + m) for m in range(count)]
+        microbatches = [batches(report.step * count + m) for m in range(count)]
         compared += reference.step(report.step, microbatches, report.loss, recorded)
     return tuple(compared)
 

@@ -22,6 +22,13 @@ def small_plan(devices=2, num_microbatches=2):
     )
 
 
+def two_machines():
+    """The same plan as `small_plan()`, on two machines of one CPU."""
+    return ax.baseline(
+        "mlp-tiny", "2x1:cpu", "inter-only", num_microbatches=2, num_layers=2, delta=1.0, precision="float32"
+    )
+
+
 def processes_of(folder):
     """All processes that have the folder of a run on their command line: the agent, and its ranks, which are forks."""
     found = []

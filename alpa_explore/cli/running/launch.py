@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from alpa_explore import units
 from alpa_explore.cli.output import complain, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ exit codes: 0 done, 1 the run failed, 2 bad input or too few devices, 130 stoppe
 
 example:
   alpa-explore plan gpt-tiny --cluster 1x4:cpu -B 4 --precision float32 -o a.plan.json
-  alpa-explore launch a.plan.json --steps 20"""
+  alpa-explore launch a.plan.json --steps 20 --checkpoint-every 5 --folder one
+  alpa-explore launch b.plan.json --steps 40 --resume one"""
 _POLL_SECONDS = 0.1
 
 
@@ -42,10 +45,28 @@ def add(commands: Any) -> None:
         "--target",
         default="local",
         metavar="WHERE",
-        help="local (default): processes on this machine; torchrun, slurm: write a complete script and start nothing;"
-        " dask: the workers of --scheduler start the ranks",
+        help="local (default): processes on this machine; torchrun, slurm, kubernetes: write a complete script or"
+        " PyTorchJob and start nothing; dask: the workers of --scheduler start the ranks",
     )
     argument("--scheduler", metavar="ADDRESS", help="address tcp://… of the Dask scheduler, for --target dask")
+    argument(
+        "--ports",
+        metavar="FIRST-LAST",
+        help="where rank 0 listens while the ranks meet, such as 29500-29600, for --target dask (default: any port)",
+    )
+    argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
+    argument(
+        "--resume",
+        metavar="DIR",
+        help="go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and "
+        "global batch. --steps counts from the start of training",
+    )
+    argument("--image", metavar="IMAGE", help="container image with alpa-explore, for --target kubernetes")
+    argument(
+        "--claim",
+        metavar="NAME",
+        help="volume claim that holds the folder of the run, for --target kubernetes (default: the machines' own path)",
+    )
     argument("--save", metavar="DIR", help="write the trained weights (torch.distributed.checkpoint) into a new folder")
     argument(
         "--folder",
@@ -75,12 +96,8 @@ def run_arguments(parser: Any, *, steps: int) -> None:
         "format (default: the plan's own)",
     )
     argument("--device", metavar="KIND", help="cpu or cuda (default: cuda where there is one)")
-    argument(
-        "--learning-rate", type=float, default=1e-3, metavar="X", help="learning rate of the optimizer (default: 0.001)"
-    )
-    argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of weights and data of a catalogue model (default: 0)"
-    )
+    argument("--learning-rate", type=float, metavar="X", help="learning rate of the optimizer (default: 0.001)")
+    argument("--seed", type=int, metavar="N", help="seed of weights and data of a catalogue model (default: 0)")
     argument(
         "--allow-import",
         action="store_true",
@@ -100,6 +117,7 @@ def run(options: argparse.Namespace) -> int:
     """Launch, and print the steps as they finish."""
     from alpa_explore.plans.plan import load_plan
     from alpa_explore.runtime.launch import describe_run, launch, request_of
+    from alpa_explore.runtime.targets.scripts import COMMANDS
 
     plan = load_plan(options.file)
     requested = {
@@ -110,8 +128,13 @@ def run(options: argparse.Namespace) -> int:
         "device": options.device,
         "save": options.save,
         "stall_seconds": options.stall_seconds,
+        "checkpoint_every": options.checkpoint_every,
+        "resume": options.resume,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
+        "ports": options.ports,
+        "image": options.image,
+        "claim": options.claim,
     }
     if options.dry_run:
         print_json(describe_run(request_of(plan, options.target, **requested)))
@@ -126,8 +149,9 @@ def run(options: argparse.Namespace) -> int:
         handle.wait()
         raise
     if handle.progress.state == "written":
-        script = handle.folder / ("slurm.sh" if options.target == "slurm" else "run.sh")
-        complain(f"nothing was started: {'sbatch' if options.target == 'slurm' else 'bash'} {script}")
+        command, name = COMMANDS[options.target]
+        script = handle.folder / name
+        complain(f"nothing was started: {command} {shlex.quote(str(script))}")
         print(script)
         return 0
     complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")
@@ -136,7 +160,7 @@ def run(options: argparse.Namespace) -> int:
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown = 0
+    shown, checkpoints = 0, 0
     while True:
         progress = handle.progress
         for step in progress.steps[shown:]:
@@ -144,6 +168,10 @@ def follow(handle: Run) -> None:
             figures = {k: v if v == v else None for k, v in asdict(step).items()}
             print(json.dumps(figures, allow_nan=False), flush=True)
         shown = len(progress.steps)
+        for kept in progress.checkpoints[checkpoints:]:
+            what = f"checkpoint of step {kept.step}" if kept.kind == "state" else "trained weights"
+            complain(f"{what} in {kept.folder}: {units.bytes_(kept.bytes)}, written in {units.seconds(kept.seconds)}")
+        checkpoints = len(progress.checkpoints)
         if progress.state not in ("preparing", "running"):
             return
         sys.stdout.flush()

@@ -36,6 +36,8 @@ from alpa_explore.tracing.targets import counted_losses, mean_count
 
 Values: TypeAlias = Mapping[int, torch.Tensor]
 """Tensor of the graph -> its whole value."""
+Boxes: TypeAlias = Callable[[int, Box], torch.Tensor]
+"""(tensor of the graph, box) -> the value of the box."""
 Waiting: TypeAlias = Generator[str, None, None]
 """Yields a description of what the rank waits for."""
 Arriving: TypeAlias = Generator[str, None, torch.Tensor]
@@ -63,12 +65,13 @@ class RankExecutor:
         program: Program,
         rank: int,
         transport: Transport,
-        state: Values,
+        state: Values | Boxes,
         *,
         learning_rate: float,
         seed: int,
         device: torch.device | str = "cpu",
     ) -> None:
+        """`state` gives the weights and buffers at the start, undivided or box by box."""
         self.program, self.rank, self.transport, self.device = program, rank, transport, torch.device(device)
         self.learning_rate, self.seed = learning_rate, seed
         self.stages = [number for number, stage in enumerate(program.stages) if rank in stage.ranks]
@@ -97,14 +100,13 @@ class RankExecutor:
                     if lasting.zero:
                         value = self._zero(lasting.tensor, lasting.box)
                     else:
-                        value = cut(state[lasting.tensor], lasting.box).to(self.device)
+                        tensor, box = lasting.tensor, lasting.box
+                        value = (state(tensor, box) if callable(state) else cut(state[tensor], box)).to(self.device)
                 except RuntimeError as error:  # torch raises this when memory runs out
-                    tensor, extents = (
-                        program.graph.tensors[lasting.tensor],
-                        [stop - start for start, stop in lasting.box],
-                    )
-                    what = f"the sum of gradients {tensor.name}" if lasting.zero else tensor.name
-                    error.add_note(f"its start, taking {what} of {extents} {tensor.dtype}")
+                    taken = program.graph.tensors[lasting.tensor]
+                    extents = [stop - start for start, stop in lasting.box]
+                    what = f"the sum of gradients {taken.name}" if lasting.zero else taken.name
+                    error.add_note(f"its start, taking {what} of {extents} {taken.dtype}")
                     raise
                 self.memory.add(value)
                 self.lasting[number, lasting.value] = value

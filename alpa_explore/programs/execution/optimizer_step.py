@@ -6,7 +6,7 @@ master copy of 32 bits, which is part of the optimizer state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -20,14 +20,36 @@ OPTIMIZERS: dict[str, Factory] = {
 }
 
 
+MASTER = "master"
+"""Name of the master copy in the state; the other names are torch's."""
+
+
 class PieceOptimizer:
     """The optimizer state of one piece of one weight."""
 
-    def __init__(self, kind: str, weight: torch.Tensor, learning_rate: float) -> None:
+    def __init__(
+        self, kind: str, weight: torch.Tensor, learning_rate: float, state: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """Start with no state, or go on with the `state` of another one."""
         master = weight.detach().clone() if weight.dtype == torch.float64 else weight.detach().float().clone()
         self._weight = torch.nn.Parameter(master)
         self._dtype = weight.dtype
         self._optimizer = OPTIMIZERS[kind]([self._weight], learning_rate)
+        for name, value in (state or {}).items():
+            if name == MASTER:
+                self._weight.data.copy_(value)
+            else:  # torch keeps the number of steps, which has no dims, on the CPU
+                place = "cpu" if name == "step" else weight.device
+                self._optimizer.state[self._weight][name] = value.to(place, copy=True)
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """Moments and number of steps by torch's names, and the master copy where the weight has 16 bits.
+
+        A value with the shape of the piece belongs to its entries; one without dims is the same for all pieces.
+        """
+        kept = {k: v for k, v in self._optimizer.state[self._weight].items() if isinstance(v, torch.Tensor)}
+        return kept if self._weight.dtype == self._dtype else {**kept, MASTER: self._weight.detach()}
 
     @property
     def state_bytes(self) -> int:

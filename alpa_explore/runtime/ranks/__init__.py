@@ -2,6 +2,7 @@
 
 Read in this order:
 
+    rendezvous   the ranks find each other
     transport    collectives, sends and receives by torch.distributed
     checkpoint   save the trained weights, one box per rank
     worker       one rank: read the job, join the others, run the iterations, report and measure

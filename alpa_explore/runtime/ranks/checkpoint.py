@@ -1,77 +1,83 @@
-"""Save trained weights in the format of torch.distributed.checkpoint.
-
-Each rank writes its boxes; replicas are written once.
-
-`torch.distributed.checkpoint.load` reads them in any other sharding, and
-`torch.distributed.checkpoint.format_utils.dcp_to_torch_save` converts them to one file. Names are those of the model.
-"""
+"""Write and read the state of one rank: its boxes of weights and buffers, and its optimizer state."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
-from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
-from torch.distributed.checkpoint.state_dict_saver import save
-
 from alpa_explore.errors import RunError
-from alpa_explore.programs.instruction import Box
-
-Piece = tuple[str, tuple[int, ...], Box, torch.Tensor]
-"""(name, shape of the whole tensor, box, value of the box)."""
-
-
-def save_weights(pieces: list[Piece], folder: Path) -> None:
-    """Save the pieces of this rank; all ranks must call it.
-
-    The boxes of a name must be equal or disjoint over all ranks.
-    RunError where the weights cannot be written.
-    """
-    try:
-        save({}, checkpoint_id=folder, planner=_PiecePlanner(pieces))
-    except CheckpointException as error:  # a BaseException in torch
-        rank, (cause, _) = next(iter(error.failures.items()))
-        raise RunError(
-            "The trained weights were not saved",
-            found=f"{folder}, rank {rank}: {type(cause).__name__}: {cause}",
-            remedy="Free some space, or give a --folder on another disk.",
-        ) from error
+from alpa_explore.programs.execution.execute import Boxes, RankExecutor
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.programs.program import Program
+from alpa_explore.runtime.checkpoints.description import OPTIMIZER_STATE, STATE, WEIGHTS, step_name, writing_folder
+from alpa_explore.runtime.checkpoints.layout import Share, optimizers_of, parameter_name
+from alpa_explore.runtime.checkpoints.shard import Piece, write_shard
+from alpa_explore.runtime.checkpoints.stored import StoredState
 
 
-class _PiecePlanner(DefaultSavePlanner):
-    """Saves boxes; torch's own planner saves shards of DTensors, which need a mesh."""
+class StateWriter:
+    """Writes what one rank has to write of its state."""
 
-    def __init__(self, pieces: list[Piece]) -> None:
-        super().__init__(flatten_state_dict=False)  # there is none
-        self._pieces: Mapping[tuple[str, tuple[int, ...]], torch.Tensor] = {
-            (name, tuple(start for start, _ in box)): value for name, _, box, value in pieces
-        }
-        self._items = [self._item(*piece) for piece in pieces]
+    def __init__(self, folder: Path, place: int, executor: RankExecutor, share: Share) -> None:
+        self.folder, self.place, self.executor, self.share = folder, place, executor, share
+        self.pieces_written = 0
 
-    def create_local_plan(self) -> SavePlan:
-        """The pieces of this rank; the global plan removes replicas."""
-        self.plan = SavePlan(self._items)
-        return self.plan
+    def state(self, step: int) -> Mapping[str, Any]:
+        """Write the part of a checkpoint, when `step` steps are done; the report. RunError."""
+        return self._write(step_name(step), STATE, step, None)
 
-    def lookup_object(self, index: MetadataIndex) -> Any:
-        """The value of an item."""
-        assert index.offset is not None, "pieces have a place"
-        return self._pieces[index.fqn, tuple(index.offset)]
+    def weights(self, step: int, save: str) -> Mapping[str, Any]:
+        """Write the part of the trained weights, which will be moved to `save`; the report. RunError."""
+        return self._write(WEIGHTS, WEIGHTS, step, save)
 
-    @staticmethod
-    def _item(name: str, shape: tuple[int, ...], box: Box, value: torch.Tensor) -> WriteItem:
-        offsets = torch.Size([start for start, _ in box])
-        return WriteItem(
-            index=MetadataIndex(name, offsets),
-            type=WriteItemType.SHARD,
-            tensor_data=TensorWriteData(
-                chunk=ChunkStorageMetadata(offsets=offsets, sizes=value.size()),
-                size=torch.Size(shape),
-                properties=TensorProperties.create_from_tensor(value),
-            ),
+    def _write(self, name: str, kind: str, step: int, save: str | None) -> Mapping[str, Any]:
+        start, folder = time.perf_counter(), writing_folder(self.folder, name)
+        try:
+            files = write_shard(folder, self.place, self._counted(pieces(self.executor, self.share, kind)))
+        except OSError as error:
+            raise RunError(
+                "The checkpoint was not written" if kind == STATE else "The trained weights were not saved",
+                found=f"{folder}: {error.strerror or error}",
+                remedy="Free some space, or give a --folder on another disk; the checkpoint before is whole.",
+            ) from error
+        seconds = time.perf_counter() - start
+        return {"name": name, "kind": kind, "step": step, "save": save, "files": files, "seconds": seconds}
+
+    def _counted(self, written: Iterator[Piece]) -> Iterator[Piece]:
+        for piece in written:
+            yield piece
+            self.pieces_written += 1
+
+
+def pieces(executor: RankExecutor, share: Share, kind: str) -> Iterator[Piece]:
+    """What a rank writes: of the weights alone, or of the whole state."""
+    graph = executor.program.graph
+    for stage, lasting in share.weights:
+        tensor = graph.tensors[lasting.tensor]
+        yield tensor.name, tensor.shape, lasting.box, executor.lasting[stage, lasting.value]
+    for stage, step in share.optimizers if kind == STATE else ():
+        name, shape = parameter_name(graph, step), graph.tensors[graph.parameters[step.parameter].tensor].shape
+        for key, value in executor.optimizers[stage, step.parameter].state.items():
+            divided = value.dim() == len(shape)
+            if divided or step.parameter in share.counters:
+                whole, box = (shape, step.box) if divided else ((), ())
+                yield f"{OPTIMIZER_STATE}{name}.{key}", whole, box, value
+
+
+def boxes_of(stored: StoredState, program: Program) -> Boxes:
+    """The weights and buffers of a checkpoint, box by box."""
+    return lambda tensor, box: stored.box(program.graph.tensors[tensor].name, box)
+
+
+def restore_optimizers(stored: StoredState, executor: RankExecutor) -> None:
+    """Give a rank the optimizer state of its boxes."""
+    for stage, step in optimizers_of(executor.program, executor.rank):
+        name = parameter_name(executor.program.graph, step)
+        executor.optimizers[stage, step.parameter] = PieceOptimizer(
+            step.kind,
+            stored.box(name, step.box).to(executor.device),
+            executor.learning_rate,
+            stored.optimizer_state(name, step.box),
         )

@@ -13,8 +13,9 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +26,31 @@ from alpa_explore import units
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor
 from alpa_explore.programs.instruction import Compute, Instruction
-from alpa_explore.programs.program import Lasting
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
+from alpa_explore.runtime.checkpoints.layout import weights_of
+from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
-from alpa_explore.runtime.ranks.checkpoint import save_weights
+from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
+from alpa_explore.runtime.ranks.rendezvous import meet
 from alpa_explore.runtime.ranks.transport import ProcessTransport
-from alpa_explore.runtime.reports import Heartbeat, Reporter
+from alpa_explore.runtime.reports import EventReader, Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
 
 
-def run_rank(folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None) -> int:
-    """Run a rank to its end; the exit code. An error is reported as an event, and its traceback is printed."""
+def run_rank(
+    folder: Path, rank: int, *, init_method: str, local_rank: int, parent: int | None = None, alone: bool = False
+) -> int:
+    """Run a rank to its end; the exit code. An error is reported as an event, and its traceback is printed.
+
+    In a run that no other program watches (`alone`), the first rank keeps the checkpoints.
+    """
     reporter, status = Reporter(folder, rank), _Status()
     reporter.start_heartbeat(status.heartbeat, parent)
     try:
         status.worker = worker = _Worker(folder, rank, reporter, init_method=init_method, local_rank=local_rank)
+        if alone and rank == worker.job.ranks[0]:
+            worker.keeper = CheckpointKeeper(folder, worker.job.ranks, EventReader(folder, worker.job.ranks))
         worker.train()
         dist.destroy_process_group()
     except Exception as error:  # every error is reported to the program that started the run
@@ -61,8 +72,11 @@ class _Status:
         if worker is None or worker.executor.now is None:
             return Heartbeat(instructions=0, doing="its start", waits_for="")
         task, instruction = worker.executor.now
+        if worker.saving:
+            done = worker.executor.instructions_done + worker.writer.pieces_written
+            return Heartbeat(instructions=done, waits_for="", doing=worker.saving)
         return Heartbeat(
-            instructions=worker.executor.instructions_done,
+            instructions=worker.executor.instructions_done + worker.writer.pieces_written,
             waits_for=worker.transport.waits_for,
             doing=f"task {task}, {_named(instruction, worker.job)}",
         )
@@ -93,11 +107,7 @@ class _Worker:
             torch.backends.cudnn.allow_tf32 = False  # a plan in float32 computes in float32
         else:
             torch.set_num_threads(1)
-        # A path may contain characters that a URL may not.
-        path = init_method.removeprefix("file:")
-        store = None
-        if path != init_method:
-            store = dist.FileStore(path, world)  # type: ignore[attr-defined]  # public, but missing in its `__all__`
+        store = meet(init_method, folder, self.job.ranks, rank)
         dist.init_process_group(
             "nccl" if self.device.type == "cuda" else "gloo",
             init_method=None if store else init_method,
@@ -111,11 +121,18 @@ class _Worker:
             self.job.program,
             rank,
             self.transport,
-            state,
+            boxes_of(state, self.job.program) if isinstance(state, StoredState) else state,
             learning_rate=options.learning_rate,
             seed=options.seed,
             device=self.device,
         )
+        if isinstance(state, StoredState):
+            restore_optimizers(state, self.executor)
+        self.writer = StateWriter(folder, self.job.ranks.index(rank), self.executor, self.job.share)
+        self.keeper: CheckpointKeeper | None = None
+        """Where this rank keeps the checkpoints of the run."""
+        self.saving = ""
+        """What is being written; empty while the rank trains."""
         self.measured: dict[Task, _Measured] = {}
         stages = ", ".join(map(str, self.executor.stages))
         print(f"rank {rank} of {world}, process {os.getpid()}: stage {stages} on {self.device}, {options.steps} steps")
@@ -123,7 +140,8 @@ class _Worker:
     @torch.no_grad()
     def train(self) -> None:
         """Run all iterations."""
-        for step in range(self.job.options.steps):
+        every, steps = self.job.options.checkpoint_every, self.job.options.steps
+        for step in range(self.job.options.first_step, steps):
             start = time.perf_counter()
             self._iteration(step)
             seconds = time.perf_counter() - start
@@ -140,7 +158,23 @@ class _Worker:
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
+            if every and ((step + 1) % every == 0 or step + 1 == steps):
+                self._save(f"writing the checkpoint of step {step + 1}", partial(self.writer.state, step + 1))
+        if self.job.options.save is not None:
+            self._save("writing the trained weights", partial(self.writer.weights, steps, self.job.options.save))
         self._finish()
+
+    def _save(self, doing: str, write: Callable[[], Mapping[str, Any]]) -> None:
+        """Write a part of a checkpoint, and report it; the keeper makes it whole."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        self.saving = doing
+        report = write()
+        self.saving = ""
+        self.reporter.report("checkpoint", **report)
+        print(f"{doing}: {units.seconds(report['seconds'])}")
+        if self.keeper is not None:
+            self.keeper.poll()
 
     def _iteration(self, step: int) -> None:
         executor, transport = self.executor, self.transport
@@ -172,32 +206,12 @@ class _Worker:
             "gradients": [(p, box, g.cpu()) for p, box, g in self.executor.gradients],
             "values": [
                 (lasting.tensor, lasting.box, self.executor.lasting[number, lasting.value].cpu())
-                for number, lasting in self._stored()
+                for number, lasting in weights_of(self.job.program, self.rank)
             ],
         }
         torch.save(record, self.folder / f"step-{step}-rank-{self.rank}.pt")
 
-    def _stored(self) -> Iterator[tuple[int, Lasting]]:
-        """(stage, lasting value) of the weights and buffers of this rank."""
-        for number in self.executor.stages:
-            for lasting in self.job.program.stages[number].lasting[self.rank]:
-                if not lasting.zero:
-                    yield number, lasting
-
     def _finish(self) -> None:
-        if self.job.options.save is not None:
-            tensors, first = self.job.program.graph.tensors, self.job.first_stage
-            pieces = [
-                (
-                    tensors[lasting.tensor].name,
-                    tensors[lasting.tensor].shape,
-                    lasting.box,
-                    self.executor.lasting[number, lasting.value],
-                )
-                for number, lasting in self._stored()
-                if first[lasting.tensor] == number
-            ]
-            save_weights(pieces, Path(self.job.options.save))
         tasks = {
             str(task): {
                 "seconds": list(measured.seconds),
@@ -211,6 +225,8 @@ class _Worker:
             peak = torch.cuda.max_memory_allocated()
         (self.folder / f"rank-{self.rank}.measured.json").write_text(json.dumps({"peak_bytes": peak, "tasks": tasks}))
         self.reporter.report("done", peak_bytes=peak)
+        if self.keeper is not None:
+            self.keeper.finish(tuning.KEEP_SECONDS)
 
 
 def _named(instruction: Instruction, job: RankJob) -> str:
@@ -263,7 +279,7 @@ def _follows(error: Exception) -> bool:
 def main(arguments: list[str]) -> int:
     """Run a rank under torchrun or Slurm, which set RANK, LOCAL_RANK, MASTER_ADDR, … in the environment."""
     rank, local = int(os.environ["RANK"]), int(os.environ.get("LOCAL_RANK", "0"))
-    return run_rank(Path(arguments[0]), rank, init_method="env://", local_rank=local)
+    return run_rank(Path(arguments[0]), rank, init_method="env://", local_rank=local, alone=True)
 
 
 if __name__ == "__main__":

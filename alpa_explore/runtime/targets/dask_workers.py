@@ -1,18 +1,24 @@
 """Target `dask`: the workers of a Dask cluster start the ranks, with one agent per worker.
 
 Ranks are assigned in order to the workers, sorted by address, so that a stage is on as few machines as possible. With
-one worker per GPU (dask-cuda) each has one rank, otherwise all have the same number. Every worker must see the folder
-of the run. The workers end their ranks when a stop file appears in that folder, and when the program that started the
-run is gone: it renews another file while it watches the run.
+one worker per GPU (dask-cuda) each has one rank, otherwise all have the same number. No shared file system is needed:
+a worker that does not see the folder of the run gets the files of its ranks, and what they write is copied back. Ranks
+communicate through the interface that holds the address by which the scheduler knows the worker, unless the worker's
+own GLOO_SOCKET_IFNAME or NCCL_SOCKET_IFNAME says otherwise. Before anything is started, versions are compared and every
+host must have reached every other one.
 """
 
 from __future__ import annotations
 
-import os
-import signal
+import asyncio
+import ipaddress
+import json
+import secrets
 import socket
-import subprocess
 import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,15 +26,12 @@ from urllib.parse import urlsplit
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.reports import events
-from alpa_explore.runtime.targets.local import (
-    agent_command,
-    agent_outcome,
-    available_devices,
-    check_available,
-    environment,
-)
+from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
+from alpa_explore.runtime.targets.local import check_available
+from alpa_explore.runtime.targets.mirror import Mirror
 
-STOP_FILE, WATCHED_FILE = "stop", "watched"
+_COMPARED = ("python", "torch", "alpa-explore")
 
 
 def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
@@ -40,7 +43,7 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
         raise OptionError(
             "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
         )
-    used = sorted(addresses, key=lambda a: (urlsplit(a).hostname or a, urlsplit(a).port or 0))[:world]
+    used = sorted(addresses, key=_order)[:world]
     if world % len(used):
         raise OptionError(
             "The ranks cannot be divided evenly among the workers",
@@ -52,85 +55,281 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
 
 
 def check_workers(scheduler: Any, world: int, device: str) -> None:
-    """OptionError where `world` ranks cannot be divided over the workers, or these have too few devices."""
+    """OptionError where `world` ranks cannot be divided over the workers, these run other versions than this process,
+    or have too few devices. Workers that share devices count once."""
     client, opened_here = connect(scheduler)
     try:
         used = deal_ranks(list(client.nthreads()), world)
-        attached_to = client.run(available_devices, device, workers=[address for address, _, _ in used])
-        check_available(world, sum(min(attached_to[address], count) for address, _, count in used), device)
+        check_available(world, _attached(used, _described(client, used, device)), device)
     finally:
         if opened_here:
             client.close()
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Share:
+    """What one worker has of a run."""
+
+    worker: str
+    first: int
+    count: int
+    host: HostFacts
+    mirror: Mirror
+    heard: float = field(default_factory=time.monotonic)
+    """When the worker last answered."""
+    known: float = field(default_factory=time.monotonic)
+    """When the scheduler last knew the worker."""
+    outcome: dict[str, Any] | None = None
+    error: Exception | None = None
+    """What went wrong here, not there: a full disk."""
+
+    def __str__(self) -> str:
+        return f"{self.worker} on {self.host.name}"
+
+
 class DaskRanks:
     """The ranks of a run, started by workers."""
 
-    def __init__(self, folder: Path, world: int, scheduler: Any) -> None:
+    def __init__(
+        self, folder: Path, world: int, scheduler: Any, device: str = "cpu", ports: tuple[int, ...] | None = None
+    ) -> None:
+        """Send the job and start the agents. `ports`: where rank 0 may listen for the others.
+
+        OptionError where all of `ports` are in use; ExecutorError where workers do not answer or cannot reach each
+        other.
+        """
         self.folder = folder
         self._client, self._own = connect(scheduler)
-        self._touched = 0.0
-        self._watch()
-        self._shares = deal_ranks(list(self._client.nthreads()), world)
-        first = self._shares[0][0]
-        meet = self._submit(_meeting_place, first, urlsplit(first).hostname or "127.0.0.1").result()
-        self._agents = [
-            (address, self._submit(_run_agent, address, str(folder), rank, count, meet))
-            for address, rank, count in self._shares
-        ]
-        self._seen: dict[str, float] = {}
-        """Worker -> when the scheduler last had a connection to it."""
-        self._ended = False
+        self._name = f"alpa-explore-{secrets.token_hex(6)}"
+        self._shares: list[_Share] = []
+        self._tasks: list[Future[None]] = []
+        self._stopping = self._ended = self._asked_to_stop = False
+        self._scheduler_heard = time.monotonic()
+        try:
+            used = deal_ranks(list(self._client.nthreads()), world)
+            host_of = _described(self._client, used, device)
+            self._shares = [
+                _Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
+                for worker, first, count in used
+            ]
+            self._start(ports)
+        except BaseException:
+            self._forget()
+            raise
 
     def poll(self) -> dict[str, Any] | None:
         """How the run ended; None while it goes on."""
-        self._watch()
-        now, connected = time.monotonic(), self._client.nthreads()
-        for address, agent in self._agents:
-            if agent.done() or address in connected:
-                self._seen[address] = now
-            elif now - self._seen.get(address, now) > tuning.WORKER_GONE_SECONDS:
-                return self._failure(f"The Dask worker {address} is gone", "it left the cluster while its ranks ran")
-            else:
-                self._seen.setdefault(address, now)
-        if not all(run.done() for _, run in self._agents):
-            if any(run.done() and self._outcome(a, run)["state"] != "done" for a, run in self._agents):
-                (self.folder / STOP_FILE).touch()
+        for share in self._shares:
+            if share.error is not None:
+                raise share.error
+        self._judge()
+        outcomes = [share.outcome for share in self._shares]
+        if any(outcome is not None and outcome["state"] != "done" for outcome in outcomes):
+            self._stopping = True
+        ended = [outcome for outcome in outcomes if outcome is not None]
+        if len(ended) < len(outcomes):
             return None
-        outcomes = [self._outcome(address, agent) for address, agent in self._agents]
-        failed = [o for o in outcomes if o["state"] == "failed"]
+        # Hosts stop one after the other, and the ranks of the last ones lose their connections.
+        failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
         for outcome in sorted(failed, key=self._follows):
             return outcome
-        return {"state": "stopped" if any(o["state"] == "stopped" for o in outcomes) else "done"}
+        return {"state": "done" if all(o["state"] == "done" for o in ended) else "stopped"}
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
         if self._ended:
             return
-        self._ended = True
-        (self.folder / STOP_FILE).touch()
+        if not any(share.outcome is not None and share.outcome["state"] == "failed" for share in self._shares):
+            self._asked_to_stop = True
+        self._stopping = True
         deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
-        while time.monotonic() < deadline and not all(run.done() for _, run in self._agents):
-            time.sleep(0.1)
+        while time.monotonic() < deadline and any(s.outcome is None and s.error is None for s in self._shares):
+            self._judge()
+            time.sleep(tuning.AGENT_POLL_SECONDS)
+        for share in self._shares:
+            if share.outcome is None:
+                share.outcome = self._failure(f"The Dask worker {share} did not stop", "its ranks may still run")
+                self._asked_to_stop = False
+        self._forget()
+
+    def _judge(self) -> None:
+        """End the share of a worker of which nothing is heard any more."""
+        now = time.monotonic()
+        silent = now - self._scheduler_heard
+        for share in self._shares:
+            if share.outcome is not None:
+                continue
+            if silent > tuning.WORKER_LOST_SECONDS or (
+                silent > tuning.WORKER_GONE_SECONDS and self._client.status != "running"
+            ):
+                share.outcome = self._failure("The Dask scheduler is gone", f"no answer for {silent:.0f} s")
+            elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
+                share.outcome = self._failure(
+                    f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
+                )
+            elif now - share.heard > tuning.WORKER_LOST_SECONDS:
+                share.outcome = self._failure(
+                    f"The Dask worker {share} does not answer",
+                    f"for {now - share.heard:.0f} s, while the scheduler does: its link is cut, or its host hangs",
+                )
+
+    def _start(self, ports: tuple[int, ...] | None) -> None:
+        shares = self._shares
+        port_of = self._all(
+            lambda s: (dask_host.open_share, self._name, s.host.address, ports if s is shares[0] else None)
+        )
+        for share in shares:
+            if isinstance(problem := port_of[share.worker], str):
+                raise _no_port(share, problem, ports)
+        self._check_reachable({share.worker: int(port_of[share.worker]) for share in shares})
+        hosts = {str(share.first + i): str(share.host) for share in shares for i in range(share.count)}
+        (self.folder / "hosts.json").write_text(json.dumps(hosts, ensure_ascii=False), encoding="utf-8")
+        token = secrets.token_hex(16)
+        (self.folder / "job" / "token").write_text(token, encoding="utf-8")
+        sees = self._all(lambda _: (dask_host.use_folder, self._name, str(self.folder), token))
+        self._send([share for share in shares if not sees[share.worker]])
+        first = shares[0].host.address
+        meet = f"tcp://{f'[{first}]' if ':' in first else first}:{port_of[shares[0].worker]}"
+        self._all(
+            lambda s: (
+                dask_host.start,
+                self._name,
+                s.first,
+                s.count,
+                meet,
+                socket_variables(s.host.interface, s.host.address) | self._devices(s),
+            )
+        )
+        for share in shares:
+            share.heard = share.known = time.monotonic()
+        self._scheduler_heard = time.monotonic()
+        loop = self._client.loop.asyncio_loop
+        self._tasks = [asyncio.run_coroutine_threadsafe(self._talk(share), loop) for share in shares]
+        self._tasks.append(asyncio.run_coroutine_threadsafe(self._ask_scheduler(), loop))
+
+    def _check_reachable(self, port_of: Mapping[str, int]) -> None:
+        """ExecutorError, with the names of both, where a host cannot connect to another one."""
+        places = {share.worker: (share.host.address, port_of[share.worker]) for share in self._shares}
+
+        def others(share: _Share) -> tuple[Any, ...]:
+            return dask_host.unreached, [p for p in dict.fromkeys(places.values()) if p != places[share.worker]]
+
+        found = self._all(others)
+        host_of = {places[share.worker]: share.host for share in self._shares}
+        faults = [
+            f"{share.host} → {host_of[place]}: {reason}"
+            for share in self._shares
+            for place, reason in found[share.worker].items()
+        ]
+        if faults:
+            loopback = any(ipaddress.ip_address(share.host.address).is_loopback for share in self._shares)
+            raise ExecutorError(
+                "Some hosts cannot reach each other, though the scheduler reaches all",
+                found="; ".join(faults[:6]) + (f"; and {len(faults) - 6} more" if len(faults) > 6 else ""),
+                remedy="Start the workers with --host and an address of their network."
+                if loopback
+                else "Open the ports between them, look at their links, or leave a host out.",
+            )
+
+    def _send(self, shares: list[_Share]) -> None:
+        """Send the files of their ranks to workers that do not see the folder."""
+        needed = json.loads((self.folder / "job" / "files.json").read_text(encoding="utf-8"))
+
+        async def to(share: _Share) -> None:
+            ranks = range(share.first, share.first + share.count)
+            files = dict.fromkeys(path for rank in ranks for path in needed[str(rank)])
+            for path in ("run.json", "hosts.json", *files):
+                with (self.folder / path).open("rb") as stream:
+                    offset = 0
+                    while (data := stream.read(tuning.PUT_BYTES)) or not offset:
+                        await self._call(share.worker, dask_host.put, self._name, path, offset, data)
+                        offset += len(data)
+                        if len(data) < tuning.PUT_BYTES:
+                            break
+
+        async def to_all() -> None:
+            await asyncio.gather(*map(to, shares))
+
+        self._client.sync(to_all)
+
+    def _devices(self, share: _Share) -> dict[str, str]:
+        """The GPUs of a worker whose host another worker shares, which both see."""
+        before = sum(s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first)
+        if not before:
+            return {}
+        return {"CUDA_VISIBLE_DEVICES": ",".join(str(before + i) for i in range(share.count))}
+
+    def _all(self, call: Callable[[_Share], tuple[Any, ...]]) -> dict[str, Any]:
+        """Worker -> the result of a call there, at the same time on all."""
+
+        async def gathered() -> list[Any]:
+            return await asyncio.gather(*(self._call(share.worker, *call(share)) for share in self._shares))
+
+        found = self._client.sync(gathered)
+        return {share.worker: result for share, result in zip(self._shares, found, strict=True)}
+
+    async def _call(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await _call(self._client, worker, function, *arguments)
+
+    async def _talk(self, share: _Share) -> None:
+        """Fetch what is new on a worker, until its ranks have ended and all is here."""
+        while share.outcome is None and not self._ended:
+            answer: Answer | None = None
+            try:
+                running = self._client.run(
+                    dask_host.exchange, self._name, dict(share.mirror.seen), self._stopping, workers=[share.worker]
+                )
+                answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
+            except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
+                await asyncio.sleep(tuning.EXCHANGE_SECONDS)
+                continue
+            share.heard = share.known = time.monotonic()
+            try:
+                for piece in answer.pieces:
+                    share.mirror.write(piece)
+            except Exception as error:  # raised by `poll`
+                share.error = error
+                return
+            if answer.outcome is not None and not answer.more:
+                share.outcome = answer.outcome
+                if answer.outcome["state"] == "restarted":
+                    share.outcome = self._failure(f"The Dask worker {share} was restarted", "its ranks ended with it")
+            elif not answer.more:
+                await asyncio.sleep(tuning.EXCHANGE_SECONDS)
+
+    async def _ask_scheduler(self) -> None:
+        """Note which workers the scheduler knows."""
+        while not self._ended:
+            try:
+                there = await asyncio.wait_for(self._client.nthreads(), tuning.WORKER_LOST_SECONDS)
+            except (OSError, TimeoutError):  # `poll` says so when it has lasted
+                await asyncio.sleep(tuning.EXCHANGE_SECONDS)
+                continue
+            now = self._scheduler_heard = time.monotonic()
+            for share in self._shares:
+                if share.worker in there:
+                    share.known = now
+            await asyncio.sleep(2 * tuning.EXCHANGE_SECONDS)
+
+    def _forget(self) -> None:
+        """Let the workers remove what they have of the run, and close what was opened here."""
+        self._ended = True
+        for task in self._tasks:
+            task.cancel()
+
+        async def everywhere() -> None:
+            async def one(share: _Share) -> None:
+                await asyncio.wait_for(
+                    self._client.run(dask_host.forget, self._name, workers=[share.worker]), tuning.WORKER_GONE_SECONDS
+                )
+
+            await asyncio.gather(*map(one, self._shares), return_exceptions=True)
+
+        if self._client.status == "running":
+            self._client.sync(everywhere)
         if self._own:
             self._client.close()
-
-    def _watch(self) -> None:
-        if time.monotonic() - self._touched > tuning.WATCHED_BEAT_SECONDS:
-            self._touched = time.monotonic()
-            (self.folder / WATCHED_FILE).write_text(str(self._touched), encoding="utf-8")
-
-    def _submit(self, function: Any, worker: str, *arguments: Any) -> Any:
-        return self._client.submit(
-            function, *arguments, workers=[worker], allow_other_workers=False, pure=False, retries=0
-        )
-
-    def _outcome(self, address: str, run: Any) -> dict[str, Any]:
-        if run.status == "finished":
-            outcome: dict[str, Any] = run.result()
-            return outcome
-        return self._failure(f"The Dask worker {address} could not start its ranks", f"{run.status}: {run.exception()}")
 
     def _follows(self, outcome: dict[str, Any]) -> bool:
         rank = outcome["rank"]
@@ -146,6 +345,10 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
     from distributed import Client
 
     if isinstance(scheduler, Client):
+        if scheduler.asynchronous:
+            raise OptionError(
+                "The dask Client is asynchronous", found=repr(scheduler), remedy="Give its address, tcp://…."
+            )
         return scheduler, False
     if scheduler is None:
         raise OptionError(
@@ -163,49 +366,96 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
         ) from error
 
 
-def _meeting_place(host: str) -> str:
-    """On the worker of rank 0: the address where the ranks connect to each other."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return f"tcp://{host}:{probe.getsockname()[1]}"
+async def _call(
+    client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
+) -> Any:
+    """The result of a function on a worker. ExecutorError where there is none in time."""
+    try:
+        running = client.run(function, *arguments, workers=[worker])
+        return (await asyncio.wait_for(running, seconds))[worker]
+    except (OSError, TimeoutError, KeyError) as error:
+        raise ExecutorError(
+            "A Dask worker does not answer",
+            found=f"{worker}: {error or f'none for {seconds:.0f} s'}",
+            remedy="Look at its log, or leave its host out.",
+        ) from error
 
 
-def _run_agent(folder: str, first: int, count: int, meet: str) -> dict[str, Any]:
-    """On a worker: run its ranks from start to end; how they ended."""
-    home = Path(folder)
-    if not (home / "run.json").exists():
-        return {
-            "state": "failed",
-            "rank": None,
-            "what": "A Dask worker does not see the folder of the run",
-            "found": f"{folder} on {socket.gethostname()}",
-            "remedy": "Name a folder that all machines share: --folder, folder=.",
-        }
-    surroundings = environment()
-    if not meet.startswith(("tcp://127.", "tcp://localhost")):
-        surroundings = {k: v for k, v in surroundings.items() if k != "GLOO_SOCKET_IFNAME" or k in os.environ}
-    with (home / f"agent-{first}.log").open("wb") as log:
-        agent = subprocess.Popen(
-            agent_command(home, first, count, meet),
-            env=surroundings,
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
+def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> dict[str, HostFacts]:
+    """Worker -> its host. OptionError where a worker runs other versions than this process."""
+    from distributed.versions import get_versions
+
+    workers = [worker for worker, _, _ in used]
+
+    async def on_all(function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS) -> list[Any]:
+        calls = (_call(client, worker, function, *arguments, seconds=seconds) for worker in workers)
+        return await asyncio.gather(*calls)
+
+    # Functions of this package cannot be called where it is missing or another one; Dask's and Python's own can.
+    names = client.sync(on_all, socket.gethostname)
+    there = [found["packages"] for found in client.sync(on_all, get_versions, _COMPARED)]
+    here = get_versions(_COMPARED)["packages"]
+    unlike = [
+        f"{name} ({urlsplit(worker).hostname}): {package} {versions[package] or 'missing'}, {here[package]} here"
+        for worker, name, versions in zip(workers, names, there, strict=True)
+        for package in _COMPARED
+        if _comparable(package, versions[package]) != _comparable(package, here[package])
+    ]
+    host_of: dict[str, HostFacts] = {}
+    if not unlike:
+        host_of = dict(
+            zip(workers, client.sync(on_all, dask_host.facts, device, seconds=tuning.DESCRIBE_SECONDS), strict=True)
         )
-    beat, seen = "", time.monotonic()
-    while agent.poll() is None:
-        time.sleep(0.2)
-        now = (home / WATCHED_FILE).read_text(encoding="utf-8")
-        if now != beat:
-            beat, seen = now, time.monotonic()
-        if (home / STOP_FILE).exists() or time.monotonic() - seen > tuning.WATCHED_SECONDS:
-            assert agent.stdin is not None, "it is a pipe"
-            agent.stdin.close()  # the agent ends its ranks and itself
-            try:
-                agent.wait(tuning.STOP_SECONDS)
-            except subprocess.TimeoutExpired:  # the agent does not read its standard input yet
-                os.killpg(agent.pid, signal.SIGKILL)
-                agent.wait()
-                return {"state": "stopped"}
-    return agent_outcome(home, first, agent.returncode)
+        own = dask_host.source_digest()
+        unlike = [f"{h}: alpa_explore with sources {h.code}, {own} here" for h in host_of.values() if h.code != own]
+    if unlike:
+        raise OptionError(
+            "The hosts run other versions than this process",
+            found="; ".join(dict.fromkeys(unlike)),
+            remedy="Install the same ones there, and start the workers again.",
+        )
+    return host_of
+
+
+def _comparable(package: str, version: str | None) -> str | None:
+    """Of Python, major and minor; of torch, not the build: a launcher without a GPU may start ranks that have one."""
+    if version is None:
+        return None
+    return ".".join(version.split(".")[:2]) if package == "python" else version.partition("+")[0]
+
+
+def _attached(used: list[tuple[str, int, int]], host_of: Mapping[str, HostFacts]) -> int:
+    """The devices that the workers have for their ranks."""
+    wanted: dict[str, int] = {}
+    there: dict[str, int] = {}
+    for worker, _, count in used:
+        host = host_of[worker]
+        wanted[host.machine] = wanted.get(host.machine, 0) + count
+        there[host.machine] = max(host.devices, there.get(host.machine, 0))
+    return sum(min(there[machine], count) for machine, count in wanted.items())
+
+
+def _no_port(share: _Share, problem: str, ports: tuple[int, ...] | None) -> Exception:
+    if problem == "in use" and ports:
+        text = f"{ports[0]}" if len(ports) == 1 else f"{ports[0]} to {ports[-1]}"
+        return OptionError(
+            "All ports where the ranks may meet are in use",
+            found=f"{text} on {share.host}",
+            remedy="Give other ones: --ports FIRST-LAST (ports=), or leave it out for any that is free.",
+        )
+    return ExecutorError(
+        "A host cannot listen for the others",
+        found=f"{share.host}: {problem}",
+        remedy="Start its worker with --host and an address of its network.",
+    )
+
+
+def _order(worker: str) -> tuple[int, int, str, int]:
+    """Addresses by number, names behind them."""
+    parts = urlsplit(worker)
+    host = parts.hostname or worker
+    try:
+        address = ipaddress.ip_address(host)
+        return address.version, int(address), "", parts.port or 0
+    except ValueError:
+        return 9, 0, host, parts.port or 0

@@ -9,15 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime import tuning
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
 
 
 def check_devices(plan: Plan, device: str) -> None:
@@ -36,7 +37,11 @@ def check_devices(plan: Plan, device: str) -> None:
 
 def available_devices(device: str) -> int:
     """The number of ranks that this machine can have."""
-    return torch.cuda.device_count() if device == "cuda" else tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
+    if device == "cpu":
+        return tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
+    import torch  # seconds, which a Dask worker without GPUs has no need of
+
+    return torch.cuda.device_count()
 
 
 def check_available(needed: int, available: int, device: str) -> None:
@@ -106,13 +111,17 @@ def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:
     return [sys.executable, "-P", "-m", "alpa_explore.runtime.ranks.agent", str(folder), str(first), str(count), meet]
 
 
-def environment() -> dict[str, str]:
-    """The environment of an agent: the module path of this process, and one thread per rank for numerical libraries."""
+def environment(sockets: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of an agent: the module path of this process, and one thread per rank for numerical libraries.
+
+    `sockets` are the variables by which gloo and NCCL find the network, by default those of the loopback: all ranks are
+    on this machine, whose name may not resolve. What the environment of this process says of them wins.
+    """
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     path = {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)}
-    # All ranks are on this machine, whose name may not resolve.
-    loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+    if sockets is None:
+        loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
+        sockets = {"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}
     # The agent forks its ranks: were its process to open a CUDA device (counting devices does), theirs could not.
     no_cuda = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-    gloo = {"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}
-    return {**os.environ, **one_thread, **path, **no_cuda, **gloo}
+    return {**sockets, **os.environ, **one_thread, **path, **no_cuda}

@@ -1,4 +1,4 @@
-"""The launch targets: ranks are started on this machine, by a script, or by the workers of a Dask cluster."""
+"""The launch targets: this machine, a script or a manifest that the user starts, or the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from alpa_explore.errors import UnknownNameError, nearest_names
+from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.targets.dask_workers import DaskRanks, check_workers
+from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices
+from alpa_explore.runtime.targets.network import parse_ports
 from alpa_explore.runtime.targets.scripts import write_slurm, write_torchrun
 
 
@@ -35,20 +37,49 @@ class Target:
     """(folder of the run, plan, device) -> the ranks."""
 
 
-TARGETS = ("local", "torchrun", "slurm", "dask")
+TARGETS = ("local", "torchrun", "slurm", "kubernetes", "dask")
 
 
-def find_target(name: str, scheduler: Any = None) -> Target:
-    """The target of that name; `scheduler` is the Dask client or address for `dask`. UnknownNameError."""
+def find_target(
+    name: str,
+    scheduler: Any = None,
+    *,
+    ports: str | None = None,
+    image: str | None = None,
+    claim: str | None = None,
+) -> Target:
+    """The target of that name.
+
+    `scheduler` is the Dask client or address for `dask`, `ports` where its ranks may meet ("29500-29600"); `image` and
+    `claim` are names of a container image and a volume claim for `kubernetes`. UnknownNameError; OptionError for one
+    that another target cannot use.
+    """
     if name not in TARGETS:
         raise UnknownNameError("No such launch target", found=repr(name), remedy=nearest_names(name, TARGETS))
+    if ports is not None and name != "dask":
+        raise OptionError(
+            "Ports are for the target dask",
+            found=f"{ports!r} with the target {name}",
+            remedy="Leave them out; a script takes MASTER_PORT from its environment.",
+        )
+    meeting = None if ports is None else parse_ports(ports)
+    if name != "kubernetes" and (given := image or claim):
+        raise OptionError(
+            "Images and volume claims are for the target kubernetes",
+            found=f"{given!r} with the target {name}",
+            remedy="Give the target kubernetes, or leave them out.",
+        )
     targets = {
         "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, rank_count(plan))),
-        "torchrun": Target(check=_anywhere, start=lambda folder, plan, _: write_torchrun(folder, plan)),
+        "torchrun": Target(check=_anywhere, start=write_torchrun),
         "slurm": Target(check=_anywhere, start=write_slurm),
+        "kubernetes": Target(
+            check=lambda _plan, _device: check_kubernetes(image, claim),
+            start=lambda folder, plan, device: write_kubernetes(folder, plan, device, image=image or "", claim=claim),
+        ),
         "dask": Target(
             check=lambda plan, device: check_workers(scheduler, rank_count(plan), device),
-            start=lambda folder, plan, _: DaskRanks(folder, rank_count(plan), scheduler),
+            start=lambda folder, plan, device: DaskRanks(folder, rank_count(plan), scheduler, device, meeting),
         ),
     }
     return targets[name]

@@ -1,0 +1,244 @@
+"""What checkpoint.json and index.json say, and the checks of a checkpoint that a stranger may have written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from alpa_explore import units
+from alpa_explore.errors import CheckpointError
+from alpa_explore.runtime import tuning
+
+FORMAT, VERSION = "alpa_explore.checkpoint", 1
+DESCRIPTION, INDEX = "checkpoint.json", "index.json"
+FOLDER = "checkpoints"
+"""The folder of all checkpoints of a run, in the folder of the run."""
+STATE, WEIGHTS = "state", "weights"
+"""Kinds: all that resuming needs, or the trained weights and buffers alone."""
+OPTIMIZER_STATE = "optimizer.state."
+"""Before the names of the tensors of the optimizer: `optimizer.state.NAME OF THE PARAMETER.exp_avg`."""
+_FILE_NAME = re.compile(r"__\d+_0\.distcp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """One box of a tensor, in a file."""
+
+    offsets: tuple[int, ...]
+    """Where the box begins in the tensor, by dim."""
+    sizes: tuple[int, ...]
+    file: str
+    begin_bytes: int
+    """Where torch's archive of the box begins in the file."""
+    archive_bytes: int
+    data_bytes: int
+    """Where the numbers begin in the file: contiguous, in this machine's byte order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTensor:
+    """One tensor of a checkpoint."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """The facts of a checkpoint; checkpoint.json has these fields, with `format` and `version`."""
+
+    kind: str
+    step: int
+    """The number of steps that are done; training goes on with the step of this number."""
+    model: str
+    model_digest: str
+    """Of the names, shapes and dtypes of all parameters and buffers."""
+    plan_digest: str
+    """sha256 of the plan file."""
+    seed: int
+    learning_rate: float
+    optimizer: tuple[str, ...]
+    samples_per_iteration: int
+    stream_samples: int
+    """Samples of each microbatch of the data source; another plan's microbatches are cut from the same samples."""
+    next_sample: int
+    """The data position: the number of samples that the steps before have used."""
+    files: Mapping[str, tuple[int, str]]
+    """Name -> (bytes, sha256)."""
+
+
+def step_name(step: int) -> str:
+    """The name of the checkpoint that is taken when `step` steps are done."""
+    return f"step-{step:06d}"
+
+
+def writing_folder(run_folder: Path, name: str) -> Path:
+    """Where ranks write their parts of a checkpoint."""
+    return run_folder / FOLDER / f".{name}.writing"
+
+
+def model_digest(tensors: Mapping[str, tuple[tuple[int, ...], str]]) -> str:
+    """The digest of a model: name -> (shape, dtype) of its parameters and buffers."""
+    return hashlib.sha256(json.dumps(sorted((n, list(s), d) for n, (s, d) in tensors.items())).encode()).hexdigest()
+
+
+def to_json(description: Description) -> str:
+    """The text of checkpoint.json."""
+    return json.dumps({"format": FORMAT, "version": VERSION, **asdict(description)}, indent=1, allow_nan=False)
+
+
+def read_description(folder: Path) -> Description:
+    """Read checkpoint.json, and check that every file it names is there in its size.
+
+    CheckpointError: not a checkpoint, a newer version, damaged, or files cut off.
+    """
+    body = _object(folder / DESCRIPTION)
+    if body.get("format") != FORMAT:
+        raise _damaged(folder, f"{DESCRIPTION} has the format {body.get('format')!r}")
+    if not isinstance(body.get("version"), int) or body["version"] > VERSION:
+        raise CheckpointError(
+            "This checkpoint has a newer format",
+            found=f"version {body.get('version')} in {folder}, this program reads up to {VERSION}",
+            remedy="Install a newer alpa-explore, or name another checkpoint.",
+        )
+    try:
+        files = {str(n): (_count(size), str(digest)) for n, (size, digest) in body["files"].items()}
+        found = Description(
+            kind=str(body["kind"]),
+            step=_count(body["step"]),
+            model=str(body["model"])[:200],
+            model_digest=str(body["model_digest"]),
+            plan_digest=str(body["plan_digest"]),
+            seed=int(body["seed"]),
+            learning_rate=float(body["learning_rate"]),
+            optimizer=tuple(map(str, body["optimizer"])),
+            samples_per_iteration=_count(body["samples_per_iteration"]),
+            stream_samples=_count(body["stream_samples"]),
+            next_sample=_count(body["next_sample"]),
+            files=files,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(folder, f"{DESCRIPTION}: {type(error).__name__} {error}") from error
+    for name, (size, _) in files.items():
+        path = folder / name
+        if name not in (INDEX, ".metadata") and not _FILE_NAME.fullmatch(name):
+            raise _damaged(folder, f"{DESCRIPTION} names the file {name[:100]!r}, which is none of a checkpoint")
+        if not path.is_file():
+            raise _damaged(folder, f"{name} is missing")
+        if path.stat().st_size != size:
+            raise _damaged(folder, f"{name} has {path.stat().st_size:,} bytes, {size:,} were written")
+    if INDEX not in files:
+        raise _damaged(folder, f"{DESCRIPTION} does not name {INDEX}")
+    return found
+
+
+def check_digests(folder: Path, description: Description) -> None:
+    """Read every file once. CheckpointError where its content is not what was written."""
+    for name, (_, digest) in description.files.items():
+        with (folder / name).open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+                raise _damaged(folder, f"the content of {name} has changed since it was written")
+
+
+def read_index(folder: Path, *, partly: bool = False) -> dict[str, StoredTensor]:
+    """Name -> tensor, from index.json. CheckpointError where it is damaged or refers beyond its files.
+
+    `partly`: files may be missing, on a host that has only those that its ranks need.
+    """
+    body = _object(folder / INDEX)
+    sizes: dict[str, float] = {}
+    tensors: dict[str, StoredTensor] = {}
+    try:
+        for name, entry in body.items():
+            chunks = tuple(
+                Chunk(
+                    offsets=tuple(map(_count, c["offsets"])),
+                    sizes=tuple(map(_count, c["sizes"])),
+                    file=str(c["file"]),
+                    begin_bytes=_count(c["begin_bytes"]),
+                    archive_bytes=_count(c["archive_bytes"]),
+                    data_bytes=_count(c["data_bytes"]),
+                )
+                for c in entry["chunks"]
+            )
+            for file in {chunk.file for chunk in chunks} - sizes.keys():
+                sizes[file] = _size(folder, file, partly=partly)
+            tensor = StoredTensor(shape=tuple(map(_count, entry["shape"])), dtype=str(entry["dtype"]), chunks=chunks)
+            _check(name, tensor, sizes)
+            tensors[name] = tensor
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(folder, f"{INDEX}: {type(error).__name__} {error}") from error
+    return tensors
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The dtype of that name. ValueError."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"{name!r} is no dtype")
+    return found
+
+
+def _size(folder: Path, file: str, *, partly: bool) -> float:
+    """The size of a file of a checkpoint. ValueError where its name is none of a checkpoint's, or it is missing."""
+    if not _FILE_NAME.fullmatch(file):
+        raise ValueError(f"{file[:100]!r} is no file of a checkpoint")
+    if not (folder / file).is_file():
+        if partly:
+            return math.inf
+        raise ValueError(f"{file} is missing")
+    return (folder / file).stat().st_size
+
+
+def _check(name: str, tensor: StoredTensor, sizes: Mapping[str, float]) -> None:
+    """ValueError where chunks are not inside their tensor and their file, or do not have as many entries as it."""
+    item = torch_dtype(tensor.dtype).itemsize
+    for chunk in tensor.chunks:
+        if len(chunk.offsets) != len(tensor.shape) or len(chunk.sizes) != len(tensor.shape):
+            raise ValueError(f"a box of {name} has another number of dims")
+        inside = (o + n <= s for o, n, s in zip(chunk.offsets, chunk.sizes, tensor.shape, strict=True))
+        end = chunk.data_bytes + math.prod(chunk.sizes) * item
+        if not all(inside) or end > sizes[chunk.file] or chunk.data_bytes % item:
+            raise ValueError(f"a box of {name} is not inside the tensor or {chunk.file}")
+    if sum(math.prod(c.sizes) for c in tensor.chunks) != math.prod(tensor.shape):
+        raise ValueError(f"the boxes of {name} are not the whole tensor of {list(tensor.shape)}")
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > tuning.MAX_INDEX_BYTES:
+            raise _damaged(path.parent, f"{path.name} has {units.bytes_(path.stat().st_size)}")
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _damaged(path.parent, f"{path.name}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path.parent, f"{path.name} is cut off or no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise _damaged(path.parent, f"{path.name} is no JSON object")
+    return body
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{str(value)[:50]!r} is no number of something")
+    return value
+
+
+def _damaged(folder: Path, found: str) -> CheckpointError:
+    others = sorted(p.name for p in folder.parent.glob("step-*") if p.name != folder.name and p.is_dir())
+    also = f" Beside it: {', '.join(others[-3:])}." if others else ""
+    return CheckpointError(
+        "The checkpoint is cut off or damaged",
+        found=f"{os.fspath(folder)}: {found}",
+        remedy=f"Name another checkpoint.{also}",
+    )

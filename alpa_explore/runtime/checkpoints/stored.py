@@ -1,0 +1,117 @@
+"""Read boxes of a checkpoint: of each tensor only the bytes of the boxes that are asked for are read from the disk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+
+from alpa_explore.errors import CheckpointError
+from alpa_explore.programs.instruction import Box
+from alpa_explore.runtime.checkpoints.description import (
+    OPTIMIZER_STATE,
+    Chunk,
+    StoredTensor,
+    read_index,
+    torch_dtype,
+)
+
+
+class StoredState:
+    """The tensors of a checkpoint, read box by box."""
+
+    def __init__(self, folder: Path, *, partly: bool = False) -> None:
+        """`partly`: only some of the files are there. CheckpointError where the index is damaged."""
+        self.folder, self.tensors = folder, read_index(folder, partly=partly)
+        self._files: dict[str, torch.Tensor] = {}
+        self._state: dict[str, list[str]] = {}
+        for name in self.tensors:
+            if name.startswith(OPTIMIZER_STATE):
+                parameter, _, key = name.removeprefix(OPTIMIZER_STATE).rpartition(".")
+                self._state.setdefault(parameter, []).append(key)
+
+    def box(self, name: str, box: Box) -> torch.Tensor:
+        """A box of a tensor, on the CPU. KeyError."""
+        tensor = self.tensors[name]
+        if len(tensor.chunks) == 1 and _is(tensor.chunks[0], box):
+            return self._chunk(tensor, tensor.chunks[0]).clone()
+        found = torch.empty([stop - start for start, stop in box], dtype=torch_dtype(tensor.dtype))
+        entries = 0
+        for chunk in tensor.chunks:
+            common = _common(chunk, box)
+            if common is not None:
+                inside = tuple(slice(a - o, b - o) for (a, b), o in zip(common, chunk.offsets, strict=True))
+                target = tuple(slice(a - o, b - o) for (a, b), (o, _) in zip(common, box, strict=True))
+                found[target] = self._chunk(tensor, chunk)[inside]
+                entries += math.prod(b - a for a, b in common)
+        assert entries == found.numel(), "the boxes of a tensor are disjoint and are the whole of it"
+        return found
+
+    def optimizer_state(self, parameter: str, box: Box) -> dict[str, torch.Tensor]:
+        """The optimizer state of a box of a parameter, by torch's names; a number of steps is not divided."""
+        names = self._state_names(parameter)
+        return {key: self.box(name, self._state_box(name, parameter, box)) for key, name in names.items()}
+
+    def _state_names(self, parameter: str) -> dict[str, str]:
+        return {key: f"{OPTIMIZER_STATE}{parameter}.{key}" for key in self._state.get(parameter, ())}
+
+    def _state_box(self, name: str, parameter: str, box: Box) -> Box:
+        return box if self.tensors[name].shape == self.tensors[parameter].shape else ()
+
+    def whole(self, name: str) -> torch.Tensor:
+        """A whole tensor."""
+        return self.box(name, tuple((0, size) for size in self.tensors[name].shape))
+
+    def files_of(self, weights: Iterable[tuple[str, Box]], states: Iterable[tuple[str, Box]]) -> set[str]:
+        """The files that hold boxes of parameters and buffers, and the optimizer states of boxes of parameters."""
+        wanted = [
+            *((name, box) for name, box in weights),
+            *((name, self._state_box(name, p, box)) for p, box in states for name in self._state_names(p).values()),
+        ]
+        return {
+            chunk.file for name, box in wanted for chunk in self.tensors[name].chunks if _common(chunk, box) is not None
+        }
+
+    def check_model(self, model: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+        """CheckpointError, with the tensors that differ, where name -> (shape, dtype) of a model are other ones."""
+        here = {n: (t.shape, t.dtype) for n, t in self.tensors.items() if not n.startswith(OPTIMIZER_STATE)}
+        differing = [
+            f"{name} is {_told(here.get(name))} in the checkpoint, {_told(model.get(name))} in the model"
+            for name in sorted(here.keys() | model.keys())
+            if here.get(name) != model.get(name)
+        ]
+        if differing:
+            more = f"; and {len(differing) - 3} more" if len(differing) > 3 else ""
+            raise CheckpointError(
+                "The checkpoint is of another model",
+                found="; ".join(differing[:3]) + more,
+                remedy="Plan the model of the checkpoint in its precision, or name another checkpoint.",
+            )
+
+    def _chunk(self, tensor: StoredTensor, chunk: Chunk) -> torch.Tensor:
+        if chunk.file not in self._files:
+            path = self.folder / chunk.file
+            size = path.stat().st_size
+            self._files[chunk.file] = torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+        dtype = torch_dtype(tensor.dtype)
+        raw = self._files[chunk.file][chunk.data_bytes : chunk.data_bytes + math.prod(chunk.sizes) * dtype.itemsize]
+        return raw.view(dtype).reshape(chunk.sizes)
+
+
+def _common(chunk: Chunk, box: Box) -> Box | None:
+    """The part of a box that a chunk holds, in coordinates of the tensor; None where there is none."""
+    common = tuple(
+        (max(start, offset), min(stop, offset + size))
+        for (start, stop), offset, size in zip(box, chunk.offsets, chunk.sizes, strict=True)
+    )
+    return common if all(a < b for a, b in common) else None
+
+
+def _is(chunk: Chunk, box: Box) -> bool:
+    return box == tuple((o, o + n) for o, n in zip(chunk.offsets, chunk.sizes, strict=True))
+
+
+def _told(tensor: tuple[tuple[int, ...], str] | None) -> str:
+    return "missing" if tensor is None else f"{list(tensor[0])} {tensor[1]}"

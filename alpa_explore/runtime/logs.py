@@ -1,0 +1,81 @@
+"""The logs of all ranks of a run in one view, each line with its rank and host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from alpa_explore.errors import OptionError
+from alpa_explore.runtime.reports import events
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLine:
+    """A line that a rank or an agent printed."""
+
+    source: str
+    """'rank 2 node1 (10.0.0.2)', 'agent of rank 2 …'; without a host where all are on this machine."""
+    text: str
+
+
+class LogReader:
+    """Reads the logs in the folder of a run; each call reads only new lines."""
+
+    def __init__(self, folder: Path, ranks: Sequence[int] | None = None) -> None:
+        """Of some ranks, or of all ranks and their agents. OptionError for a folder that is none, and a rank that it
+        does not have."""
+        try:
+            self._all: list[int] = json.loads((folder / "run.json").read_text(encoding="utf-8"))["ranks"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OptionError(
+                "This is not the folder of a run",
+                found=f"{folder}: {error}",
+                remedy="Name the folder that `alpa-explore launch` printed.",
+            ) from error
+        if absent := sorted(set(ranks or ()) - set(self._all)):
+            raise OptionError(
+                "The run has no such rank",
+                found=f"{absent[0]}",
+                remedy=f"Choose from {self._all[0]} to {self._all[-1]}.",
+            )
+        self.folder, self.ranks = folder, tuple(ranks or self._all)
+        self._agents = not ranks
+        self._read: dict[str, int] = {}
+
+    def __call__(self, *, last: bool = False) -> Iterator[LogLine]:
+        """The new lines, rank by rank; `last`: also one without an end."""
+        hosts = self._hosts()
+        for rank in self.ranks:
+            width = len(str(self._all[-1]))
+            host = hosts.get(str(rank), "")
+            if self._agents:
+                yield from self._new(f"agent-{rank}.log", f"agent {host}".strip(), last)
+            yield from self._new(f"rank-{rank}.log", f"rank {rank:>{width}} {host}".strip(), last)
+
+    def over(self) -> bool:
+        """Whether all ranks have said that they are done or failed, or their agents have ended."""
+        ended = {e["event"] for rank in self.ranks for e in events(self.folder, rank)}
+        if "error" in ended or (self.folder / "measured.json").exists():
+            return True
+        agents = list(self.folder.glob("agent-*.log"))
+        return bool(agents) and all(path.with_suffix(".json").exists() for path in agents)
+
+    def _new(self, name: str, source: str, last: bool) -> Iterator[LogLine]:
+        path = self.folder / name
+        if not path.exists():
+            return
+        with path.open("rb") as stream:
+            stream.seek(self._read.get(name, 0))
+            content = stream.read()
+        whole = content if last else content[: content.rfind(b"\n") + 1]
+        self._read[name] = self._read.get(name, 0) + len(whole)
+        for line in whole.decode("utf-8", errors="replace").splitlines():
+            yield LogLine(source=source, text=line)
+
+    def _hosts(self) -> dict[str, Any]:
+        path = self.folder / "hosts.json"
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return found

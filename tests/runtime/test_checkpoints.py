@@ -1,0 +1,609 @@
+"""Checkpoints: what was written is what is read, under any plan; nothing that is broken, or a stranger's, is taken."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import pickle
+import resource
+import shutil
+import subprocess
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.errors import CheckpointError, OptionError, RunError
+from alpa_explore.programs.execution.execute import RankExecutor, cut
+from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
+from alpa_explore.programs.lowering.lower import lower
+from alpa_explore.programs.lowering.transforms import divided
+from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, model_digest, writing_folder
+from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
+from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizers_of, shares
+from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.job import RunOptions, job_files, read_job, write_jobs
+from alpa_explore.runtime.launch import launch, request_of
+from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers
+from alpa_explore.runtime.reports import EventReader
+from tests.programs.cases import Case, at_random, optimal
+from tests.runtime.plans import processes_of
+
+STEPS = 3
+PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
+TWO = [((0, 1), (2,)), ((2, 3), (2,))]
+FOUR = [((k, k), (2,)) for k in range(4)]
+ONE = [((0, 3), (2, 2))]
+
+
+def ways(*kinds):
+    return lambda problem: divided(problem, kinds)
+
+
+PLANS = {
+    "one device": ([((0, 3), ())], optimal, {}),
+    "pipeline of 1+2+1": (PIPELINE, optimal, {}),
+    "2+2, strategies at random, halves": (TWO, at_random(0), {"schedule": "zb-h1"}),
+    "data·tensor": (ONE, ways("data", "tensor"), {}),
+    "zero·zero": (ONE, ways("zero", "zero"), {}),
+    "zero·tensor": (ONE, ways("zero", "tensor"), {}),
+    "interleaved": (FOUR, ways("tensor"), {"schedule": "interleaved-1f1b", "turns": 2}),
+}
+
+
+def mlp_plan(kind="gpipe-equal-layers", cluster="1x2:cpu", num_microbatches=2, **more):
+    options = {"num_layers": 4, "delta": 1.0, "precision": "float32"} | more
+    return ax.baseline("mlp-tiny", cluster, kind, num_microbatches=num_microbatches, **options)
+
+
+class Trained:
+    """A model after some optimizer steps by made-up gradients: the whole tensors that a checkpoint must hold."""
+
+    def __init__(self, graph, state):
+        self.graph, self.state = graph, dict(state)
+        generator = torch.Generator().manual_seed(1)
+        self.gradients = [
+            [torch.randn(graph.tensors[p.tensor].shape, generator=generator) for p in graph.parameters]
+            for _ in range(STEPS)
+        ]
+        self.start = dict(state)
+        self.wanted = {graph.tensors[t].name: value for t, value in state.items()}
+        for place, parameter in enumerate(graph.parameters):
+            kind, name = graph.operators[parameter.update].kind, graph.tensors[parameter.tensor].name
+            optimizer = self.optimizer(kind, place, tuple((0, n) for n in graph.tensors[parameter.tensor].shape))
+            self.state[parameter.tensor] = self.wanted[name] = self.last
+            self.wanted |= {f"optimizer.state.{name}.{key}": value for key, value in optimizer.state.items()}
+
+    def optimizer(self, kind, place, box):
+        """The optimizer of a box after the steps."""
+        weight = cut(self.start[self.graph.parameters[place].tensor], box)
+        optimizer = PieceOptimizer(kind, weight, 1e-2)
+        for of_step in self.gradients:
+            self.last = optimizer.step(cut(of_step[place], box))
+        return optimizer
+
+    def ranks(self, program):
+        """The ranks of a program in this state."""
+        for rank in program.ranks:
+            executor = RankExecutor(program, rank, None, self.state, learning_rate=1e-2, seed=0)
+            for stage, step in optimizers_of(program, rank):
+                executor.optimizers[stage, step.parameter] = self.optimizer(step.kind, step.parameter, step.box)
+            yield executor
+
+
+def facts(program, **more):
+    graph = program.graph
+    return {
+        "model": "of a test",
+        "model_digest": model_digest(model_tensors(program)),
+        "plan_digest": "",
+        "seed": 0,
+        "learning_rate": 1e-2,
+        "optimizer": sorted({graph.operators[p.update].kind for p in graph.parameters}),
+        "samples_per_iteration": 4,
+        "stream_samples": 4,
+        **more,
+    }
+
+
+def written(folder, program, executors, steps=(STEPS,), **more):
+    """The last checkpoint of a run in `folder` whose ranks have this state."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"checkpoints": facts(program, **more)}))
+    share, reports = shares(program), []
+    for place, executor in enumerate(executors):
+        writer = StateWriter(folder, place, executor, share[executor.rank])
+        reports += [(executor.rank, {"event": "checkpoint", **writer.state(step)}) for step in steps]
+    keeper = CheckpointKeeper(folder, program.ranks, lambda: json.loads(json.dumps(reports)))
+    keeper.poll()
+    return keeper.kept[-1].folder
+
+
+def restored(folder, program):
+    """The ranks of a program, which go on from a checkpoint."""
+    stored = StoredState(folder)
+    stored.check_model(model_tensors(program))
+    for rank in program.ranks:
+        executor = RankExecutor(program, rank, None, boxes_of(stored, program), learning_rate=1e-2, seed=0)
+        restore_optimizers(stored, executor)
+        yield executor
+
+
+def assert_holds(folder, wanted):
+    stored = StoredState(folder)
+    assert set(stored.tensors) == set(wanted)
+    for name, value in wanted.items():
+        found = stored.whole(name)
+        assert found.dtype == value.dtype, name
+        assert torch.equal(found, value), name
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd_momentum"])
+def test_state_is_the_same_to_the_bit_under_every_other_plan(optimizer, tmp_path) -> None:
+    case = Case("gpt-tiny", num_microbatches=4, optimizer=optimizer)
+    trained = Trained(case.graph, {t: v for t, v in case.state.items() if t not in case.graph.inputs})
+    programs = {name: case.program(stages, choose, **more) for name, (stages, choose, more) in PLANS.items()}
+    moments = {"adam": ("exp_avg", "exp_avg_sq", "step"), "sgd_momentum": ("momentum_buffer",)}[optimizer]
+    name = case.graph.parameters[0].name
+    assert {f"optimizer.state.{name}.{key}" for key in moments} <= set(trained.wanted)
+    folders = {n: written(tmp_path / n, program, trained.ranks(program)) for n, program in programs.items()}
+    for folder in folders.values():
+        assert_holds(folder, trained.wanted)
+    # Each plan goes on from the checkpoint of the one before, and the first from that of the last.
+    names = [list(programs)[-1], *programs]
+    for before, after in itertools.pairwise(names):
+        again = written(tmp_path / "again" / after, programs[after], restored(folders[before], programs[after]))
+        assert_holds(again, trained.wanted)
+
+
+def test_the_master_copies_of_16_bit_weights_are_kept(tmp_path) -> None:
+    programs = [lower(mlp_plan(kind, precision="bfloat16")) for kind in ("gpipe-equal-layers", "zero-3")]
+    graph = programs[0].graph
+    held = {p.tensor: graph.tensors[p.tensor].shape for p in graph.parameters}
+    trained = Trained(graph, {t: torch.randn(shape).bfloat16() for t, shape in held.items()})
+    name = graph.parameters[0].name
+    assert trained.wanted[name].dtype == torch.bfloat16
+    assert not torch.equal(trained.wanted[f"optimizer.state.{name}.master"], trained.wanted[name].float())
+    first = written(tmp_path / "first", programs[0], trained.ranks(programs[0]))
+    second = written(tmp_path / "second", programs[1], restored(first, programs[1]))
+    assert_holds(second, trained.wanted)
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    return lower(mlp_plan())
+
+
+@pytest.fixture(scope="module")
+def trained(mlp):
+    generator = torch.Generator().manual_seed(0)
+    held = {p.tensor: mlp.graph.tensors[p.tensor].shape for p in mlp.graph.parameters}
+    return Trained(mlp.graph, {t: torch.randn(shape, generator=generator) for t, shape in held.items()})
+
+
+@pytest.fixture
+def run(tmp_path, mlp, trained):
+    """The folder of a run with checkpoints of step 2 and 3."""
+    more = {"samples_per_iteration": 64, "stream_samples": 32}
+    written(tmp_path / "run", mlp, trained.ranks(mlp), steps=(1, 2, 3), **more)
+    return tmp_path / "run"
+
+
+def test_torch_reads_weights_and_state_of_a_checkpoint(run, trained, tmp_path) -> None:
+    dcp_to_torch_save(run / "checkpoints" / "step-000003", tmp_path / "all.pt")
+    found = torch.load(tmp_path / "all.pt")
+    assert found.keys() == trained.wanted.keys()
+    assert all(torch.equal(found[name], value) for name, value in trained.wanted.items())
+
+
+def test_replicas_are_written_once_and_the_work_is_shared(tmp_path) -> None:
+    case = Case("mlp-tiny", num_microbatches=8)
+    program = case.program(ONE, ways("data", "data"))
+    trained = Trained(case.graph, {t: v for t, v in case.state.items() if t not in case.graph.inputs})
+    folder = written(tmp_path / "run", program, trained.ranks(program))
+    held = sum(value.nbytes for value in trained.wanted.values())
+    sizes = [path.stat().st_size for path in folder.glob("*.distcp")]
+    assert len(sizes) == 4
+    assert held < sum(sizes) < 1.5 * held + 2**16 * 4
+    assert max(sizes) < 0.6 * sum(sizes)
+
+
+def test_the_last_two_are_kept_and_a_runs_newest_whole_one_is_taken(run) -> None:
+    home = run / "checkpoints"
+    assert sorted(p.name for p in home.iterdir()) == ["step-000002", "step-000003"]
+    assert find_checkpoint(run)[0] == home / "step-000003"
+    assert find_checkpoint(home / "step-000002")[1].step == 2
+    found = find_checkpoint(run)[1]
+    assert (found.step, found.next_sample, found.seed, found.kind) == (3, 192, 0, STATE)
+    shard = home / "step-000003" / "__1_0.distcp"
+    os.truncate(shard, shard.stat().st_size - 1)
+    assert find_checkpoint(run)[0] == home / "step-000002"
+    with pytest.raises(CheckpointError, match=r"cut off or damaged: .*__1_0.distcp has .* Beside it: step-000002"):
+        find_checkpoint(home / "step-000003")
+
+
+def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained) -> None:
+    executors, share = list(trained.ranks(mlp)), shares(mlp)
+    reports = []
+    keeper = CheckpointKeeper(run, mlp.ranks, lambda: reports)
+    for place, executor in enumerate(executors):
+        assert not (run / "checkpoints" / "step-000004").exists()
+        report = {"event": "checkpoint", **StateWriter(run, place, executor, share[executor.rank]).state(4)}
+        assert find_checkpoint(run)[1].step == 3
+        with pytest.raises(CheckpointError, match="The checkpoint is not complete"):
+            find_checkpoint(writing_folder(run, "step-000004"))
+        # Where no folder is shared, the report may come before the file.
+        shard = next(writing_folder(run, "step-000004").glob(f"__{place}_0*"))
+        shutil.move(shard, run / "on its way")
+        reports.append((executor.rank, report))
+        keeper.poll()
+        assert find_checkpoint(run)[1].step == 3
+        shutil.move(run / "on its way", shard)
+    with pytest.raises(RunError, match="did not become whole"):
+        CheckpointKeeper(run, mlp.ranks, lambda: reports[:1]).finish(0.1)
+    keeper.poll()
+    assert find_checkpoint(run)[1].step == 4
+    assert_holds(run / "checkpoints" / "step-000004", trained.wanted)
+    StateWriter(run, 0, executors[0], share[0]).state(5)
+    keeper.close()
+    assert sorted(p.name for p in (run / "checkpoints").iterdir()) == ["step-000003", "step-000004"]
+
+
+def test_a_rank_needs_only_the_files_that_hold_its_boxes(run, mlp, trained, tmp_path) -> None:
+    options = RunOptions(resume=str(run / "checkpoints" / "step-000003"), first_step=3)
+    home = tmp_path / "new run"
+    home.mkdir()
+    write_jobs(home, mlp, options, {}, list)
+    shutil.rmtree(run)  # the other run removes its checkpoint: the links hold
+    names = {rank: {path.name for path in job_files(home, mlp, rank)} for rank in mlp.ranks}
+    assert names[0] == {"rank-0.pickle", "index.json", "__0_0.distcp"}
+    assert names[1] == {"rank-1.pickle", "index.json", "__1_0.distcp"}
+    for rank in mlp.ranks:  # on a host that has no other file
+        host = tmp_path / f"host {rank}"
+        for path in job_files(home, mlp, rank):
+            (host / path.relative_to(home)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, host / path.relative_to(home))
+        job, stored = read_job(host, rank)
+        executor = RankExecutor(job.program, rank, None, boxes_of(stored, job.program), learning_rate=1e-2, seed=0)
+        restore_optimizers(stored, executor)
+        for name, _, box, value in pieces(executor, job.share, STATE):
+            assert torch.equal(value, cut(trained.wanted[name], box))
+
+
+class Evil:
+    """Unpickling it makes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path),))
+
+
+def test_a_strangers_checkpoint_is_never_unpickled(run, mlp, tmp_path) -> None:
+    """Every pickle in it is replaced by one that would show, and the stranger has corrected sizes and digests."""
+    folder, trace = run / "checkpoints" / "step-000003", tmp_path / "it ran"
+    description = json.loads((folder / "checkpoint.json").read_text())
+    (folder / ".metadata").write_bytes(pickle.dumps(Evil(trace)))
+    archive = io.BytesIO()
+    torch.save(Evil(trace), archive)
+    index = json.loads((folder / "index.json").read_text())
+    for entry in index.values():
+        for chunk in entry["chunks"]:
+            with (folder / chunk["file"]).open("r+b") as stream:  # of the archive only the numbers are left
+                stream.seek(chunk["begin_bytes"])
+                room = chunk["data_bytes"] - chunk["begin_bytes"]
+                stream.write(archive.getvalue()[:room])
+    for name in description["files"]:
+        content = (folder / name).read_bytes()
+        description["files"][name] = [len(content), hashlib.sha256(content).hexdigest()]
+    (folder / "checkpoint.json").write_text(json.dumps(description))
+    torch.load(io.BytesIO(archive.getvalue()), weights_only=False)
+    assert trace.exists(), "what unpickles it leaves a trace"
+    trace.rmdir()
+    assert find_checkpoint(run)[0] == folder
+    request = request_of(mlp_plan(), resume=run, steps=5, device="cpu")
+    assert request.options.first_step == 3
+    assert len(list(restored(folder, mlp))) == 2
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda d, i: d.update(version=2), "newer format: version 2"),
+        (lambda d, i: d.update(format="else"), "has the format 'else'"),
+        (lambda d, i: d.update(step=-1), "-1"),
+        (lambda d, i: d.update(files={"../run.json": [1, ""]}), "names the file '../run.json'"),
+        (lambda d, i: d["files"].pop("index.json"), "does not name index.json"),
+        (lambda d, i: d["files"].update({"__7_0.distcp": [1, ""]}), "__7_0.distcp is missing"),
+        (lambda d, i: d.pop("seed"), "KeyError 'seed'"),
+        (lambda d, i: _first(i).update(file="/etc/passwd"), "is no file of a checkpoint"),
+        (lambda d, i: _first(i).update(data_bytes=10**9), "is not inside the tensor or __0_0.distcp"),
+        (lambda d, i: _first(i).update(offsets=[1, 0]), "is not inside"),
+        (lambda d, i: _first(i).update(sizes=[1, 1]), "are not the whole tensor"),
+        (lambda d, i: next(iter(i.values())).update(dtype="load"), "'load' is no dtype"),
+        (lambda d, i: next(iter(i.values())).update(chunks=None), "TypeError"),
+    ],
+)
+def test_a_checkpoint_that_says_what_cannot_be_is_refused(run, change, told) -> None:
+    folder = run / "checkpoints" / "step-000003"
+    description, index = (json.loads((folder / n).read_text()) for n in ("checkpoint.json", "index.json"))
+    change(description, index)
+    (folder / "index.json").write_text(json.dumps(index))
+    if "index.json" in description["files"]:
+        description["files"]["index.json"][0] = (folder / "index.json").stat().st_size
+    (folder / "checkpoint.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError) as raised:
+        StoredState(find_checkpoint(folder)[0])
+    assert told in str(raised.value)
+
+
+def _first(index):
+    return index["hidden.0.weight"]["chunks"][0]
+
+
+def test_a_checkpoint_that_is_cut_off_anywhere_is_refused(run) -> None:
+    folder = run / "checkpoints" / "step-000003"
+    for name in ("checkpoint.json", "index.json", "__0_0.distcp", "__1_0.distcp", ".metadata"):
+        whole = (folder / name).read_bytes()
+        for length in (0, 1, len(whole) // 2, len(whole) - 1):
+            (folder / name).write_bytes(whole[:length])
+            with pytest.raises(CheckpointError):
+                find_checkpoint(folder)
+        (folder / name).write_bytes(whole)
+    assert find_checkpoint(folder)[1].step == 3
+
+
+def test_what_cannot_be_resumed_is_refused_and_says_why(run, mlp, trained, tmp_path) -> None:
+    plan = mlp_plan()
+    resumed = partial(request_of, plan, resume=run, device="cpu")
+    assert resumed(steps=4).options.learning_rate == 1e-2
+    assert resumed(steps=4, learning_rate=1e-3).options.learning_rate == 1e-3
+    with pytest.raises(OptionError, match="3 steps, 3 are done in the checkpoint"):
+        resumed(steps=3)
+    with pytest.raises(OptionError, match="another seed: 1"):
+        resumed(steps=4, seed=1)
+    with pytest.raises(OptionError, match="cannot be compared"):
+        resumed(steps=4, record=True)
+    with pytest.raises(OptionError, match="one step or more apart: 0"):
+        request_of(plan, checkpoint_every=0)
+    assert request_of(mlp_plan(num_microbatches=4), resume=run, steps=4, device="cpu").plan.model.samples == 16
+    other = written(tmp_path / "other", mlp, trained.ranks(mlp), samples_per_iteration=32, stream_samples=16)
+    with pytest.raises(OptionError, match="2 microbatches of 32 samples, 32 samples an iteration in the checkpoint"):
+        request_of(plan, resume=other, steps=4, device="cpu")
+    description = json.loads((other / "checkpoint.json").read_text())
+    (other / "checkpoint.json").write_text(json.dumps({**description, "kind": WEIGHTS}))
+    with pytest.raises(CheckpointError, match="cannot be resumed from weights alone"):
+        request_of(plan, resume=other, steps=4, device="cpu")
+    (tmp_path / "empty").mkdir()
+    for folder, told in ((tmp_path / "empty", "has none"), (tmp_path / "nowhere", "does not exist")):
+        with pytest.raises(CheckpointError, match=f"There is no checkpoint: .*{told}"):
+            request_of(plan, resume=folder)
+
+
+def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(run, tmp_path) -> None:
+    other = ax.capture(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)), (torch.zeros(32, 8), torch.zeros(32, 4)), "mse")
+    plan = ax.plan(other, "1x1:cpu", num_microbatches=2, num_layers=1, scheduler="serial")
+    own = {"model": nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)), "loss": "mse", "data": [None]}
+    refused = launch(plan, resume=run, folder=tmp_path / "a", steps=9, device="cpu", **own)
+    with pytest.raises(
+        CheckpointError, match=r"of another model: 0\.bias is missing in the checkpoint, \[8\] float32 in"
+    ):
+        refused.result(60)
+    description = json.loads((run / "checkpoints" / "step-000003" / "checkpoint.json").read_text())
+    description["optimizer"] = ["optimizer.sgd"]
+    (run / "checkpoints" / "step-000003" / "checkpoint.json").write_text(json.dumps(description))
+    refused = launch(mlp_plan(), resume=run, folder=tmp_path / "b", steps=9, device="cpu")
+    with pytest.raises(
+        CheckpointError, match=r"another optimizer: optimizer\.sgd in the checkpoint, optimizer\.adam in"
+    ):
+        refused.result(60)
+    shard = run / "checkpoints" / "step-000002" / "__0_0.distcp"
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    refused = launch(
+        mlp_plan(), resume=run / "checkpoints" / "step-000002", folder=tmp_path / "c", steps=9, device="cpu"
+    )
+    with pytest.raises(CheckpointError, match=r"the content of __0_0.distcp has changed"):
+        refused.result(60)
+    assert not list(tmp_path.glob("[abc]/agent-0.log"))
+
+
+B = 3
+
+
+class Tied(nn.Module):
+    """Tokens in, tokens out, with one matrix at both ends of a pipeline."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.embedding = nn.Embedding(32, 16)
+        self.up, self.down, self.dropout = nn.Linear(16, 64), nn.Linear(64, 16), nn.Dropout(dropout)
+        self.out = nn.Linear(16, 32, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        return self.out(x + self.down(self.dropout(torch.tanh(self.up(x)))))
+
+
+def microbatch(number):
+    generator = torch.Generator().manual_seed(number)
+    tokens = torch.randint(32, (4, 8), generator=generator)
+    return tokens, torch.roll(tokens, 1, 1)
+
+
+def loss(output, targets):
+    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+
+def tied(dropout=0.0):
+    torch.manual_seed(0)
+    model = Tied(dropout).double()
+    return model, ax.capture(model, microbatch(0), loss, name="tied", optimizer="adam")
+
+
+def dying(step):
+    """Data of which a microbatch kills the rank that asks for it."""
+
+    def data(number):
+        if number == step * B + 1:
+            os.kill(os.getpid(), 9)
+        return microbatch(number)
+
+    return data
+
+
+def weights_in(folder):
+    stored = StoredState(folder)
+    return {name: stored.whole(name) for name in stored.tensors}
+
+
+@pytest.mark.distributed
+def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -> None:
+    model, graph = tied()
+    plan = partial(ax.baseline, graph, num_microbatches=B, num_layers=2, delta=2.0)
+    megatron = plan("1x4:cpu", "megatron", tp=2, dp=1, pp=2)
+    own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2}
+    whole = launch(megatron, folder=tmp_path / "whole", steps=6, save=tmp_path / "w", data=microbatch, **own)
+    wanted = [step.loss for step in whole.result(120).steps]
+
+    killed = launch(megatron, folder=tmp_path / "killed", steps=6, checkpoint_every=2, data=dying(5), **own)
+    with pytest.raises(RunError, match="was killed: signal 9"):
+        killed.result(120)
+    assert not processes_of(killed.folder)
+    assert [kept.step for kept in killed.progress.checkpoints] == [2, 4]
+    assert sorted(p.name for p in (killed.folder / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
+
+    same = launch(
+        megatron, folder=tmp_path / "same", steps=6, resume=killed.folder, save=tmp_path / "s", data=microbatch, **own
+    )
+    assert [(step.step, step.loss) for step in same.result(120).steps] == list(enumerate(wanted))[4:]
+    assert same.progress.first_step == 4
+    final = weights_in(tmp_path / "w")
+    assert final.keys() == dict(model.named_parameters()).keys()
+    assert all(torch.equal(value, final[name]) for name, value in weights_in(tmp_path / "s").items())
+
+    del own["learning_rate"]  # it is the checkpoint's
+    zero = launch(
+        plan("1x2:cpu", "zero-3"),
+        folder=tmp_path / "zero",
+        steps=5,
+        resume=killed.folder / "checkpoints" / "step-000002",
+        checkpoint_every=10,
+        data=microbatch,
+        **own,
+    )
+    losses = [step.loss for step in zero.result(120).steps]
+    last = launch(
+        plan("1x2:cpu", "gpipe-equal-layers", pp=2),
+        schedule="zb-h1",
+        folder=tmp_path / "last",
+        steps=6,
+        resume=zero.folder,
+        save=tmp_path / "l",
+        data=microbatch,
+        **own,
+    )
+    losses += [step.loss for step in last.result(120).steps]
+    assert losses == pytest.approx(wanted[2:], rel=1e-9)
+    for name, value in weights_in(tmp_path / "l").items():
+        torch.testing.assert_close(value, final[name], rtol=1e-6, atol=1e-9, msg=name)
+        assert not torch.equal(value, dict(model.named_parameters())[name])
+
+
+@pytest.mark.distributed
+def test_dropout_goes_on_with_the_numbers_of_an_uninterrupted_run(tmp_path) -> None:
+    model, graph = tied(dropout=0.5)
+    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
+    own = {"model": model, "loss": loss, "data": microbatch, "device": "cpu", "steps": 4}
+    whole = launch(plan, folder=tmp_path / "whole", checkpoint_every=2, seed=3, **own)
+    losses = [step.loss for step in whole.result(120).steps]
+    again = launch(
+        plan, folder=tmp_path / "again", resume=whole.folder / "checkpoints" / "step-000002", checkpoint_every=4, **own
+    )
+    assert [step.loss for step in again.result(120).steps] == losses[2:]
+    one, two = (weights_in(run.folder / "checkpoints" / "step-000004") for run in (whole, again))
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+@pytest.mark.distributed
+def test_the_same_samples_are_used_where_microbatches_are_other_ones(tmp_path, capsys) -> None:
+    for name, plan in (("a", mlp_plan()), ("b", mlp_plan("zero-3", num_microbatches=8))):
+        plan.save(tmp_path / f"{name}.plan.json")
+    run, again = tmp_path / "run", tmp_path / "again"
+    words = ["launch", str(tmp_path / "a.plan.json"), "--device", "cpu", "--steps", "6", "--checkpoint-every", "3"]
+    assert main([*words, "--folder", str(run)]) == 0
+    said = capsys.readouterr()
+    steps = [json.loads(line) for line in said.out.splitlines()]
+    assert f"checkpoint of step 3 in {run / 'checkpoints' / 'step-000003'}: " in said.err
+    assert f"checkpoint of step 6 in {run / 'checkpoints' / 'step-000006'}: " in said.err
+    words = ["launch", str(tmp_path / "b.plan.json"), "--device", "cpu", "--steps", "6"]
+    assert main([*words, "--folder", str(again), "--resume", str(run / "checkpoints" / "step-000003")]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [step["step"] for step in found] == [3, 4, 5]
+    assert [s["loss"] for s in found] == pytest.approx([s["loss"] for s in steps[3:]], rel=1e-6)
+    assert json.loads((again / "run.json").read_text())["checkpoints"]["stream_samples"] == 32
+    assert main([*words, "--folder", str(tmp_path / "no"), "--resume", str(run)]) == 2
+    assert "6 steps, 6 are done in the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.distributed
+def test_a_disk_that_fills_leaves_the_checkpoint_before_whole(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
+
+    def data(number):
+        if number == 2 * B:  # of step 2
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
+        return microbatch(number)
+
+    run = launch(plan, folder=tmp_path / "run", steps=6, checkpoint_every=2, model=model, loss=loss, data=data)
+    with pytest.raises(RunError, match=r"The checkpoint was not written: .*step-000004.*File too large"):
+        run.result(120)
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step-000002"]
+    assert find_checkpoint(run.folder)[1].step == 2
+
+
+@pytest.mark.distributed
+def test_the_first_rank_of_a_script_keeps_its_checkpoints(tmp_path) -> None:
+    run = launch(
+        mlp_plan(), "torchrun", steps=4, checkpoint_every=2, save=tmp_path / "w", folder=tmp_path / "run", device="cpu"
+    )
+    run.result(60)
+    done = subprocess.run(
+        ["bash", tmp_path / "run" / "run.sh"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
+    assert find_checkpoint(tmp_path / "run")[1].step == 4
+    trained = weights_in(tmp_path / "run" / "checkpoints" / "step-000004")
+    assert all(torch.equal(value, trained[name]) for name, value in weights_in(tmp_path / "w").items())
+
+
+def test_a_keeper_reads_reports_as_they_come(run, mlp, trained) -> None:
+    share = shares(mlp)
+    keeper = CheckpointKeeper(run, mlp.ranks, EventReader(run, mlp.ranks))
+    for place, executor in enumerate(trained.ranks(mlp)):
+        report = json.dumps({"event": "checkpoint", **StateWriter(run, place, executor, share[place]).state(7)})
+        with (run / f"rank-{place}.jsonl").open("a") as stream:
+            stream.write(report[:50])
+            stream.flush()
+            keeper.poll()
+            stream.write(report[50:] + "\n")
+        keeper.poll()
+        assert len(keeper.kept) == place
+    assert keeper.kept[0].step == 7
+    assert keeper.kept[0].bytes == sum(p.stat().st_size for p in keeper.kept[0].folder.iterdir()) - len(
+        (keeper.kept[0].folder / "checkpoint.json").read_bytes()
+    )
