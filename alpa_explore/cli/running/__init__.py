@@ -6,6 +6,7 @@
     logs          what the ranks of a run print
     calibrate     measure the devices, or refit to runs
     program       the instructions of every rank
+    nodes         the hosts that are attached by Dask, and their links
 
 A room of commands must not import another one.
 """

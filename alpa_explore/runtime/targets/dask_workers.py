@@ -103,7 +103,7 @@ class DaskRanks:
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[_Share] = []
         self._tasks: list[Future[None]] = []
-        self._stopping = self._ended = False
+        self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
         try:
             used = deal_ranks(list(self._client.nthreads()), world)
@@ -129,16 +129,19 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
-        failed = [outcome for outcome in ended if outcome["state"] == "failed"]
+        # Hosts stop one after the other, and the ranks of the last ones lose their connections.
+        failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
         for outcome in sorted(failed, key=self._follows):
             return outcome
-        return {"state": "stopped" if any(o["state"] == "stopped" for o in ended) else "done"}
+        return {"state": "done" if all(o["state"] == "done" for o in ended) else "stopped"}
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
         if self._ended:
             return
+        if not any(share.outcome is not None and share.outcome["state"] == "failed" for share in self._shares):
+            self._asked_to_stop = True
         self._stopping = True
         deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
         while time.monotonic() < deadline and any(s.outcome is None and s.error is None for s in self._shares):
@@ -147,6 +150,7 @@ class DaskRanks:
         for share in self._shares:
             if share.outcome is None:
                 share.outcome = self._failure(f"The Dask worker {share} did not stop", "its ranks may still run")
+                self._asked_to_stop = False
         self._forget()
 
     def _judge(self) -> None:
@@ -362,15 +366,17 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
         ) from error
 
 
-async def _call(client: Any, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+async def _call(
+    client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
+) -> Any:
     """The result of a function on a worker. ExecutorError where there is none in time."""
     try:
         running = client.run(function, *arguments, workers=[worker])
-        return (await asyncio.wait_for(running, tuning.ASK_SECONDS))[worker]
+        return (await asyncio.wait_for(running, seconds))[worker]
     except (OSError, TimeoutError, KeyError) as error:
         raise ExecutorError(
             "A Dask worker does not answer",
-            found=f"{worker}: {type(error).__name__} {error}",
+            found=f"{worker}: {error or f'none for {seconds:.0f} s'}",
             remedy="Look at its log, or leave its host out.",
         ) from error
 
@@ -381,8 +387,9 @@ def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> di
 
     workers = [worker for worker, _, _ in used]
 
-    async def on_all(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        return await asyncio.gather(*(_call(client, worker, function, *arguments) for worker in workers))
+    async def on_all(function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS) -> list[Any]:
+        calls = (_call(client, worker, function, *arguments, seconds=seconds) for worker in workers)
+        return await asyncio.gather(*calls)
 
     # Functions of this package cannot be called where it is missing or another one; Dask's and Python's own can.
     names = client.sync(on_all, socket.gethostname)
@@ -396,7 +403,9 @@ def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> di
     ]
     host_of: dict[str, HostFacts] = {}
     if not unlike:
-        host_of = dict(zip(workers, client.sync(on_all, dask_host.facts, device), strict=True))
+        host_of = dict(
+            zip(workers, client.sync(on_all, dask_host.facts, device, seconds=tuning.DESCRIBE_SECONDS), strict=True)
+        )
         own = dask_host.source_digest()
         unlike = [f"{h}: alpa_explore with sources {h.code}, {own} here" for h in host_of.values() if h.code != own]
     if unlike:
