@@ -15,6 +15,7 @@ from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.drift import Drift, drift_of
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -95,6 +96,13 @@ class Run:
         step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
         request_checkpoint(self.folder, step)
         return step
+
+    def drift(self) -> Drift | None:
+        """What runs otherwise than predicted, until now; None before all ranks have reported, some steps from the start.
+
+        `ax.better_plan(plan, run.drift().cluster)` has the plan that would be best with what was measured.
+        """
+        return drift_of(self.folder)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, whatever its outcome; False when `timeout` seconds pass first."""
