@@ -2,7 +2,7 @@
 
     sudo python benchmarks/across_hosts.py [--rates 50 200 1000] [--steps 8] [--json FILE]
 
-Two network namespaces on a switch are the hosts, `tc` limits what each of them sends (Mbit/s), a Dask worker is on each.
+Two network namespaces on a switch are the hosts, `tc` limits what each sends (Mbit/s), a Dask worker is on each.
 At every bandwidth the hosts are attached and their links measured (`ax.attach`), which makes the cluster that the plans
 are made and priced for; the device is calibrated once, on one worker. The plans divide gpt-tiny in different ways, with
 2 to 8 microbatches, all with the same samples an iteration. Every one is launched on the workers and its median step,
@@ -68,7 +68,9 @@ def attached(scheduler: str, *, first: bool) -> Cluster:
         calibrate(scheduler, nodes.hosts[0], 1, shapes=False, allow_remote=True)
     cluster = nodes.cluster(1)
     between = cluster.between_nodes
-    print(f"measured: {between.bandwidth * 8 / 1e6:.0f} Mbit/s, {between.latency_seconds * 1e6:.0f} µs", file=sys.stderr)
+    print(
+        f"measured: {between.bandwidth * 8 / 1e6:.0f} Mbit/s, {between.latency_seconds * 1e6:.0f} µs", file=sys.stderr
+    )
     return replace(cluster, device=replace(cluster.device, memory_bytes=2**33))  # the same at every bandwidth
 
 
@@ -91,9 +93,7 @@ def main() -> None:
             for place, (name, plan) in enumerate(plans(cluster)):
                 folder = Path(temporary) / f"{rate}-{place}"
                 try:
-                    launch(
-                        plan, "dask", scheduler=scheduler, steps=options.steps, folder=folder, device="cpu"
-                    ).result()
+                    launch(plan, "dask", scheduler=scheduler, steps=options.steps, folder=folder, device="cpu").result()
                 except AlpaExploreError as error:
                     print(f"{name}: {error}", file=sys.stderr, flush=True)
                     continue

@@ -55,9 +55,7 @@ async def calibrate_on(client: Any, host: Host, devices: int, *, shapes: bool) -
     like = nearest_preset(host)[0] if host.gpus else None
     ranks = devices if host.gpus else max(devices, 2)  # processes between which a collective can be timed
     found = (
-        await call(
-            client, [worker], calibrated, host.kind, ranks, key, like, shapes, seconds=tuning.CALIBRATE_SECONDS
-        )
+        await call(client, [worker], calibrated, host.kind, ranks, key, like, shapes, seconds=tuning.CALIBRATE_SECONDS)
     )[worker]
     if not isinstance(found, dict):
         raise ExecutorError(

@@ -7,7 +7,7 @@
                            software profile adds
 
 Each is compared per iteration. The clocks of hosts are compared once, when the ranks meet; both directions of a link
-are added up, which cancels what they differ by since. From the ratios follows a cluster as it was measured, for
+are added up, which cancels most of what they differ by since. From the ratios follows a cluster as it was measured, for
 `questions.better_plan`: one figure for all devices and for each kind of link, as the planner has it.
 """
 
@@ -48,6 +48,11 @@ class StageDrift:
         """Measured over predicted."""
         return self.measured_seconds / self.predicted_seconds
 
+    @property
+    def name(self) -> str:
+        """'compute of stage 1'."""
+        return f"compute of stage {self.stage}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkDrift:
@@ -87,21 +92,19 @@ class Drift:
     def found(self) -> tuple[StageDrift | LinkDrift, ...]:
         """What differs enough, and takes long enough, for a word; the worst first."""
         whole = max([self.iteration_seconds, *(s.measured_seconds for s in self.stages)])
+        parts: tuple[StageDrift | LinkDrift, ...] = (*self.stages, *self.links)
         enough = [
-            d
-            for d in (*self.stages, *self.links)
-            if max(d.ratio, 1 / max(d.ratio, 1e-9)) >= tuning.DRIFT
-            and max(d.predicted_seconds, d.measured_seconds) >= tuning.DRIFT_SHARE * whole
+            part
+            for part in parts
+            if not 1 / tuning.DRIFT < part.ratio < tuning.DRIFT
+            and max(part.predicted_seconds, part.measured_seconds) >= tuning.DRIFT_SHARE * whole
         ]
-        return tuple(sorted(enough, key=lambda d: -abs(d.measured_seconds - d.predicted_seconds)))
+        return tuple(sorted(enough, key=lambda part: -abs(part.measured_seconds - part.predicted_seconds)))
 
     @property
     def lines(self) -> tuple[str, ...]:
         """A sentence for each: 'compute of stage 1 takes 1.4 times the predicted'."""
-        return tuple(
-            f"{d.name if isinstance(d, LinkDrift) else f'compute of stage {d.stage}'} takes {_times(d.ratio)} the predicted"
-            for d in self.found
-        )
+        return tuple(f"{part.name} takes {_times(part.ratio)} the predicted" for part in self.found)
 
 
 def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
@@ -124,7 +127,7 @@ def drift_of(folder: Path, plan: Plan | None = None) -> Drift | None:
             sum(seconds[0] for kind, seconds in paths[rank]["tasks"].items() if _stage(kind) == number)
             for rank in run["stages"][number]
         ]
-        if predicted > 0:
+        if predicted > 0 and max(took) > 0:
             stages.append(StageDrift(stage=number, predicted_seconds=predicted, measured_seconds=max(took)))
     uses = _uses(plan.cluster, paths)
     names = _names(folder, plan.cluster, run["ranks"])
@@ -197,9 +200,7 @@ def _uses(cluster: Cluster, reports: Mapping[int, Any]) -> dict[Nodes, list[_Use
             found[key].append(use)
     uses: dict[Nodes, list[_Use]] = defaultdict(list)
     for (nodes, _), several in found.items():
-        uses[nodes].append(
-            replace(several[0], measured_seconds=median(use.measured_seconds for use in several))
-        )
+        uses[nodes].append(replace(several[0], measured_seconds=median(use.measured_seconds for use in several)))
     return uses
 
 
@@ -208,40 +209,47 @@ def _link(cluster: Cluster, nodes: Nodes) -> Link:
 
 
 def _messages(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tuple[Nodes, str], _Use]]:
-    """The transfers between the ranks of two nodes in one step, in both directions."""
+    """The transfers between the ranks of two nodes in one step. Both directions are one use: what the clocks of the
+    hosts differ by cancels in their sum."""
     node = {rank: rank // cluster.devices_per_node for rank in reports}
-    transfers: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
-    sizes: dict[tuple[int, int], int] = defaultdict(int)
+    transfers: dict[tuple[int, ...], list[tuple[float, float]]] = defaultdict(list)
+    sizes: dict[tuple[int, ...], int] = defaultdict(int)
     for rank, report in reports.items():
         offered = {source: {name: at for to, name, at in r["sent"] if to == rank} for source, r in reports.items()}
         for source, name, size, asked, done in report["received"]:
-            begin = max(asked, offered[source].get(name, asked))
             # Inside a node every pair of devices has a link of its own.
-            ends = (node[source], node[rank]) if node[source] != node[rank] else (-1 - source, -1 - rank)
-            transfers[ends].append((min(begin, done), done))
+            ends: tuple[int, ...] = (node[source], node[rank])
+            if node[source] == node[rank]:
+                ends = (*ends, source, rank)
+            transfers[ends].append((max(asked, offered[source].get(name, asked)), done))
             sizes[ends] += size
-    for ends in sorted(transfers):
-        a, b = ends
-        nodes = tuple(sorted(ends)) if a >= 0 else (node[-1 - a],)
-        link = _link(cluster, nodes)
-        bursts, busy = _union(transfers[ends])
-        # The two directions are one use: what the clocks differ by cancels in their sum.
-        yield (nodes, f"messages {min(ends)} {max(ends)} {a < b}"), _Use(
-            latency_seconds=bursts * link.latency_seconds,
-            wire_seconds=sizes[ends] / link.bandwidth,
-            measured_seconds=busy,
-        )
+    latency: dict[Nodes, float] = defaultdict(float)
+    wire: dict[Nodes, float] = defaultdict(float)
+    busy: dict[Nodes, float] = defaultdict(float)
+    for ends, each in transfers.items():
+        nodes = tuple(sorted(set(ends[:2])))
+        bursts, seconds = _bursts(each)
+        latency[nodes] += bursts * _link(cluster, nodes).latency_seconds
+        wire[nodes] += sizes[ends] / _link(cluster, nodes).bandwidth
+        busy[nodes] += seconds
+    for nodes, seconds in busy.items():
+        if seconds > 0:  # else what the clocks differ by hides it
+            use = _Use(latency_seconds=latency[nodes], wire_seconds=wire[nodes], measured_seconds=seconds)
+            yield (nodes, "messages"), use
 
 
-def _union(intervals: Sequence[tuple[float, float]]) -> tuple[int, float]:
-    """(number of separate parts, length) of the union of intervals."""
-    count, length, until = 0, 0.0, -np.inf
-    for begin, end in sorted(intervals):
-        if begin > until:
-            count += 1
-        length += max(end - max(begin, until), 0.0)
-        until = max(until, end)
-    return count, length
+def _bursts(transfers: Sequence[tuple[float, float]]) -> tuple[int, float]:
+    """(number of times that nothing was under way before a transfer, seconds in which something was).
+
+    A transfer is (begin, end); those that overlap share the link. A begin is by the sender's clock, if the sender came
+    last: the seconds are negative where that is far ahead.
+    """
+    count, seconds, until = 0, 0.0, -np.inf
+    for begin, end in sorted(transfers, key=lambda transfer: transfer[1]):
+        count += begin > until
+        seconds += end - max(begin, until)
+        until = end
+    return count, seconds
 
 
 def _collectives(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple[tuple[Nodes, str], _Use]]:
@@ -259,8 +267,9 @@ def _collectives(cluster: Cluster, reports: Mapping[int, Any]) -> Iterator[tuple
         step = StepKind(kind)
         latency = collective_seconds(step, 0.0, len(ranks), 1.0, link.latency_seconds)
         wire = collective_seconds(step, size, len(ranks), link.bandwidth / sharing, 0.0)
-        yield (nodes, f"{kind} {ranks} {size}"), _Use(
-            latency_seconds=count * latency, wire_seconds=count * wire, measured_seconds=seconds
+        yield (
+            (nodes, f"{kind} {ranks} {size}"),
+            _Use(latency_seconds=count * latency, wire_seconds=count * wire, measured_seconds=seconds),
         )
 
 

@@ -98,7 +98,7 @@ class Run:
         return step
 
     def drift(self) -> Drift | None:
-        """What runs otherwise than predicted, until now; None before all ranks have reported, some steps from the start.
+        """What runs otherwise than predicted, until now; None before all ranks have reported, after some steps.
 
         `ax.better_plan(plan, run.drift().cluster)` has the plan that would be best with what was measured.
         """

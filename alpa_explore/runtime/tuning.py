@@ -23,6 +23,8 @@ SETTLE_SECONDS = 0.5
 """How long an agent waits after a first failure: another rank may have failed before, or report the cause."""
 MEASURED_STEPS = 100
 """The number of last steps whose task times are kept."""
+CLOCK_ROUNDS = 9
+"""Barriers after which the clocks of ranks are compared: one is some milliseconds off where processes share cores."""
 TIMED_STEPS = 5
 """Of so many steps the messages and collectives of one are timed, one by one: what that costs is spread over them."""
 TIMED_SAMPLES = 3

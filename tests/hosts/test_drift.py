@@ -1,4 +1,4 @@
-"""A link that becomes slow while a run goes on: it is named, and training goes on under the plan that is then better."""
+"""A link that becomes slow while a run goes on: it is named, and training goes on under the better plan."""
 
 from __future__ import annotations
 
@@ -61,6 +61,8 @@ def test_a_slow_link_is_named_and_the_run_goes_on_under_the_better_plan(make_hos
     print(f"a step {sorted(slow)[5]:.3f} s, then {sorted(s.seconds for s in second.steps)[6]:.3f} s")
 
     # Where both plans did the same step, and at the end: the losses of a run without any change.
-    whole = {s.step: s.loss for s in launch(plan, steps=step + 12, folder=tmp_path / "c", device="cpu").result(200).steps}
+    whole = {
+        s.step: s.loss for s in launch(plan, steps=step + 12, folder=tmp_path / "c", device="cpu").result(200).steps
+    }
     assert all(loss == pytest.approx(whole[s], abs=1e-4) for s, loss in first.items() if s in whole)
     assert all(s.loss == pytest.approx(whole[s.step], abs=1e-3) for s in second.steps)

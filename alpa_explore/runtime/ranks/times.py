@@ -26,7 +26,7 @@ class Traffic:
 
     def __init__(self) -> None:
         self.origin = 0.0
-        """When all ranks had met: their clocks are compared from here."""
+        """What `time.perf_counter` shows here when the first rank's shows 0."""
         self.recording = False
         self._sent: list[tuple[int, str, float]] = []
         self._received: list[tuple[int, str, int, float, float]] = []

@@ -60,8 +60,7 @@ class ProcessTransport:
         self.traffic = Traffic()
         self._timed = not nccl
         if self._timed:
-            dist.barrier()
-            self.traffic.origin = time.perf_counter()
+            self.traffic.origin = _clock_origin()
 
     def begin(self) -> None:
         """Start an iteration."""
@@ -194,6 +193,19 @@ class Stopwatch:
             first, last = self._events.pop()
             self._seconds += first.elapsed_time(last) / 1e3
         return self._seconds
+
+
+def _clock_origin() -> float:
+    """By how many seconds this rank's clock is ahead of the first rank's: the median over some barriers, which all
+    ranks leave at about the same time."""
+    left = []
+    for _ in range(tuning.CLOCK_ROUNDS):
+        dist.barrier()
+        left.append(time.perf_counter())
+    mine = torch.tensor(left, dtype=torch.float64)
+    of_all = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(of_all, mine)
+    return float((mine - of_all[0]).median())
 
 
 def _event() -> torch.cuda.Event:

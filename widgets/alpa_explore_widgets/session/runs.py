@@ -143,7 +143,11 @@ class TrainingRuns:
         """Block until no run and no check is under way (for scripts and tests). Returns False on a timeout."""
         if self._thread is not None:
             self._thread.join(timeout)
-        return self._checks.wait(timeout) and self._better.wait(timeout) and (self._thread is None or not self._thread.is_alive())
+        return (
+            self._checks.wait(timeout)
+            and self._better.wait(timeout)
+            and (self._thread is None or not self._thread.is_alive())
+        )
 
     def _launch_arguments(self, plan: Plan, settings: RunSettings) -> dict[str, Any]:
         """The arguments of `ax.launch`."""
@@ -205,7 +209,8 @@ class TrainingRuns:
     def _watch(self, handle: Run, stop: threading.Event, earlier: tuple[StepReport, ...]) -> int | None:
         """Report the run until its end. The step of its checkpoint where it was stopped to go on under another plan."""
         finished, asked, kept = False, None, None
-        looked, priced = 0.0, {}
+        looked = 0.0
+        priced: dict[object, float] = {}
         while not finished:
             finished = handle.wait(tuning.POLL_SECONDS)
             progress = handle.progress
