@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
     argument(
         "--allow-import",
         action="store_true",
-        help="with --cluster or --better-plan, allow a recipe package.module:function of the plan, which runs that code",
+        help="allow a recipe package.module:function of the plan, which runs that code (--cluster, --better-plan)",
     )
     argument(
         "--better-plan",
