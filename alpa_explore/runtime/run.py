@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import request_checkpoint
@@ -62,6 +63,7 @@ class Run:
         self._keeper = CheckpointKeeper(folder, ranks, EventReader(folder, ranks))
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
+        self._plan: Plan | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -102,7 +104,9 @@ class Run:
 
         `ax.better_plan(plan, run.drift().cluster)` has the plan that would be best with what was measured.
         """
-        return drift_of(self.folder)
+        if self._plan is None and (self.folder / "run.json").exists():  # the last file that is written before the start
+            self._plan = load_plan(self.folder / "plan.json")
+        return None if self._plan is None else drift_of(self.folder, self._plan)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, whatever its outcome; False when `timeout` seconds pass first."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 import alpa_explore as ax
+from alpa_explore.cli import main
 from alpa_explore.runtime.drift import drift_of
 from alpa_explore.runtime.launch import launch
 from alpa_explore.schedules.csv_file import write_csv
@@ -141,3 +142,24 @@ def test_a_run_says_its_drift_while_it_goes_on_and_when_it_is_over(plan, tmp_pat
     run.stop()
     run.result(30)
     assert run.drift().steps > then
+
+
+def test_compare_run_says_the_drift_and_writes_the_better_plan(tmp_path, capsys) -> None:
+    shape = {"num_microbatches": 2, "num_layers": 4, "precision": "float32"}
+    plan = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", **shape)
+    plan.save(tmp_path / "plan.json")
+    (tmp_path / "schedule.csv").write_text(write_csv(plan.timeline().schedule))
+    (tmp_path / "run.json").write_text(json.dumps({"ranks": [0, 1], "stages": [[0, 1]], "num_microbatches": 2}))
+    asked = ["compare-run", str(tmp_path), "--better-plan", str(tmp_path / "b.plan.json")]
+    assert main(asked) == 2
+    assert "have reported no times" in capsys.readouterr().err
+
+    for rank in (0, 1):
+        report(tmp_path, rank, collectives=[[[0, 1], "all-reduce", BYTES, 1, 1.0]])
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "link node 0 – node 1 takes" in said
+    assert "with the measured figures plan B, 2 stages on 1 device each, would be" in said
+    better = ax.load_plan(tmp_path / "b.plan.json")
+    assert len(better.stages) == 2
+    assert better.cluster.between_nodes.bandwidth < plan.cluster.between_nodes.bandwidth / 100
