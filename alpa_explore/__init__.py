@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from alpa_explore.plans.rebuild import rebuild as rebuild
     from alpa_explore.programs.execution.interpret import interpret as interpret
     from alpa_explore.programs.lowering.lower import lower as lower
+    from alpa_explore.questions.better_plan import better_plan as better_plan
     from alpa_explore.questions.frontier import frontier as frontier
     from alpa_explore.questions.reprice import reprice as reprice
     from alpa_explore.questions.what_if import regrets as regrets
@@ -52,6 +53,7 @@ _HOME = {
     "Cluster": "alpa_explore.cluster",
     "PipelineOptions": "alpa_explore.inter_op.options",
     "attach": "alpa_explore.attached.attach",
+    "better_plan": "alpa_explore.questions.better_plan",
     "baseline": "alpa_explore.baselines.baseline",
     "Plan": "alpa_explore.plans.plan",
     "TrainingGraph": "alpa_explore.graph",

@@ -7,6 +7,7 @@ Each module answers one question and can be read alone:
   (`regrets`, the min-marginals of the stage's sharding problem).
 - `frontier`: how much slower a stage becomes with less memory.
 - `reprice`: the same plan on devices with other figures, for example after a calibration.
+- `better_plan`: the best plan for measured figures, beside the present one.
 - `microbatches`: T, throughput and memory at every other number of microbatches.
 - `tuning`: the constants of these answers.
 

@@ -9,3 +9,5 @@ UNLIMITED_BYTES = 10**18
 """Memory of a device in the question what a plan would do without a limit on memory: more than any plan needs."""
 FRONTIER_SOLVES = 24
 """Most solves for the convex part of a stage's frontier, unless the caller says how many. Set by hand; not measured."""
+BETTER = 0.01
+"""A plan that saves less than this share of an iteration is not better: predictions are not as exact."""

@@ -11,6 +11,7 @@ Read in this order:
     reports    what running ranks report, as files in the folder of the run
     logs       what all ranks print, in one view
     measured   measured and predicted times, joined by task
+    drift      what runs otherwise than predicted, while it runs
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers
     run        the handle of a run, which watches it

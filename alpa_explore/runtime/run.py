@@ -12,9 +12,11 @@ from pathlib import Path
 from statistics import median
 
 from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
 from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.drift import Drift, drift_of
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -61,6 +63,7 @@ class Run:
         self._keeper = CheckpointKeeper(folder, ranks, EventReader(folder, ranks))
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
+        self._plan: Plan | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -95,6 +98,15 @@ class Run:
         step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
         request_checkpoint(self.folder, step)
         return step
+
+    def drift(self) -> Drift | None:
+        """What runs otherwise than predicted, until now; None before all ranks have reported, after some steps.
+
+        `ax.better_plan(plan, run.drift().cluster)` has the plan that would be best with what was measured.
+        """
+        if self._plan is None and (self.folder / "run.json").exists():  # the last file that is written before the start
+            self._plan = load_plan(self.folder / "plan.json")
+        return None if self._plan is None else drift_of(self.folder, self._plan)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, whatever its outcome; False when `timeout` seconds pass first."""

@@ -23,6 +23,22 @@ SETTLE_SECONDS = 0.5
 """How long an agent waits after a first failure: another rank may have failed before, or report the cause."""
 MEASURED_STEPS = 100
 """The number of last steps whose task times are kept."""
+CLOCK_ROUNDS = 9
+"""Barriers after which the clocks of ranks are compared: one is some milliseconds off where processes share cores."""
+TIMED_STEPS = 5
+"""Of so many steps the messages and collectives of one are timed, one by one: what that costs is spread over them."""
+TIMED_SAMPLES = 3
+"""The last timed steps that ranks report: their median hides one that something else has delayed."""
+RECENT_STEPS = 10
+"""Steps whose median is a task's present time: a change shows after half of them."""
+TIMES_SECONDS = 1.0
+"""Ranks report running times no more often: the file has some kilobytes, and is sent to the launcher anew."""
+DRIFT = 1.25
+"""A time that differs from the predicted by this factor is drift. Predictions of compute are 10 to 20 % off."""
+DRIFT_SHARE = 0.05
+"""What takes less than this share of an iteration, predicted and measured, is not worth a word."""
+DRIFT_PULL = 0.1
+"""Weight of the common ratio when latency and bandwidth of a link are fitted to what was measured; messages count 1."""
 
 PENDING_SEND_SECONDS = 1e-3
 """How often a pending NCCL send is polled."""

@@ -138,7 +138,7 @@ class Explorer(W.VBox):  # type: ignore[misc]  # ipywidgets has no types
             ComparePanel(),
             SolversPanel(session.compare_formulations, session.comparisons.cancel),
             AccuracyPanel(),
-            RunPanel(session.runs, session.attaching, session.plan_for_attached),
+            RunPanel(session.runs, session.attaching, session.plan_for_attached, session.show_plan),
         ]
 
     def _body(self) -> W.Box:

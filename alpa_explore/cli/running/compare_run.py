@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from alpa_explore.cli.output import print_json
@@ -42,7 +43,13 @@ def add(commands: Any) -> None:
     argument(
         "--allow-import",
         action="store_true",
-        help="with --cluster, allow a recipe package.module:function of the run's plan, which runs that code",
+        help="allow a recipe package.module:function of the plan, which runs that code (--cluster, --better-plan)",
+    )
+    argument(
+        "--better-plan",
+        metavar="FILE",
+        help="plan again with the speed and the links that the run had; write that plan if it is faster. Also while the"
+        " run goes on: `launch FILE --resume RUN` goes on with it from a checkpoint",
     )
     argument("--tasks", action="store_true", help="one row per task instead of one per kind of task")
     argument("--html", metavar="FILE", help="write one self-contained page with the figure")
@@ -54,9 +61,12 @@ def run(options: argparse.Namespace) -> int:
     """Print the table, and write the figure if requested."""
     from alpa_explore.cluster import Cluster
     from alpa_explore.figures.runs.run import ranks_table, run_html, run_sentence, run_table
+    from alpa_explore.runtime.drift import drift_of
     from alpa_explore.runtime.measured import load_measured
     from alpa_explore.store.write import check_target, write_text
 
+    if options.better_plan is not None:
+        return _better_plan(options)
     if options.html is not None:
         check_target(options.html, "The page")
     cluster = Cluster.parse(options.cluster) if options.cluster is not None else None
@@ -73,4 +83,35 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(render_table(run_table(measured), _COLUMNS))
     print(f"\n{render_table(ranks_table(measured))}")
+    drift = drift_of(Path(options.folder)) if cluster is None else None
+    if drift is not None and drift.lines:
+        print("", *drift.lines, sep="\n")
+    return 0
+
+
+def _better_plan(options: argparse.Namespace) -> int:
+    """Say what runs otherwise than predicted and which plan would be better, and write that one."""
+    from alpa_explore.errors import PlanFileError
+    from alpa_explore.plans.file.write import save_plan
+    from alpa_explore.plans.plan import load_plan
+    from alpa_explore.questions.better_plan import better_plan
+    from alpa_explore.runtime.drift import drift_of
+    from alpa_explore.store.write import check_target
+
+    check_target(options.better_plan, "The plan")
+    home = Path(options.folder)
+    drift = drift_of(home)
+    if drift is None:
+        raise PlanFileError(
+            "The ranks of this run have reported no times",
+            found=f"{home}",
+            remedy="Name the folder of a run that has done a few steps.",
+        )
+    for line in drift.lines:
+        print(line)
+    better = better_plan(load_plan(home / "plan.json"), drift.cluster, allow_import=options.allow_import)
+    print(f"with the measured figures {better}")
+    if better.best is not better.present:
+        save_plan(better.best, options.better_plan)
+        print(f"wrote {printable(options.better_plan)}", file=sys.stderr)
     return 0

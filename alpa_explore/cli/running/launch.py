@@ -155,6 +155,12 @@ def run(options: argparse.Namespace) -> int:
         complain(f"nothing was started: {command} {shlex.quote(str(script))}")
         print(script)
         return 0
+    drift = handle.drift()
+    for line in () if drift is None else drift.lines:
+        complain(line)
+    if drift is not None and drift.lines:
+        folder = shlex.quote(str(handle.folder))
+        complain(f"what would be better: alpa-explore compare-run {folder} --better-plan FILE")
     complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")
     return 0
 

@@ -20,6 +20,7 @@ from alpa_explore.programs.execution.execute import Arriving
 from alpa_explore.programs.instruction import Box, Collective, Receive, Send
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.job import RankJob, receives
+from alpa_explore.runtime.ranks.times import Traffic
 from alpa_explore.schedules.task import ONCE_AN_ITERATION, Task
 from alpa_explore.sharding.local.steps import Reduction
 from alpa_explore.sharding.reshard import StepKind
@@ -56,6 +57,10 @@ class ProcessTransport:
         self._kept: dict[tuple[int, _MessageKey], torch.Tensor] = {}
         self._sent = _PendingSends(polls=nccl)
         self._counts: dict[tuple[int, int], int] = {}
+        self.traffic = Traffic()
+        self._timed = not nccl
+        if self._timed:
+            self.traffic.origin = _clock_origin()
 
     def begin(self) -> None:
         """Start an iteration."""
@@ -72,8 +77,12 @@ class ProcessTransport:
         """The result of a collective on this rank. Sums are in torch.distributed's order."""
         yield from ()
         self.waits_for = f"{instruction.kind.value} with ranks {', '.join(map(str, instruction.ranks))}"
+        began = time.perf_counter()
         with self.collective_time:
             result = self._collective(instruction, piece)
+        if self._timed:
+            larger = max(piece.numel(), result.numel()) * piece.element_size()
+            self.traffic.exchanged(instruction.ranks, instruction.kind.value, larger, began)
         self.waits_for = ""
         return result
 
@@ -111,6 +120,8 @@ class ProcessTransport:
         pair = (self.rank, instruction.to)
         work = dist.isend(piece, self._place[instruction.to], group=self._pairs[pair], tag=self._tag(pair))
         assert work is not None, "both ranks are in the group"
+        if self._timed:
+            self.traffic.sent(instruction.to, _message_key(instruction.message, task))
         self._sent.put(work, piece)
 
     def receive(self, task: Task, instruction: Receive, source: int, box: Box) -> Arriving:
@@ -124,9 +135,12 @@ class ProcessTransport:
                 expected = self._receives[key[0], key[2]]
                 extents = [last - first for first, last in dict(expected.pieces)[source]]
                 piece = torch.empty(extents, dtype=getattr(torch, expected.dtype), device=self.device)
+                asked = time.perf_counter()
                 work = dist.irecv(piece, self._place[source], group=self._pairs[pair], tag=self._tag(pair))
                 assert work is not None, "both ranks are in the group"
                 self._wait(f"a message of rank {source}", work)
+                if self._timed:
+                    self.traffic.received(source, key, piece.numel() * piece.element_size(), asked)
                 self._kept[source, key] = piece
         return self._kept.pop((source, awaited))
 
@@ -179,6 +193,19 @@ class Stopwatch:
             first, last = self._events.pop()
             self._seconds += first.elapsed_time(last) / 1e3
         return self._seconds
+
+
+def _clock_origin() -> float:
+    """By how many seconds this rank's clock is ahead of the first rank's: the median over some barriers, which all
+    ranks leave at about the same time."""
+    left = []
+    for _ in range(tuning.CLOCK_ROUNDS):
+        dist.barrier()
+        left.append(time.perf_counter())
+    mine = torch.tensor(left, dtype=torch.float64)
+    of_all = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(of_all, mine)
+    return float((mine - of_all[0]).median())
 
 
 def _event() -> torch.cuda.Event:

@@ -34,6 +34,7 @@ from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
 from alpa_explore.runtime.ranks.rendezvous import meet
+from alpa_explore.runtime.ranks.times import RunningTimes
 from alpa_explore.runtime.ranks.transport import ProcessTransport
 from alpa_explore.runtime.reports import EventReader, Heartbeat, Reporter
 from alpa_explore.schedules.task import Task
@@ -135,6 +136,7 @@ class _Worker:
         self.saving = ""
         """What is being written; empty while the rank trains."""
         self.measured: dict[Task, _Measured] = {}
+        self.times = RunningTimes(folder, rank, self.transport.traffic, options.first_step)
         stages = ", ".join(map(str, self.executor.stages))
         print(f"rank {rank} of {world}, process {os.getpid()}: stage {stages} on {self.device}, {options.steps} steps")
 
@@ -144,8 +146,10 @@ class _Worker:
         steps, every = self.job.options.steps, self.job.options.checkpoint_every
         for step in range(self.job.options.first_step, steps):
             start = time.perf_counter()
+            self.times.begin(step)
             self._iteration(step)
             seconds = time.perf_counter() - start
+            self.times.end(step, self.measured, last=step + 1 == steps)
             losses = self.executor.losses
             loss = sum(losses.values()) / len(losses) if losses else None
             if loss is not None and not math.isfinite(loss):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 from alpa_explore_widgets import explore
 from alpa_explore_widgets.explorer import Explorer
+from alpa_explore_widgets.session import tuning as session_tuning
 from alpa_explore_widgets.tabs.run import RunPanel
 
 import alpa_explore as ax
+from alpa_explore.cluster import Cluster
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.inter_op.options import PipelineOptions
+from alpa_explore.questions.better_plan import BetterPlan
+from alpa_explore.runtime.checkpoints.keeper import Kept
+from alpa_explore.runtime.drift import Drift, LinkDrift
 from alpa_explore.runtime.reports import StepReport
 from alpa_explore.runtime.run import RunProgress, RunResult
 from tests.runtime.plans import gone_within
@@ -33,10 +38,20 @@ class HeldRun:
     error: AlpaExploreError | None = None
     stops: int = 0
     ended: threading.Event = field(default_factory=threading.Event)
+    measured_drift: Drift | None = None
+    asked: list[int] = field(default_factory=list)
+    kept: tuple[Kept, ...] = ()
 
     @property
     def progress(self) -> RunProgress:
-        return RunProgress(state=self.state, steps=self.steps, total=20)
+        return RunProgress(state=self.state, steps=self.steps, total=20, checkpoints=self.kept)
+
+    def drift(self) -> Drift | None:
+        return self.measured_drift
+
+    def checkpoint(self) -> int:
+        self.asked.append(len(self.steps) + 2)
+        return self.asked[-1]
 
     def step(self) -> None:
         self.steps = (*self.steps, StepReport(step=len(self.steps), loss=5.0 - len(self.steps), seconds=0.5))
@@ -65,6 +80,9 @@ class Tab:
     explorer: Explorer
     launches: list[dict[str, Any]]
     handle: HeldRun
+    """Of the first launch."""
+    next_handle: HeldRun | None = None
+    """Of the launches after it."""
 
     @property
     def panel(self) -> RunPanel:
@@ -90,21 +108,35 @@ def show_run(explorer: Explorer) -> None:
 
 
 @pytest.fixture
-def tab(planner: HeldPlanner) -> Any:
-    launches: list[dict[str, Any]] = []
-    handle = HeldRun()
+def tab_of(planner: HeldPlanner) -> Iterator[Callable[..., Tab]]:
+    """Makes a tab, with functions of the backend replaced."""
+    tabs: list[Tab] = []
 
-    def launch(plan: Any, **given: Any) -> HeldRun:
-        launches.append({"plan": plan, **given})
-        return handle
+    def make(**functions: Any) -> Tab:
+        launches: list[dict[str, Any]] = []
 
-    functions = replace(planner.functions(), launch=launch, check_run=lambda plan, **given: None)
-    explorer = explore(make_plan(), backend=functions)
-    show_run(explorer)
-    yield Tab(explorer=explorer, launches=launches, handle=handle)
-    explorer.close()
-    handle.ended.set()
-    assert explorer.session.runs.wait(10), "a thread of the run is left over"
+        def launch(plan: Any, **given: Any) -> HeldRun:
+            launches.append({"plan": plan, **given})
+            return tabs[0].next_handle or tabs[0].handle
+
+        backend = replace(planner.functions(), launch=launch, check_run=lambda plan, **given: None, **functions)
+        explorer = explore(make_plan(), backend=backend)
+        show_run(explorer)
+        tabs.append(Tab(explorer=explorer, launches=launches, handle=HeldRun()))
+        return tabs[0]
+
+    yield make
+    for made in tabs:
+        made.explorer.close()
+        for handle in (made.handle, made.next_handle):
+            if handle is not None:
+                handle.ended.set()
+        assert made.explorer.session.runs.wait(10), "a thread of the run is left over"
+
+
+@pytest.fixture
+def tab(tab_of: Callable[..., Tab]) -> Tab:
+    return tab_of()
 
 
 def test_a_run_is_started_watched_and_stopped_without_blocking(tab: Tab) -> None:
@@ -297,6 +329,62 @@ def test_a_module_of_the_notebook_is_sent_with_its_inputs_and_its_loss(planner: 
     assert launches[0]["loss"] is loss
     assert "in another order at each step" in panel.status.value
     explorer.close()
+
+
+def slow_link(ratio: float) -> Drift:
+    link = LinkDrift(nodes=(0, 1), names=("node1", "node2"), predicted_seconds=1.0, measured_seconds=ratio)
+    return Drift(steps=5, iteration_seconds=2.0, stages=(), links=(link,), cluster=Cluster.parse("1x4:v100"))
+
+
+def test_drift_is_said_and_the_run_goes_on_under_the_better_plan(
+    tab_of: Callable[..., Tab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_tuning, "DRIFT_SECONDS", 0.01)
+    best = make_plan(num_layers=2)
+    asked: list[float] = []
+
+    def better_plan(plan: Any, drift: Drift, *, cancel: threading.Event) -> BetterPlan:
+        asked.append(drift.links[0].ratio)
+        if drift.links[0].ratio < 2:
+            return BetterPlan(present=plan, present_seconds=2.0, best=plan, best_seconds=2.0)
+        return BetterPlan(present=plan, present_seconds=2.0, best=best, best_seconds=1.64)
+
+    tab = tab_of(better_plan=better_plan)
+    panel, first = tab.panel, tab.handle
+    panel.steps.value = 20
+    panel.start.click()
+    first.step()
+    tab.says("1 of 20 steps")
+    assert (panel.change.layout.display, panel.change.disabled) == ("none", True)
+    first.measured_drift = slow_link(1.4)
+    tab.says("Link node1 – node2 takes 1.4 times the predicted; with that the present plan stays the best.")
+    assert panel.change.disabled
+    first.measured_drift = slow_link(3.1)
+    tab.says("takes 3.1 times the predicted; with that plan B, 2 stages on 2 devices each, would be 18 % faster.")
+    assert asked == [1.4, 3.1], "the same figures are priced once"
+    assert (panel.change.layout.display, panel.change.disabled) == ("", False)
+
+    shown = tab.explorer.plan
+    panel.change.click()
+    tab.says("writing a checkpoint")
+    assert panel.change.disabled
+    assert tab.explorer.plan is best is not shown
+    until(lambda: first.asked == [3], str(first.asked))
+    assert first.stops == 0, "it trains until the checkpoint is whole"
+    second = tab.next_handle = HeldRun(folder=Path("/runs/second"))
+    second.steps = (StepReport(step=3, loss=1.0, seconds=0.5),)
+    first.step()
+    first.step()
+    first.step()
+    first.kept = (Kept(kind="state", step=3, folder=first.folder / "checkpoints/step-000003", bytes=1, seconds=0.1),)
+    tab.says("This plan took over after step 3", "4 of 20 steps")
+    assert (len(tab.launches), tab.launches[1]["plan"], tab.launches[1]["resume"]) == (2, best, first.folder)
+    run = tab.explorer.session.store.state.run
+    assert run is not None
+    assert [(s.step, s.loss) for s in run.steps] == [(0, 5.0), (1, 4.0), (2, 3.0), (3, 1.0)]
+    panel.stop.click()
+    tab.says("Stopped after 4 of 20 steps", "/runs/second")
+    assert first.stops > 0
 
 
 @pytest.mark.distributed

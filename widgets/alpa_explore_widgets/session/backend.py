@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from alpa_explore.planner.fitting import FittingCluster
     from alpa_explore.planner.request import PlanRequest
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.questions.better_plan import BetterPlan
     from alpa_explore.questions.what_if import Regret
+    from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.run import Run
 
 
@@ -121,6 +123,12 @@ def _launch(plan: Plan, **launch_arguments: Any) -> Run:
     return launch(plan, **launch_arguments)
 
 
+def _better_plan(plan: Plan, drift: Drift, *, cancel: threading.Event) -> BetterPlan:
+    from alpa_explore.questions.better_plan import better_plan
+
+    return better_plan(plan, drift.cluster, cancel=cancel)
+
+
 def _attach(address: str, **options: Any) -> Attached:
     from alpa_explore.attached.attach import attach
 
@@ -175,5 +183,7 @@ class Backend:
     dry_run: Callable[..., dict[str, Any]] = _dry_run
     """The same arguments -> a description of the lowered and checked program."""
     launch: Callable[..., Run] = _launch
+    better_plan: Callable[..., BetterPlan] = _better_plan
+    """(plan, drift of its run, cancel) -> the best plan with the measured figures, beside the present one."""
     attach: Callable[..., Attached] = _attach
     """(address, found, progress and cancel of `ax.attach`) -> the hosts of a Dask scheduler and their links."""

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.errors import CancelledError, OptionError
+from alpa_explore.errors import AlpaExploreError, CancelledError, OptionError
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
@@ -20,6 +20,8 @@ from alpa_explore_widgets.session.training_run import Attachment, RunCheck, RunS
 if TYPE_CHECKING:
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.runtime.drift import Drift
+    from alpa_explore.runtime.reports import StepReport
     from alpa_explore.runtime.run import Run
     from alpa_explore_widgets.session.backend import Backend
     from alpa_explore_widgets.session.sources import Sources
@@ -89,7 +91,8 @@ class TrainingRuns:
     def __init__(self, store: StateStore, sources: Sources, backend: Backend) -> None:
         self._store, self._sources, self._backend = store, sources, backend
         self._checks: NewestWins[tuple[RunCheck, bool]] = NewestWins(self._check, "alpa-explore run check")
-        self._stop = threading.Event()
+        self._better: NewestWins[tuple[TrainingRun, Drift]] = NewestWins(self._find_better, "alpa-explore better plan")
+        self._stop, self._change = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
     def check(self, settings: RunSettings, *, dry: bool = False) -> None:
@@ -107,16 +110,30 @@ class TrainingRuns:
             plan, previous = self._store.state.plan, self._store.state.run
             if plan is None or (previous is not None and not previous.finished):
                 return
-            self._stop = threading.Event()
+            self._stop, self._change = threading.Event(), threading.Event()
             run = TrainingRun(plan=plan, settings=settings, trains_user_module=False)
             self._store.change(run=run)
             arguments = (run, self._stop)
             self._thread = threading.Thread(target=self._run, args=arguments, name="alpa-explore run", daemon=True)
             self._thread.start()
 
+    @property
+    def run(self) -> TrainingRun | None:
+        """The present run, or the last one."""
+        return self._store.state.run
+
+    def change_plan(self) -> None:
+        """Take a checkpoint, stop, and go on from it under the better plan, if there is one."""
+        with self._store.lock:
+            run = self._store.state.run
+            if run is not None and run.can_change:
+                self._store.change(run=replace(run, changing=True))
+                self._change.set()
+
     def stop(self) -> None:
         """End the run; its processes are gone within seconds."""
         self._stop.set()
+        self._better.cancel()
         with self._store.lock:
             run = self._store.state.run
             if run is not None and not run.finished:
@@ -126,7 +143,11 @@ class TrainingRuns:
         """Block until no run and no check is under way (for scripts and tests). Returns False on a timeout."""
         if self._thread is not None:
             self._thread.join(timeout)
-        return self._checks.wait(timeout) and (self._thread is None or not self._thread.is_alive())
+        return (
+            self._checks.wait(timeout)
+            and self._better.wait(timeout)
+            and (self._thread is None or not self._thread.is_alive())
+        )
 
     def _launch_arguments(self, plan: Plan, settings: RunSettings) -> dict[str, Any]:
         """The arguments of `ax.launch`."""
@@ -158,35 +179,92 @@ class TrainingRuns:
         self._store.change(run_check=replace(check, busy=False, **outcome))
 
     def _run(self, run: TrainingRun, stop: threading.Event) -> None:
+        resumed: dict[str, Any] = {}
         try:
-            arguments = self._launch_arguments(run.plan, run.settings)
-            predicted = run.plan.timeline().makespan_seconds
-            handle = self._backend.launch(run.plan, **arguments)
-            try:
-                self._update(trains_user_module="model" in arguments, predicted_seconds=predicted, folder=handle.folder)
-                self._watch(handle, stop)
-            except BaseException:
-                handle.stop()  # processes must not outlive the thread that watches them
-                raise
+            while True:
+                arguments = self._launch_arguments(run.plan, run.settings) | resumed
+                predicted = run.plan.timeline().makespan_seconds
+                handle = self._backend.launch(run.plan, **arguments)
+                try:
+                    self._update(
+                        trains_user_module="model" in arguments, predicted_seconds=predicted, folder=handle.folder
+                    )
+                    kept = self._watch(handle, stop, run.steps)
+                except BaseException:
+                    handle.stop()  # processes must not outlive the thread that watches them
+                    raise
+                if kept is None:
+                    return
+                resumed = {"resume": handle.folder}
+                with self._store.lock:
+                    before = self._store.state.run
+                    assert before is not None, "it was changed"
+                    assert before.better is not None, "it was changed to this"
+                    earlier = tuple(step for step in before.steps if step.step < kept)
+                    run = replace(run, plan=before.better.best, steps=earlier, changed_at=kept)
+                    self._store.change(run=run)
         except Exception as error:
-            self._update(state="failed", fault=fault_of(error, _FAILED))
+            self._update(state="failed", changing=False, fault=fault_of(error, _FAILED))
 
-    def _watch(self, handle: Run, stop: threading.Event) -> None:
-        finished = False
+    def _watch(self, handle: Run, stop: threading.Event, earlier: tuple[StepReport, ...]) -> int | None:
+        """Report the run until its end. The step of its checkpoint where it was stopped to go on under another plan."""
+        finished, asked, kept = False, None, None
+        looked = 0.0
+        priced: dict[object, float] = {}
         while not finished:
             finished = handle.wait(tuning.POLL_SECONDS)
+            progress = handle.progress
             if stop.is_set():
                 handle.stop()
-            progress = handle.progress
+            elif self._change.is_set():
+                asked = handle.checkpoint() if asked is None else asked
+                whole = [c.step for c in progress.checkpoints if c.kind == "state" and c.step >= asked]
+                if whole and kept is None:
+                    kept = whole[-1]
+                    handle.stop()
+            elif time.monotonic() - looked >= tuning.DRIFT_SECONDS and progress.state == "running":
+                looked = time.monotonic()
+                priced = self._look_for_drift(handle, priced)
             # The final state is set below, together with the measured times; the steps stay even if `result` fails.
-            self._update(steps=progress.steps, **({} if finished else {"state": progress.state}))
+            self._update(steps=(*earlier, *progress.steps), **({} if finished else {"state": progress.state}))
         result = handle.result()
-        changes: dict[str, Any] = {"state": handle.progress.state, "steps": result.steps}
+        if kept is not None and not stop.is_set():
+            self._change.clear()
+            return kept
+        changes: dict[str, Any] = {"state": handle.progress.state, "steps": (*earlier, *result.steps)}
         if changes["state"] == "done":
             from alpa_explore.runtime.measured import load_measured
 
             changes["measured"] = load_measured(result.folder)
-        self._update(**changes)
+        self._update(**changes, changing=False)
+        return None
+
+    def _look_for_drift(self, handle: Run, priced: dict[object, float]) -> dict[object, float]:
+        """Report the drift, and look for a better plan where it is new; the ratios for which one was looked for."""
+        drift = handle.drift()
+        if drift is None:
+            return priced
+        self._update(drift=drift)
+        ratios = {getattr(d, "nodes", None) or getattr(d, "stage", None): d.ratio for d in drift.found}
+        new = ratios.keys() != priced.keys() or any(
+            max(ratio / priced[key], priced[key] / ratio) > tuning.DRIFT_CHANGE for key, ratio in ratios.items()
+        )
+        run = self._store.state.run
+        if not (new and ratios) or run is None:
+            return priced
+        self._better.submit((run, drift))
+        return ratios
+
+    def _find_better(self, job: tuple[TrainingRun, Drift], cancel: threading.Event) -> None:
+        run, drift = job
+        try:
+            better = self._backend.better_plan(run.plan, drift, cancel=cancel)
+        except AlpaExploreError:  # cancelled, or the model cannot be captured again: the drift is said without it
+            return
+        with self._store.lock:
+            now = self._store.state.run
+            if now is not None and now.plan is run.plan and not now.changing:
+                self._update(better=better)
 
     def _update(self, **changes: Any) -> None:
         """Replace fields of the run in the state."""

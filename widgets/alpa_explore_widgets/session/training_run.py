@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from alpa_explore.cluster import Cluster
     from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
+    from alpa_explore.questions.better_plan import BetterPlan
+    from alpa_explore.runtime.drift import Drift
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport
     from alpa_explore_widgets.session.fault import Fault
@@ -88,6 +90,21 @@ class TrainingRun:
     """The measured times, once the run is done."""
     fault: Fault | None = None
     """Why it failed."""
+    drift: Drift | None = None
+    """What runs otherwise than predicted, as far as it was measured."""
+    better: BetterPlan | None = None
+    """The best plan with the measured figures; None until it is known."""
+    changing: bool = False
+    """A checkpoint was asked for, after which the run goes on under the better plan."""
+    changed_at: int = 0
+    """The step with which this plan took over; 0 where the run began with it."""
+
+    @property
+    def can_change(self) -> bool:
+        """Whether a better plan is known and the run can go on under it."""
+        better = self.better
+        offered = better is not None and better.best is not better.present
+        return offered and self.state == "running" and not self.stopping and not self.changing
 
     @property
     def finished(self) -> bool:

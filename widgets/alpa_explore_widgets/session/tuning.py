@@ -6,6 +6,10 @@ REPORT_SECONDS = 0.1
 """Least time between two progress reports that are shown: each is a message to the browser."""
 POLL_SECONDS = 0.25
 """How often a training run is polled: each change is a message to the browser."""
+DRIFT_SECONDS = 2.0
+"""How often the drift of a run is looked at; its ranks report no more than once a second."""
+DRIFT_CHANGE = 1.25
+"""The better plan is looked for again when the time of a stage or link has changed by this factor."""
 SAME_MOVE_SECONDS = 1.5
 """Replans that follow one another within this time are one movement of a slider and make one history entry."""
 HISTORY_ENTRIES = 60

@@ -39,8 +39,14 @@ class RunPanel(FigurePanel):
     title = "Run"
     question = "Does the plan run as predicted?"
 
-    def __init__(self, runs: TrainingRuns, attaching: Attaching, plan_for_attached: Callable[[], None]) -> None:
-        self._runs, self._plan_for_attached = runs, plan_for_attached
+    def __init__(
+        self,
+        runs: TrainingRuns,
+        attaching: Attaching,
+        plan_for_attached: Callable[[], None],
+        show_plan: Callable[[Plan], None],
+    ) -> None:
+        self._runs, self._plan_for_attached, self._show_plan = runs, plan_for_attached, show_plan
         self.attached = AttachedPanel(attaching, self._plan_and_run_on)
         self._checked: tuple[Plan | None, RunSettings] = (None, RunSettings())
         self._measured: object = None
@@ -100,10 +106,23 @@ class RunPanel(FigurePanel):
             "Make the instructions of every rank and check them; nothing is started",
             lambda: self._runs.check(self.run_settings(), dry=True),
         )
+        self.change = self.button(
+            "Checkpoint, change the plan, go on",
+            "Write the state of training, stop, and go on from it under the better plan",
+            self._change_plan,
+        )
+        self.change.layout.width = "auto"
         self.status = W.HTML()
-        row = W.HBox([self.start, self.stop, self.dry, self.status])
+        row = W.HBox([self.start, self.stop, self.dry, self.change, self.status])
         row.add_class("alpa-run")
         return [self.attached.widget, row]
+
+    def _change_plan(self) -> None:
+        """Go on under the better plan, which is shown, too."""
+        run = self._runs.run
+        if run is not None and run.can_change and run.better is not None:
+            self._runs.change_plan()
+            self._show_plan(run.better.best)
 
     def _plan_and_run_on(self, scheduler: str) -> None:
         """Plan for the attached hosts; the next run is on them, too."""
@@ -135,6 +154,8 @@ class RunPanel(FigurePanel):
         self.start.disabled = running or (check is not None and check.fault is not None)
         (self.start.remove_class if self.start.disabled or run else self.start.add_class)("alpa-call")
         self.stop.disabled = run is None or run.finished or run.stopping
+        self.change.layout.display = "" if run is not None and (run.can_change or run.changing) else "none"
+        self.change.disabled = run is None or not run.can_change
         self.dry.disabled = check is not None and check.busy
         self.status.value = status_html(state, check)
         measured = None if run is None else run.measured

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def status_html(state: State, check: RunCheck | None) -> str:
     """The status as HTML; `check` is that of the plan on screen with the chosen settings, None if there is none."""
     run = state.run
-    parts = [] if run is None else [_run(run), _plan_of_run(run, state)]
+    parts = [] if run is None else [_run(run), _drift(run), _plan_of_run(run, state)]
     if run is None or run.finished:
         parts.append(_check(check, first=run is None))
     return f'<div class="alpa-run-status" role="status">{"".join(parts)}</div>'
@@ -47,7 +47,19 @@ def _run(run: TrainingRun) -> str:
     stopping = run.stopping and not run.finished
     sentence = f"stopping after {done} of {total} steps…" if stopping else sentences[run.state]
     data = " The data are its example inputs, in another order at each step." if run.trains_user_module else ""
-    return f"<p>{sentence}{data}</p>"
+    if run.changing:
+        sentence = f"{bar} {done} of {total} steps; writing a checkpoint, after which the better plan takes over…"
+    changed = f" This plan took over after step {run.changed_at:,}." if run.changed_at else ""
+    return f"<p>{sentence}{changed}{data}</p>"
+
+
+def _drift(run: TrainingRun) -> str:
+    """What runs otherwise than predicted, and the plan that would be better."""
+    if run.drift is None or not run.drift.lines or run.state == "failed":
+        return ""
+    lines = "; ".join(run.drift.lines)
+    better = "" if run.better is None else f"; with that {run.better}"
+    return f'<p class="alpa-drift">{escape(lines[0].upper() + lines[1:] + better)}.</p>'
 
 
 def _script(run: TrainingRun) -> str:

@@ -1,0 +1,165 @@
+"""The drift of a run, from times that its ranks have reported; and from a real run while it goes on."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+
+import pytest
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.runtime.drift import drift_of
+from alpa_explore.runtime.launch import launch
+from alpa_explore.schedules.csv_file import write_csv
+from tests.runtime.plans import two_machines
+
+BYTES = 10**6
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return two_machines()
+
+
+@pytest.fixture
+def run_folder(plan, tmp_path):
+    """A run of two ranks on two nodes, which have reported nothing yet."""
+    plan.save(tmp_path / "plan.json")
+    (tmp_path / "schedule.csv").write_text(write_csv(plan.timeline().schedule))
+    (tmp_path / "run.json").write_text(json.dumps({"ranks": [0, 1], "stages": [[0], [1]], "num_microbatches": 2}))
+    return tmp_path
+
+
+def report(folder, rank, *, tasks=(), sent=(), received=(), collectives=()):
+    sample = {"step": 4, "sent": list(sent), "received": list(received), "collectives": list(collectives)}
+    text = json.dumps({"step": 4, "tasks": dict(tasks), "samples": [sample]})
+    (folder / f"rank-{rank}.times.json").write_text(text)
+
+
+def computed(plan, stage):
+    """Predicted compute seconds of a stage: there are no collectives in this plan."""
+    timeline = plan.timeline()
+    each = timeline.times[stage]
+    passes = each.forward_seconds + each.backward_input_seconds + each.backward_weight_seconds
+    return 2 * passes + each.update_seconds
+
+
+def test_there_is_none_before_all_ranks_have_reported(plan, run_folder) -> None:
+    assert drift_of(run_folder) is None
+    report(run_folder, 0)
+    assert drift_of(run_folder) is None
+    report(run_folder, 1)
+    assert drift_of(run_folder).steps == 5
+
+
+def test_the_compute_of_a_stage_is_compared_without_collectives_and_waiting(plan, run_folder) -> None:
+    seconds = [computed(plan, stage) for stage in (0, 1)]
+    report(run_folder, 0, tasks={"0F": [seconds[0], 9.0, 9.0], "0B": [0.4 * seconds[0], 9.0, 9.0]})
+    report(run_folder, 1, tasks={"1F": [0.4 * seconds[1], 9.0, 9.0], "1B": [0.6 * seconds[1], 9.0, 9.0]})
+    drift = drift_of(run_folder)
+    assert [s.ratio for s in drift.stages] == pytest.approx([1.4, 1.0])
+    assert drift.lines == ("compute of stage 0 takes 1.4 times the predicted",)
+    slower = sum(s.measured_seconds for s in drift.stages) / sum(seconds)
+    before, after = plan.cluster.device, drift.cluster.device
+    assert after.peak_flops["float32"] == pytest.approx(before.peak_flops["float32"] / slower)
+    assert after.launch_seconds == pytest.approx(before.launch_seconds * slower)
+    assert drift.cluster.between_nodes == plan.cluster.between_nodes
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.05, -0.2], ids=["clocks alike", "rank 1 is late", "rank 1 is early"])
+@pytest.mark.parametrize("first", ["sender", "receiver"])
+def test_a_message_takes_from_when_both_are_there_whatever_the_clocks_say(plan, run_folder, first, apart) -> None:
+    took = [BYTES / 1e8, BYTES / 2e8]
+    waits = 1.0  # whoever comes first; longer than the clocks differ by
+    tasks = {f"{s}F": [computed(plan, s), 0, 0] for s in (0, 1)}
+    offered, asked = (0.0, waits) if first == "sender" else (waits, 0.0)
+    done = [waits + seconds for seconds in took]
+    report(
+        run_folder,
+        0,
+        tasks={"0F": tasks["0F"]},
+        sent=[[1, "7.0", offered]],
+        received=[[1, "9.0", BYTES, 5 + asked, 5 + done[1]]],
+    )
+    report(
+        run_folder,
+        1,
+        tasks={"1F": tasks["1F"]},
+        sent=[[0, "9.0", 5 + offered + apart]],
+        received=[[0, "7.0", BYTES, asked + apart, done[0] + apart]],
+    )
+    (link,) = drift_of(run_folder).links
+    planned = plan.cluster.between_nodes
+    assert link.predicted_seconds == pytest.approx(2 * planned.latency_seconds + 2 * BYTES / planned.bandwidth)
+    assert link.measured_seconds == pytest.approx(sum(took), abs=1e-9)
+    assert link.name == "link node 0 – node 1"
+
+
+def test_latency_and_bandwidth_follow_from_collectives_of_two_sizes(plan, run_folder) -> None:
+    planned = plan.cluster.between_nodes
+    sizes, latency, bandwidth = (1000, 10**7), 4 * planned.latency_seconds, planned.bandwidth / 20
+    for rank, late in ((0, 0.0), (1, 0.5)):
+        # An all-reduce among two: two rounds, each of half of the bytes. Rank 1 waits for rank 0.
+        exchanged = [[[0, 1], "all-reduce", n, 3, 3 * 2 * (latency + n / 2 / bandwidth) + late] for n in sizes]
+        report(run_folder, rank, collectives=exchanged)
+    (run_folder / "hosts.json").write_text(json.dumps({"0": "east (10.0.0.1)", "1": "west (10.0.0.2)"}))
+    drift = drift_of(run_folder)
+    assert drift.cluster.between_nodes.bandwidth == pytest.approx(bandwidth, rel=0.05)
+    assert drift.cluster.between_nodes.latency_seconds == pytest.approx(latency, rel=0.05)
+    assert drift.cluster.inside_node == plan.cluster.inside_node
+    assert drift.lines == ("link east – west takes 19 times the predicted",)
+
+
+def test_a_better_plan_is_found_for_a_slow_link_and_none_for_the_planned_one() -> None:
+    shape = {"num_microbatches": 4, "num_layers": 4, "precision": "float32"}
+    fast = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", **shape)
+    slow = replace(fast.cluster, between_nodes=replace(fast.cluster.between_nodes, bandwidth=2.5e6))
+    better = ax.better_plan(fast, slow)
+    assert better.best is not better.present
+    assert better.best_seconds == pytest.approx(better.best.timeline().makespan_seconds)
+    assert better.present_seconds == pytest.approx(ax.reprice(fast, slow).timeline().makespan_seconds)
+    assert str(better) == f"plan B, 2 stages on 1 device each, would be {100 * better.faster:.0f} % faster"
+    again = ax.better_plan(better.best, slow)
+    assert (again.best is again.present, again.faster) == (True, 0.0)
+
+
+@pytest.mark.distributed
+def test_a_run_says_its_drift_while_it_goes_on_and_when_it_is_over(plan, tmp_path) -> None:
+    run = launch(plan, steps=10**5, folder=tmp_path / "run", device="cpu")
+    end = time.monotonic() + 60
+    while (drift := run.drift()) is None or not drift.links:
+        assert not run.wait(0.1), run.result()
+        assert time.monotonic() < end
+    assert [s.measured_seconds > 0 for s in drift.stages] == [True, True]
+    assert [link.nodes for link in drift.links] == [(0, 1)]
+    assert 0 < drift.links[0].measured_seconds < 1
+    then = drift.steps
+    while run.drift().steps == then:
+        assert not run.wait(0.1), run.result()
+        assert time.monotonic() < end
+    run.stop()
+    run.result(30)
+    assert run.drift().steps > then
+
+
+def test_compare_run_says_the_drift_and_writes_the_better_plan(tmp_path, capsys) -> None:
+    shape = {"num_microbatches": 2, "num_layers": 4, "precision": "float32"}
+    plan = ax.baseline("gpt-tiny", "2x1:cpu", "data-parallel", **shape)
+    plan.save(tmp_path / "plan.json")
+    (tmp_path / "schedule.csv").write_text(write_csv(plan.timeline().schedule))
+    (tmp_path / "run.json").write_text(json.dumps({"ranks": [0, 1], "stages": [[0, 1]], "num_microbatches": 2}))
+    asked = ["compare-run", str(tmp_path), "--better-plan", str(tmp_path / "b.plan.json")]
+    assert main(asked) == 2
+    assert "have reported no times" in capsys.readouterr().err
+
+    for rank in (0, 1):
+        report(tmp_path, rank, collectives=[[[0, 1], "all-reduce", BYTES, 1, 1.0]])
+    assert main(asked) == 0
+    said = capsys.readouterr().out
+    assert "link node 0 – node 1 takes" in said
+    assert "with the measured figures plan B, 2 stages on 1 device each, would be" in said
+    better = ax.load_plan(tmp_path / "b.plan.json")
+    assert len(better.stages) == 2
+    assert better.cluster.between_nodes.bandwidth < plan.cluster.between_nodes.bandwidth / 100
