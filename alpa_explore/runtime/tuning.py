@@ -39,8 +39,10 @@ PUT_BYTES = 8 * 2**20
 """What the launcher sends to a worker at once."""
 WORKER_LOST_SECONDS = 8.0
 """A Dask worker that has not answered for so long is lost: its link is cut, or its host. Ends a run within 15 s."""
-ASK_SECONDS = 30.0
-"""How long a Dask worker may take to describe its host; the first time it imports torch."""
+ASK_SECONDS = 10.0
+"""How long a Dask worker may take for an answer. It says of an unreachable host that it is, before anything starts."""
+DESCRIBE_SECONDS = 60.0
+"""How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
 REACH_SECONDS = 4.0
 """How long a connection between two hosts may take; TCP repeats a lost packet after 1 and 3 s."""
 LISTEN_BACKLOG = 512

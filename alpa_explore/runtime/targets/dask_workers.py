@@ -100,10 +100,11 @@ class DaskRanks:
         """
         self.folder = folder
         self._client, self._own = connect(scheduler)
+        self._device = device
         self._name = f"alpa-explore-{secrets.token_hex(6)}"
         self._shares: list[_Share] = []
         self._tasks: list[Future[None]] = []
-        self._stopping = self._ended = False
+        self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
         try:
             used = deal_ranks(list(self._client.nthreads()), world)
@@ -129,16 +130,19 @@ class DaskRanks:
         ended = [outcome for outcome in outcomes if outcome is not None]
         if len(ended) < len(outcomes):
             return None
-        failed = [outcome for outcome in ended if outcome["state"] == "failed"]
+        # Hosts stop one after the other, and the ranks of the last ones lose their connections.
+        failed = [outcome for outcome in ended if outcome["state"] == "failed" and not self._asked_to_stop]
         # The error of a rank that lost its connection follows from the failure of another rank.
         for outcome in sorted(failed, key=self._follows):
             return outcome
-        return {"state": "stopped" if any(o["state"] == "stopped" for o in ended) else "done"}
+        return {"state": "done" if all(o["state"] == "done" for o in ended) else "stopped"}
 
     def stop(self) -> None:
         """End the ranks; returns when they are gone."""
         if self._ended:
             return
+        if not any(share.outcome is not None and share.outcome["state"] == "failed" for share in self._shares):
+            self._asked_to_stop = True
         self._stopping = True
         deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
         while time.monotonic() < deadline and any(s.outcome is None and s.error is None for s in self._shares):
@@ -147,6 +151,7 @@ class DaskRanks:
         for share in self._shares:
             if share.outcome is None:
                 share.outcome = self._failure(f"The Dask worker {share} did not stop", "its ranks may still run")
+                self._asked_to_stop = False
         self._forget()
 
     def _judge(self) -> None:
@@ -159,7 +164,9 @@ class DaskRanks:
             if silent > tuning.WORKER_LOST_SECONDS or (
                 silent > tuning.WORKER_GONE_SECONDS and self._client.status != "running"
             ):
-                share.outcome = self._failure("The Dask scheduler is gone", f"no answer for {silent:.0f} s")
+                share.outcome = self._failure(
+                    "The Dask scheduler is gone", f"no answer for {silent:.0f} s", "Look at its log."
+                )
             elif self._scheduler_heard - share.known > tuning.WORKER_GONE_SECONDS:
                 share.outcome = self._failure(
                     f"The Dask worker {share} is gone", "it left the cluster while its ranks ran"
@@ -194,7 +201,8 @@ class DaskRanks:
                 s.first,
                 s.count,
                 meet,
-                socket_variables(s.host.interface, s.host.address) | self._devices(s),
+                socket_variables(s.host.interface, s.host.address),
+                self._gpus(s),
             )
         )
         for share in shares:
@@ -249,12 +257,14 @@ class DaskRanks:
 
         self._client.sync(to_all)
 
-    def _devices(self, share: _Share) -> dict[str, str]:
-        """The GPUs of a worker whose host another worker shares, which both see."""
-        before = sum(s.count for s in self._shares if s.host.machine == share.host.machine and s.first < share.first)
-        if not before:
-            return {}
-        return {"CUDA_VISIBLE_DEVICES": ",".join(str(before + i) for i in range(share.count))}
+    def _gpus(self, share: _Share) -> str | None:
+        """The GPUs of a worker that sees those of another worker, too; None where it takes the first it sees."""
+        same = [s for s in self._shares if s.host.machine == share.host.machine]
+        if self._device != "cuda" or same == [share]:
+            return None
+        first = sum(s.count for s in same if s.first < share.first)
+        seen = share.host.visible or tuple(map(str, range(share.host.devices)))
+        return ",".join(seen[first : first + share.count])
 
     def _all(self, call: Callable[[_Share], tuple[Any, ...]]) -> dict[str, Any]:
         """Worker -> the result of a call there, at the same time on all."""
@@ -331,8 +341,7 @@ class DaskRanks:
         rank = outcome["rank"]
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
-    def _failure(self, what: str, found: str) -> dict[str, Any]:
-        remedy = "Look at the log of the worker."
+    def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
         return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
 
 
@@ -362,15 +371,17 @@ def connect(scheduler: Any) -> tuple[Any, bool]:
         ) from error
 
 
-async def _call(client: Any, worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
+async def _call(
+    client: Any, worker: str, function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS
+) -> Any:
     """The result of a function on a worker. ExecutorError where there is none in time."""
     try:
         running = client.run(function, *arguments, workers=[worker])
-        return (await asyncio.wait_for(running, tuning.ASK_SECONDS))[worker]
+        return (await asyncio.wait_for(running, seconds))[worker]
     except (OSError, TimeoutError, KeyError) as error:
         raise ExecutorError(
             "A Dask worker does not answer",
-            found=f"{worker}: {type(error).__name__} {error}",
+            found=f"{worker}: {error or f'none for {seconds:.0f} s'}",
             remedy="Look at its log, or leave its host out.",
         ) from error
 
@@ -381,8 +392,9 @@ def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> di
 
     workers = [worker for worker, _, _ in used]
 
-    async def on_all(function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        return await asyncio.gather(*(_call(client, worker, function, *arguments) for worker in workers))
+    async def on_all(function: Callable[..., Any], *arguments: Any, seconds: float = tuning.ASK_SECONDS) -> list[Any]:
+        calls = (_call(client, worker, function, *arguments, seconds=seconds) for worker in workers)
+        return await asyncio.gather(*calls)
 
     # Functions of this package cannot be called where it is missing or another one; Dask's and Python's own can.
     names = client.sync(on_all, socket.gethostname)
@@ -396,7 +408,9 @@ def _described(client: Any, used: list[tuple[str, int, int]], device: str) -> di
     ]
     host_of: dict[str, HostFacts] = {}
     if not unlike:
-        host_of = dict(zip(workers, client.sync(on_all, dask_host.facts, device), strict=True))
+        host_of = dict(
+            zip(workers, client.sync(on_all, dask_host.facts, device, seconds=tuning.DESCRIBE_SECONDS), strict=True)
+        )
         own = dask_host.source_digest()
         unlike = [f"{h}: alpa_explore with sources {h.code}, {own} here" for h in host_of.values() if h.code != own]
     if unlike:

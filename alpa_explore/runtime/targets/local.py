@@ -11,14 +11,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from alpa_explore import units
 from alpa_explore.errors import OptionError
-from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime import tuning
+
+if TYPE_CHECKING:
+    from alpa_explore.plans.plan import Plan
 
 
 def check_devices(plan: Plan, device: str) -> None:
@@ -37,7 +37,11 @@ def check_devices(plan: Plan, device: str) -> None:
 
 def available_devices(device: str) -> int:
     """The number of ranks that this machine can have."""
-    return torch.cuda.device_count() if device == "cuda" else tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
+    if device == "cpu":
+        return tuning.PROCESSES_A_CORE * (os.cpu_count() or 1)
+    import torch  # seconds, which a Dask worker without GPUs has no need of
+
+    return torch.cuda.device_count()
 
 
 def check_available(needed: int, available: int, device: str) -> None:
