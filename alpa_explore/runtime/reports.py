@@ -1,8 +1,8 @@
 """The reports of running ranks: files in the folder of the run, and their readers.
 
 A line of `rank-N.jsonl` is a JSON object with `event`: "step" (step, loss or null, seconds), "checkpoint" (name, kind,
-step, save, seconds, and files: name -> [bytes, sha256] of what the rank has written), "error" (what, found, remedy) or
-"done" (peak_bytes). `rank-N.alive`, the heartbeat, is rewritten about twice a second.
+step, save, seconds, requested, and files: name -> [bytes, sha256] of what the rank has written), "error" (what, found,
+remedy) or "done" (peak_bytes). `rank-N.alive`, the heartbeat, is rewritten about twice a second.
 """
 
 from __future__ import annotations

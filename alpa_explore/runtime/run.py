@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import errno
+import math
 import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
+from alpa_explore.runtime.checkpoints.request import request_checkpoint
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -80,6 +83,18 @@ class Run:
     def stop(self) -> None:
         """Request the end of the run; its ranks are gone within seconds."""
         self._stop.set()
+
+    def checkpoint(self) -> int:
+        """Ask for a checkpoint, some seconds from now; the number of steps after which it is taken.
+
+        `progress.checkpoints` has it when it is whole; then the run can be stopped, and resumed under another plan.
+        Where all steps are done earlier, it is taken after the last one.
+        """
+        done = self._steps()
+        soon = tuning.REQUEST_SECONDS / max(median(s.seconds for s in done[-10:]), 1e-4) if done else 0
+        step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
+        request_checkpoint(self.folder, step)
+        return step
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, whatever its outcome; False when `timeout` seconds pass first."""

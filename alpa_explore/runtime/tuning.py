@@ -54,6 +54,8 @@ WORKER_GONE_SECONDS = 3.0
 
 KEPT_CHECKPOINTS = 2
 """The last checkpoints of a run that are kept: where the newest is damaged, one is left."""
+REQUEST_SECONDS = 2.0
+"""How long a request for a checkpoint may take to reach all ranks, over a channel between hosts."""
 ALIGNMENT_BYTES = 64
 """Archives in a checkpoint begin at multiples of this, torch's own alignment within them."""
 MAX_INDEX_BYTES = 2**30

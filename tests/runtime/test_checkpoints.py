@@ -8,10 +8,10 @@ import itertools
 import json
 import os
 import pickle
-import resource
 import shutil
-import subprocess
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,25 +19,22 @@ from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import alpa_explore as ax
-from alpa_explore.cli import main
 from alpa_explore.errors import CheckpointError, OptionError, RunError
 from alpa_explore.programs.execution.execute import RankExecutor, cut
-from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.transforms import divided
-from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, model_digest, writing_folder
+from alpa_explore.runtime.checkpoints.description import STATE, WEIGHTS, writing_folder
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
-from alpa_explore.runtime.checkpoints.layout import model_tensors, optimizers_of, shares
+from alpa_explore.runtime.checkpoints.layout import shares
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RunOptions, job_files, read_job, write_jobs
 from alpa_explore.runtime.launch import launch, request_of
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, pieces, restore_optimizers
 from alpa_explore.runtime.reports import EventReader
 from tests.programs.cases import Case, at_random, optimal
-from tests.runtime.plans import processes_of
+from tests.runtime.trained import Trained, assert_holds, mlp_plan, restored, written
 
-STEPS = 3
 PIPELINE = [((0, 0), ()), ((1, 2), (2,)), ((3, 3), ())]
 TWO = [((0, 1), (2,)), ((2, 3), (2,))]
 FOUR = [((k, k), (2,)) for k in range(4)]
@@ -57,93 +54,6 @@ PLANS = {
     "zero·tensor": (ONE, ways("zero", "tensor"), {}),
     "interleaved": (FOUR, ways("tensor"), {"schedule": "interleaved-1f1b", "turns": 2}),
 }
-
-
-def mlp_plan(kind="gpipe-equal-layers", cluster="1x2:cpu", num_microbatches=2, **more):
-    options = {"num_layers": 4, "delta": 1.0, "precision": "float32"} | more
-    return ax.baseline("mlp-tiny", cluster, kind, num_microbatches=num_microbatches, **options)
-
-
-class Trained:
-    """A model after some optimizer steps by made-up gradients: the whole tensors that a checkpoint must hold."""
-
-    def __init__(self, graph, state):
-        self.graph, self.state = graph, dict(state)
-        generator = torch.Generator().manual_seed(1)
-        self.gradients = [
-            [torch.randn(graph.tensors[p.tensor].shape, generator=generator) for p in graph.parameters]
-            for _ in range(STEPS)
-        ]
-        self.start = dict(state)
-        self.wanted = {graph.tensors[t].name: value for t, value in state.items()}
-        for place, parameter in enumerate(graph.parameters):
-            kind, name = graph.operators[parameter.update].kind, graph.tensors[parameter.tensor].name
-            optimizer = self.optimizer(kind, place, tuple((0, n) for n in graph.tensors[parameter.tensor].shape))
-            self.state[parameter.tensor] = self.wanted[name] = self.last
-            self.wanted |= {f"optimizer.state.{name}.{key}": value for key, value in optimizer.state.items()}
-
-    def optimizer(self, kind, place, box):
-        """The optimizer of a box after the steps."""
-        weight = cut(self.start[self.graph.parameters[place].tensor], box)
-        optimizer = PieceOptimizer(kind, weight, 1e-2)
-        for of_step in self.gradients:
-            self.last = optimizer.step(cut(of_step[place], box))
-        return optimizer
-
-    def ranks(self, program):
-        """The ranks of a program in this state."""
-        for rank in program.ranks:
-            executor = RankExecutor(program, rank, None, self.state, learning_rate=1e-2, seed=0)
-            for stage, step in optimizers_of(program, rank):
-                executor.optimizers[stage, step.parameter] = self.optimizer(step.kind, step.parameter, step.box)
-            yield executor
-
-
-def facts(program, **more):
-    graph = program.graph
-    return {
-        "model": "of a test",
-        "model_digest": model_digest(model_tensors(program)),
-        "plan_digest": "",
-        "seed": 0,
-        "learning_rate": 1e-2,
-        "optimizer": sorted({graph.operators[p.update].kind for p in graph.parameters}),
-        "samples_per_iteration": 4,
-        "stream_samples": 4,
-        **more,
-    }
-
-
-def written(folder, program, executors, steps=(STEPS,), **more):
-    """The last checkpoint of a run in `folder` whose ranks have this state."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"checkpoints": facts(program, **more)}))
-    share, reports = shares(program), []
-    for place, executor in enumerate(executors):
-        writer = StateWriter(folder, place, executor, share[executor.rank])
-        reports += [(executor.rank, {"event": "checkpoint", **writer.state(step)}) for step in steps]
-    keeper = CheckpointKeeper(folder, program.ranks, lambda: json.loads(json.dumps(reports)))
-    keeper.poll()
-    return keeper.kept[-1].folder
-
-
-def restored(folder, program):
-    """The ranks of a program, which go on from a checkpoint."""
-    stored = StoredState(folder)
-    stored.check_model(model_tensors(program))
-    for rank in program.ranks:
-        executor = RankExecutor(program, rank, None, boxes_of(stored, program), learning_rate=1e-2, seed=0)
-        restore_optimizers(stored, executor)
-        yield executor
-
-
-def assert_holds(folder, wanted):
-    stored = StoredState(folder)
-    assert set(stored.tensors) == set(wanted)
-    for name, value in wanted.items():
-        found = stored.whole(name)
-        assert found.dtype == value.dtype, name
-        assert torch.equal(found, value), name
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd_momentum"])
@@ -247,6 +157,7 @@ def test_a_crash_while_ranks_write_leaves_the_one_before_whole(run, mlp, trained
         keeper.poll()
         assert find_checkpoint(run)[1].step == 3
         shutil.move(run / "on its way", shard)
+    CheckpointKeeper(run, mlp.ranks, lambda: [(0, {**reports[0][1], "requested": True})]).finish(0.1)  # too late for 1
     with pytest.raises(RunError, match="did not become whole"):
         CheckpointKeeper(run, mlp.ranks, lambda: reports[:1]).finish(0.1)
     keeper.poll()
@@ -419,178 +330,6 @@ def test_another_model_optimizer_or_content_is_refused_before_a_rank_is_started(
     assert not list(tmp_path.glob("[abc]/agent-0.log"))
 
 
-B = 3
-
-
-class Tied(nn.Module):
-    """Tokens in, tokens out, with one matrix at both ends of a pipeline."""
-
-    def __init__(self, dropout=0.0):
-        super().__init__()
-        self.embedding = nn.Embedding(32, 16)
-        self.up, self.down, self.dropout = nn.Linear(16, 64), nn.Linear(64, 16), nn.Dropout(dropout)
-        self.out = nn.Linear(16, 32, bias=False)
-        self.out.weight = self.embedding.weight
-
-    def forward(self, tokens):
-        x = self.embedding(tokens)
-        return self.out(x + self.down(self.dropout(torch.tanh(self.up(x)))))
-
-
-def microbatch(number):
-    generator = torch.Generator().manual_seed(number)
-    tokens = torch.randint(32, (4, 8), generator=generator)
-    return tokens, torch.roll(tokens, 1, 1)
-
-
-def loss(output, targets):
-    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
-
-
-def tied(dropout=0.0):
-    torch.manual_seed(0)
-    model = Tied(dropout).double()
-    return model, ax.capture(model, microbatch(0), loss, name="tied", optimizer="adam")
-
-
-def dying(step):
-    """Data of which a microbatch kills the rank that asks for it."""
-
-    def data(number):
-        if number == step * B + 1:
-            os.kill(os.getpid(), 9)
-        return microbatch(number)
-
-    return data
-
-
-def weights_in(folder):
-    stored = StoredState(folder)
-    return {name: stored.whole(name) for name in stored.tensors}
-
-
-@pytest.mark.distributed
-def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -> None:
-    model, graph = tied()
-    plan = partial(ax.baseline, graph, num_microbatches=B, num_layers=2, delta=2.0)
-    megatron = plan("1x4:cpu", "megatron", tp=2, dp=1, pp=2)
-    own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2}
-    whole = launch(megatron, folder=tmp_path / "whole", steps=6, save=tmp_path / "w", data=microbatch, **own)
-    wanted = [step.loss for step in whole.result(120).steps]
-
-    killed = launch(megatron, folder=tmp_path / "killed", steps=6, checkpoint_every=2, data=dying(5), **own)
-    with pytest.raises(RunError, match="was killed: signal 9"):
-        killed.result(120)
-    assert not processes_of(killed.folder)
-    assert [kept.step for kept in killed.progress.checkpoints] == [2, 4]
-    assert sorted(p.name for p in (killed.folder / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
-
-    same = launch(
-        megatron, folder=tmp_path / "same", steps=6, resume=killed.folder, save=tmp_path / "s", data=microbatch, **own
-    )
-    assert [(step.step, step.loss) for step in same.result(120).steps] == list(enumerate(wanted))[4:]
-    assert same.progress.first_step == 4
-    final = weights_in(tmp_path / "w")
-    assert final.keys() == dict(model.named_parameters()).keys()
-    assert all(torch.equal(value, final[name]) for name, value in weights_in(tmp_path / "s").items())
-
-    del own["learning_rate"]  # it is the checkpoint's
-    zero = launch(
-        plan("1x2:cpu", "zero-3"),
-        folder=tmp_path / "zero",
-        steps=5,
-        resume=killed.folder / "checkpoints" / "step-000002",
-        checkpoint_every=10,
-        data=microbatch,
-        **own,
-    )
-    losses = [step.loss for step in zero.result(120).steps]
-    last = launch(
-        plan("1x2:cpu", "gpipe-equal-layers", pp=2),
-        schedule="zb-h1",
-        folder=tmp_path / "last",
-        steps=6,
-        resume=zero.folder,
-        save=tmp_path / "l",
-        data=microbatch,
-        **own,
-    )
-    losses += [step.loss for step in last.result(120).steps]
-    assert losses == pytest.approx(wanted[2:], rel=1e-9)
-    for name, value in weights_in(tmp_path / "l").items():
-        torch.testing.assert_close(value, final[name], rtol=1e-6, atol=1e-9, msg=name)
-        assert not torch.equal(value, dict(model.named_parameters())[name])
-
-
-@pytest.mark.distributed
-def test_dropout_goes_on_with_the_numbers_of_an_uninterrupted_run(tmp_path) -> None:
-    model, graph = tied(dropout=0.5)
-    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
-    own = {"model": model, "loss": loss, "data": microbatch, "device": "cpu", "steps": 4}
-    whole = launch(plan, folder=tmp_path / "whole", checkpoint_every=2, seed=3, **own)
-    losses = [step.loss for step in whole.result(120).steps]
-    again = launch(
-        plan, folder=tmp_path / "again", resume=whole.folder / "checkpoints" / "step-000002", checkpoint_every=4, **own
-    )
-    assert [step.loss for step in again.result(120).steps] == losses[2:]
-    one, two = (weights_in(run.folder / "checkpoints" / "step-000004") for run in (whole, again))
-    assert all(torch.equal(value, two[name]) for name, value in one.items())
-
-
-@pytest.mark.distributed
-def test_the_same_samples_are_used_where_microbatches_are_other_ones(tmp_path, capsys) -> None:
-    for name, plan in (("a", mlp_plan()), ("b", mlp_plan("zero-3", num_microbatches=8))):
-        plan.save(tmp_path / f"{name}.plan.json")
-    run, again = tmp_path / "run", tmp_path / "again"
-    words = ["launch", str(tmp_path / "a.plan.json"), "--device", "cpu", "--steps", "6", "--checkpoint-every", "3"]
-    assert main([*words, "--folder", str(run)]) == 0
-    said = capsys.readouterr()
-    steps = [json.loads(line) for line in said.out.splitlines()]
-    assert f"checkpoint of step 3 in {run / 'checkpoints' / 'step-000003'}: " in said.err
-    assert f"checkpoint of step 6 in {run / 'checkpoints' / 'step-000006'}: " in said.err
-    words = ["launch", str(tmp_path / "b.plan.json"), "--device", "cpu", "--steps", "6"]
-    assert main([*words, "--folder", str(again), "--resume", str(run / "checkpoints" / "step-000003")]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [step["step"] for step in found] == [3, 4, 5]
-    assert [s["loss"] for s in found] == pytest.approx([s["loss"] for s in steps[3:]], rel=1e-6)
-    assert json.loads((again / "run.json").read_text())["checkpoints"]["stream_samples"] == 32
-    assert main([*words, "--folder", str(tmp_path / "no"), "--resume", str(run)]) == 2
-    assert "6 steps, 6 are done in the checkpoint" in capsys.readouterr().err
-
-
-@pytest.mark.distributed
-def test_a_disk_that_fills_leaves_the_checkpoint_before_whole(tmp_path) -> None:
-    model, graph = tied()
-    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
-
-    def data(number):
-        if number == 2 * B:  # of step 2
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
-        return microbatch(number)
-
-    run = launch(plan, folder=tmp_path / "run", steps=6, checkpoint_every=2, model=model, loss=loss, data=data)
-    with pytest.raises(RunError, match=r"The checkpoint was not written: .*step-000004.*File too large"):
-        run.result(120)
-    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step-000002"]
-    assert find_checkpoint(run.folder)[1].step == 2
-
-
-@pytest.mark.distributed
-def test_the_first_rank_of_a_script_keeps_its_checkpoints(tmp_path) -> None:
-    run = launch(
-        mlp_plan(), "torchrun", steps=4, checkpoint_every=2, save=tmp_path / "w", folder=tmp_path / "run", device="cpu"
-    )
-    run.result(60)
-    done = subprocess.run(
-        ["bash", tmp_path / "run" / "run.sh"], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
-    assert find_checkpoint(tmp_path / "run")[1].step == 4
-    trained = weights_in(tmp_path / "run" / "checkpoints" / "step-000004")
-    assert all(torch.equal(value, trained[name]) for name, value in weights_in(tmp_path / "w").items())
-
-
 def test_a_keeper_reads_reports_as_they_come(run, mlp, trained) -> None:
     share = shares(mlp)
     keeper = CheckpointKeeper(run, mlp.ranks, EventReader(run, mlp.ranks))
@@ -607,3 +346,21 @@ def test_a_keeper_reads_reports_as_they_come(run, mlp, trained) -> None:
     assert keeper.kept[0].bytes == sum(p.stat().st_size for p in keeper.kept[0].folder.iterdir()) - len(
         (keeper.kept[0].folder / "checkpoint.json").read_bytes()
     )
+
+
+def test_weights_are_moved_to_where_they_shall_be_also_on_another_disk(run, mlp, trained, tmp_path) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as other:
+        assert os.stat(other).st_dev != os.stat(run).st_dev
+        (tmp_path / "empty").mkdir()
+        for save in (tmp_path / "new" / "weights", tmp_path / "empty", Path(other) / "weights"):
+            share, reports = shares(mlp), []
+            for place, executor in enumerate(trained.ranks(mlp)):
+                report = StateWriter(run, place, executor, share[place]).weights(3, str(save))
+                reports.append((place, {"event": "checkpoint", **report}))
+            keeper = CheckpointKeeper(run, mlp.ranks, lambda reports=reports: reports)
+            keeper.poll()
+            assert [kept.folder for kept in keeper.kept] == [save]
+            assert_holds(save, {name: value for name, value in trained.wanted.items() if "optimizer" not in name})
+            assert [path.name for path in save.parent.iterdir() if path.name.startswith(".")] == []
+            with pytest.raises(CheckpointError, match="cannot be resumed from weights alone"):
+                find_checkpoint(save)

@@ -8,6 +8,7 @@ Read in this order:
     keeper        make a checkpoint whole when all ranks have written, and keep the last two
     find          the checkpoint that `resume=` names
     stored        read boxes of a checkpoint
+    request       ask for a checkpoint while a run goes on
 
 A checkpoint is a folder `checkpoints/step-000010` of the run, taken when 10 steps are done:
 

@@ -16,15 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    TensorProperties,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.storage import WriteResult
 
 from alpa_explore.errors import RunError
 from alpa_explore.runtime import tuning
@@ -97,10 +88,13 @@ class CheckpointKeeper:
         come."""
         end = time.monotonic() + seconds
         while self.waits():
+            required = [name for name, reports in self._written.items() if _required(reports)]
+            if not required:
+                return
             if time.monotonic() > end:
                 raise RunError(
                     "A checkpoint did not become whole",
-                    found=f"{', '.join(self._written)}: parts of some ranks are missing after {seconds:.0f} s",
+                    found=f"{', '.join(required)}: parts of some ranks are missing after {seconds:.0f} s",
                     remedy="Look at the logs; the checkpoint before is whole.",
                 )
             time.sleep(tuning.RUN_POLL_SECONDS)
@@ -154,6 +148,11 @@ FACTS = (
 """The fields of `Description` that are the same for all checkpoints of a run; run.json has them."""
 
 
+def _required(reports: dict[int, dict[str, Any]]) -> bool:
+    """Whether all ranks write this checkpoint; a request can come too late for some of them."""
+    return not any(report["requested"] for report in reports.values())
+
+
 def _complete(folder: Path, files: dict[str, tuple[int, str]]) -> bool:
     """Whether the files of a rank are there; without a shared folder they come some time after the report."""
     return all((folder / n).is_file() and (folder / n).stat().st_size == size for n, (size, _) in files.items())
@@ -175,6 +174,17 @@ def _joined(parts: list[list[dict[str, Any]]]) -> dict[str, StoredTensor]:
 
 def _write_metadata(folder: Path, tensors: dict[str, StoredTensor]) -> None:
     """Write the file by which torch.distributed.checkpoint finds the boxes."""
+    # Late: this part of torch takes half a second to import, which a run without checkpoints need not wait for.
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        MetadataIndex,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+    from torch.distributed.checkpoint.storage import WriteResult
+
     stored = {
         name: TensorStorageMetadata(
             properties=TensorProperties(dtype=torch_dtype(tensor.dtype)),

@@ -24,13 +24,16 @@ class StateWriter:
         self.folder, self.place, self.executor, self.share = folder, place, executor, share
         self.pieces_written = 0
 
-    def state(self, step: int) -> Mapping[str, Any]:
-        """Write the part of a checkpoint, when `step` steps are done; the report. RunError."""
-        return self._write(step_name(step), STATE, step, None)
+    def state(self, step: int, *, requested: bool = False) -> Mapping[str, Any]:
+        """Write the part of a checkpoint, when `step` steps are done; the report. RunError.
+
+        `requested`: it was asked for while the run went on (`Run.checkpoint`).
+        """
+        return {**self._write(step_name(step), STATE, step, None), "requested": requested}
 
     def weights(self, step: int, save: str) -> Mapping[str, Any]:
         """Write the part of the trained weights, which will be moved to `save`; the report. RunError."""
-        return self._write(WEIGHTS, WEIGHTS, step, save)
+        return {**self._write(WEIGHTS, WEIGHTS, step, save), "requested": False}
 
     def _write(self, name: str, kind: str, step: int, save: str | None) -> Mapping[str, Any]:
         start, folder = time.perf_counter(), writing_folder(self.folder, name)

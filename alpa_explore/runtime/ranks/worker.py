@@ -29,6 +29,7 @@ from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
+from alpa_explore.runtime.checkpoints.request import requested_step
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
@@ -140,7 +141,7 @@ class _Worker:
     @torch.no_grad()
     def train(self) -> None:
         """Run all iterations."""
-        every, steps = self.job.options.checkpoint_every, self.job.options.steps
+        steps, every = self.job.options.steps, self.job.options.checkpoint_every
         for step in range(self.job.options.first_step, steps):
             start = time.perf_counter()
             self._iteration(step)
@@ -152,17 +153,26 @@ class _Worker:
                 raise RunError(
                     "The loss is not a number",
                     found=f"{losses[worst]} in step {step}, microbatch {worst}",
-                    remedy="Try a smaller learning rate or another precision; the weights are lost.",
+                    remedy="Try a smaller learning rate or another precision"
+                    + ("; go on from a checkpoint (--resume)." if every else "; the weights are lost."),
                 )
             self.reporter.report("step", step=step, loss=loss, seconds=seconds)
             print(f"step {step}: {units.seconds(seconds)}" + ("" if loss is None else f", loss {loss:.6g}"))
             if self.job.options.record:
                 self._record(step)
-            if every and ((step + 1) % every == 0 or step + 1 == steps):
-                self._save(f"writing the checkpoint of step {step + 1}", partial(self.writer.state, step + 1))
+            due, requested = self._due(step + 1)
+            if due or requested:
+                write = partial(self.writer.state, step + 1, requested=not due)
+                self._save(f"writing the checkpoint of step {step + 1}", write)
         if self.job.options.save is not None:
             self._save("writing the trained weights", partial(self.writer.weights, steps, self.job.options.save))
         self._finish()
+
+    def _due(self, done: int) -> tuple[bool, bool]:
+        """Whether the run has a checkpoint after so many steps, and whether one is asked for."""
+        every, last = self.job.options.checkpoint_every, done == self.job.options.steps
+        asked = requested_step(self.folder)
+        return bool(every) and (done % (every or 1) == 0 or last), asked is not None and (asked == done or last)
 
     def _save(self, doing: str, write: Callable[[], Mapping[str, Any]]) -> None:
         """Write a part of a checkpoint, and report it; the keeper makes it whole."""

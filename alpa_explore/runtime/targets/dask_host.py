@@ -27,6 +27,7 @@ from typing import Any
 import psutil
 
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.checkpoints.request import request_checkpoint, requested_step
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
 from alpa_explore.store.code_version import code_version
@@ -215,8 +216,9 @@ def start(
     dask_worker.extensions[name].start(first, count, meet, sockets, gpus)
 
 
-def exchange(name: str, seen: Seen, stop: bool, *, dask_worker: Any) -> Answer:
-    """Send what is new to the launcher, and take its word: `stop`, or that it still watches."""
+def exchange(name: str, seen: Seen, stop: bool, checkpoint: int | None, *, dask_worker: Any) -> Answer:
+    """Send what is new to the launcher, and take its word: `stop`, that it still watches, or the step after which it
+    asks for a checkpoint."""
     share: Share | None = dask_worker.extensions.get(name)
     if share is None:
         return Answer(pieces=[], more=False, outcome={"state": "restarted"})
@@ -226,6 +228,8 @@ def exchange(name: str, seen: Seen, stop: bool, *, dask_worker: Any) -> Answer:
     outcome = share.outcome  # before the files are listed: what they have then is all
     if share.folder != share.copy:
         return Answer(pieces=[], more=False, outcome=outcome)
+    if checkpoint is not None and requested_step(share.folder) != checkpoint:
+        request_checkpoint(share.folder, checkpoint)
     discard_seen(share.folder, seen, CHECKPOINTS)
     pieces, more = news(share.folder, seen, tuning.EXCHANGE_BYTES)
     return Answer(pieces=pieces, more=more, outcome=outcome)

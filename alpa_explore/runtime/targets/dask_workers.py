@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.checkpoints.request import requested_step
 from alpa_explore.runtime.reports import events
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
@@ -283,9 +284,8 @@ class DaskRanks:
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
             try:
-                running = self._client.run(
-                    dask_host.exchange, self._name, dict(share.mirror.seen), self._stopping, workers=[share.worker]
-                )
+                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder)
+                running = self._client.run(dask_host.exchange, self._name, *words, workers=[share.worker])
                 answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
                 await asyncio.sleep(tuning.EXCHANGE_SECONDS)

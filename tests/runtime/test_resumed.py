@@ -1,0 +1,206 @@
+"""Training that goes on from a checkpoint ends where an uninterrupted run does."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import time
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import alpa_explore as ax
+from alpa_explore.cli import main
+from alpa_explore.errors import RunError
+from alpa_explore.runtime.checkpoints.find import find_checkpoint
+from alpa_explore.runtime.checkpoints.stored import StoredState
+from alpa_explore.runtime.launch import launch
+from tests.runtime.plans import processes_of
+from tests.runtime.trained import mlp_plan
+
+B = 3
+
+
+class Tied(nn.Module):
+    """Tokens in, tokens out, with one matrix at both ends of a pipeline."""
+
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.embedding = nn.Embedding(32, 16)
+        self.up, self.down, self.dropout = nn.Linear(16, 64), nn.Linear(64, 16), nn.Dropout(dropout)
+        self.out = nn.Linear(16, 32, bias=False)
+        self.out.weight = self.embedding.weight
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        return self.out(x + self.down(self.dropout(torch.tanh(self.up(x)))))
+
+
+def microbatch(number):
+    generator = torch.Generator().manual_seed(number)
+    tokens = torch.randint(32, (4, 8), generator=generator)
+    return tokens, torch.roll(tokens, 1, 1)
+
+
+def loss(output, targets):
+    return nn.functional.cross_entropy(output.flatten(0, 1), targets.flatten())
+
+
+def tied(dropout=0.0):
+    torch.manual_seed(0)
+    model = Tied(dropout).double()
+    return model, ax.capture(model, microbatch(0), loss, name="tied", optimizer="adam")
+
+
+def dying(step):
+    """Data of which a microbatch kills the rank that asks for it."""
+
+    def data(number):
+        if number == step * B + 1:
+            os.kill(os.getpid(), 9)
+        return microbatch(number)
+
+    return data
+
+
+def weights_in(folder):
+    stored = StoredState(folder)
+    return {name: stored.whole(name) for name in stored.tensors}
+
+
+@pytest.mark.distributed
+def test_a_run_that_dies_goes_on_under_other_plans_and_loses_nothing(tmp_path) -> None:
+    model, graph = tied()
+    plan = partial(ax.baseline, graph, num_microbatches=B, num_layers=2, delta=2.0)
+    megatron = plan("1x4:cpu", "megatron", tp=2, dp=1, pp=2)
+    own = {"model": model, "loss": loss, "device": "cpu", "learning_rate": 1e-2}
+    whole = launch(megatron, folder=tmp_path / "whole", steps=6, save=tmp_path / "w", data=microbatch, **own)
+    wanted = [step.loss for step in whole.result(120).steps]
+
+    killed = launch(megatron, folder=tmp_path / "killed", steps=6, checkpoint_every=2, data=dying(5), **own)
+    with pytest.raises(RunError, match="was killed: signal 9"):
+        killed.result(120)
+    assert not processes_of(killed.folder)
+    assert [kept.step for kept in killed.progress.checkpoints] == [2, 4]
+    assert sorted(p.name for p in (killed.folder / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
+
+    final = weights_in(tmp_path / "w")
+    assert final.keys() == dict(model.named_parameters()).keys()
+    del own["learning_rate"]  # it is the checkpoint's
+    zero = launch(
+        plan("1x2:cpu", "zero-3"),
+        folder=tmp_path / "zero",
+        steps=5,
+        resume=killed.folder / "checkpoints" / "step-000002",
+        checkpoint_every=10,
+        data=microbatch,
+        **own,
+    )
+    losses = [step.loss for step in zero.result(120).steps]
+    last = launch(
+        plan("1x2:cpu", "gpipe-equal-layers", pp=2),
+        schedule="zb-h1",
+        folder=tmp_path / "last",
+        steps=6,
+        resume=zero.folder,
+        save=tmp_path / "l",
+        data=microbatch,
+        **own,
+    )
+    losses += [step.loss for step in last.result(120).steps]
+    assert losses == pytest.approx(wanted[2:], rel=1e-9)
+    for name, value in weights_in(tmp_path / "l").items():
+        torch.testing.assert_close(value, final[name], rtol=1e-6, atol=1e-9, msg=name)
+        assert not torch.equal(value, dict(model.named_parameters())[name])
+
+
+@pytest.mark.distributed
+def test_dropout_goes_on_with_the_numbers_of_an_uninterrupted_run(tmp_path) -> None:
+    model, graph = tied(dropout=0.5)
+    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
+    own = {"model": model, "loss": loss, "data": microbatch, "device": "cpu", "steps": 4}
+    whole = launch(plan, folder=tmp_path / "whole", checkpoint_every=2, seed=3, **own)
+    losses = [step.loss for step in whole.result(120).steps]
+    again = launch(
+        plan, folder=tmp_path / "again", resume=whole.folder / "checkpoints" / "step-000002", checkpoint_every=4, **own
+    )
+    assert [(step.step, step.loss) for step in again.result(120).steps] == list(enumerate(losses))[2:]
+    assert again.progress.first_step == 2
+    one, two = (weights_in(run.folder / "checkpoints" / "step-000004") for run in (whole, again))
+    assert all(torch.equal(value, two[name]) for name, value in one.items())
+
+
+@pytest.mark.distributed
+def test_the_same_samples_are_used_where_microbatches_are_other_ones(tmp_path, capsys) -> None:
+    for name, plan in (("a", mlp_plan()), ("b", mlp_plan("zero-3", num_microbatches=8))):
+        plan.save(tmp_path / f"{name}.plan.json")
+    run, again = tmp_path / "run", tmp_path / "again"
+    words = ["launch", str(tmp_path / "a.plan.json"), "--device", "cpu", "--steps", "6", "--checkpoint-every", "3"]
+    assert main([*words, "--folder", str(run)]) == 0
+    said = capsys.readouterr()
+    steps = [json.loads(line) for line in said.out.splitlines()]
+    assert f"checkpoint of step 3 in {run / 'checkpoints' / 'step-000003'}: " in said.err
+    assert f"checkpoint of step 6 in {run / 'checkpoints' / 'step-000006'}: " in said.err
+    words = ["launch", str(tmp_path / "b.plan.json"), "--device", "cpu", "--steps", "6"]
+    assert main([*words, "--folder", str(again), "--resume", str(run / "checkpoints" / "step-000003")]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [step["step"] for step in found] == [3, 4, 5]
+    assert [s["loss"] for s in found] == pytest.approx([s["loss"] for s in steps[3:]], rel=1e-6)
+    assert json.loads((again / "run.json").read_text())["checkpoints"]["stream_samples"] == 32
+    assert main([*words, "--folder", str(tmp_path / "no"), "--resume", str(run)]) == 2
+    assert "6 steps, 6 are done in the checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.distributed
+def test_a_checkpoint_can_be_asked_for_while_a_run_goes_on(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "gpipe-equal-layers", pp=2, num_microbatches=B, num_layers=2, delta=2.0)
+    run = launch(plan, folder=tmp_path / "run", steps=10**6, model=model, loss=loss, data=microbatch, device="cpu")
+    end = time.monotonic() + 60
+    while len(run.progress.steps) < 3 and time.monotonic() < end:
+        time.sleep(0.02)
+    step = run.checkpoint()
+    while not run.progress.checkpoints and time.monotonic() < end:
+        time.sleep(0.02)
+    run.stop()
+    assert run.result(30).stopped
+    assert [kept.step for kept in run.progress.checkpoints] == [step]
+    assert find_checkpoint(run.folder)[1].step == step
+    assert len(run.progress.steps) >= step > 3
+
+
+@pytest.mark.distributed
+def test_a_disk_that_fills_leaves_the_checkpoint_before_whole(tmp_path) -> None:
+    model, graph = tied()
+    plan = ax.baseline(graph, "1x2:cpu", "data-parallel", num_microbatches=B, num_layers=2, delta=2.0)
+
+    def data(number):
+        if number == 2 * B:  # of step 2
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, 2**14))
+        return microbatch(number)
+
+    run = launch(plan, folder=tmp_path / "run", steps=6, checkpoint_every=2, model=model, loss=loss, data=data)
+    with pytest.raises(RunError, match=r"The checkpoint was not written: .*step-000004.*File too large"):
+        run.result(120)
+    assert [p.name for p in (run.folder / "checkpoints").iterdir()] == ["step-000002"]
+    assert find_checkpoint(run.folder)[1].step == 2
+
+
+@pytest.mark.distributed
+def test_the_first_rank_of_a_script_keeps_its_checkpoints(tmp_path) -> None:
+    run = launch(
+        mlp_plan(), "torchrun", steps=4, checkpoint_every=2, save=tmp_path / "w", folder=tmp_path / "run", device="cpu"
+    )
+    run.result(60)
+    done = subprocess.run(
+        ["bash", tmp_path / "run" / "run.sh"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert sorted(p.name for p in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-000002", "step-000004"]
+    assert find_checkpoint(tmp_path / "run")[1].step == 4
+    trained = weights_in(tmp_path / "run" / "checkpoints" / "step-000004")
+    assert all(torch.equal(value, trained[name]) for name, value in weights_in(tmp_path / "w").items())
