@@ -13,6 +13,7 @@ Read in this order:
     measured   measured and predicted times, joined by task
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers
+    attempts/  go on after a fault: from the last checkpoint, on what is left
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
     verify     compare a run with one process

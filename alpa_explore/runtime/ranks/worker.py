@@ -57,7 +57,8 @@ def run_rank(
     except Exception as error:  # every error is reported to the program that started the run
         traceback.print_exc()
         fault = user_error(error, rank, status.heartbeat().doing)
-        reporter.report("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
+        told = {"what": fault.what, "found": fault.found, "remedy": fault.remedy}
+        reporter.report("error", **told, follows=_follows(error), may_pass=_may_pass(error))
         return 1
     return 0
 
@@ -284,6 +285,11 @@ def _follows(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(
         sign in text for sign in ("connection closed", "connection reset", "broken pipe", "connection refused")
     )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether an error is of processes, hosts or links, and not of the model, its data or the disk."""
+    return _follows(error) or any(isinstance(e, dist.DistError) for e in (error, error.__cause__))
 
 
 def main(arguments: list[str]) -> int:

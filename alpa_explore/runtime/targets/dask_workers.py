@@ -44,7 +44,7 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
         raise OptionError(
             "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
         )
-    used = sorted(addresses, key=_order)[:world]
+    used = sorted(addresses, key=by_address)[:world]
     if world % len(used):
         raise OptionError(
             "The ranks cannot be divided evenly among the workers",
@@ -92,9 +92,15 @@ class DaskRanks:
     """The ranks of a run, started by workers."""
 
     def __init__(
-        self, folder: Path, world: int, scheduler: Any, device: str = "cpu", ports: tuple[int, ...] | None = None
+        self,
+        folder: Path,
+        world: int,
+        scheduler: Any,
+        device: str = "cpu",
+        ports: tuple[int, ...] | None = None,
+        only: tuple[str, ...] | None = None,
     ) -> None:
-        """Send the job and start the agents. `ports`: where rank 0 may listen for the others.
+        """Send the job and start the agents. `ports`: where rank 0 may listen for the others; `only`: these workers.
 
         OptionError where all of `ports` are in use; ExecutorError where workers do not answer or cannot reach each
         other.
@@ -108,7 +114,7 @@ class DaskRanks:
         self._stopping = self._ended = self._asked_to_stop = False
         self._scheduler_heard = time.monotonic()
         try:
-            used = deal_ranks(list(self._client.nthreads()), world)
+            used = deal_ranks(list(only or self._client.nthreads()), world)
             host_of = _described(self._client, used, device)
             self._shares = [
                 _Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
@@ -342,7 +348,7 @@ class DaskRanks:
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
     def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
-        return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
+        return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy, "may_pass": True}
 
 
 def connect(scheduler: Any) -> tuple[Any, bool]:
@@ -455,7 +461,7 @@ def _no_port(share: _Share, problem: str, ports: tuple[int, ...] | None) -> Exce
     )
 
 
-def _order(worker: str) -> tuple[int, int, str, int]:
+def by_address(worker: str) -> tuple[int, int, str, int]:
     """Addresses by number, names behind them."""
     parts = urlsplit(worker)
     host = parts.hostname or worker
