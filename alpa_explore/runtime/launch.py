@@ -230,6 +230,7 @@ def request_of(
             seed=resumed.seed if resumed else seed or 0,
             device=device,
             checkpoint_every=checkpoint_every,
+            wait_for_whole=retries > 0,
             resume=None if checkpoint is None else str(checkpoint),
             first_step=resumed.step if resumed else 0,
             record=record,

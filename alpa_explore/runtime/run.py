@@ -16,7 +16,7 @@ from alpa_explore.runtime import tuning
 from alpa_explore.runtime.attempts.attempt import Again, Attempt, Retry, ended_for_good, write_attempts
 from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
-from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint
 from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
@@ -212,7 +212,10 @@ class Run:
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
+                count = len(now.keeper.kept)
                 now.keeper.poll()
+                if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
+                    note_whole(now.folder, states[-1])
                 if self._stop.wait(tuning.RUN_POLL_SECONDS):
                     ranks.stop()
             if outcome["state"] == "done":

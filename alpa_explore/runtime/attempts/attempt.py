@@ -60,7 +60,11 @@ def check_again(error: AlpaExploreError, attempt: int, retries: int) -> None:
     if not error.may_pass:
         raise RunError("Not retried", found="it would happen again", remedy="Correct the cause.")
     if attempt > retries:
-        raise RunError("Not retried", found=f"this was attempt {attempt}", remedy="Allow more --retries (retries=).")
+        raise RunError(
+            "Not retried",
+            found=f"this was attempt {attempt} of {retries + 1}",
+            remedy="Allow more --retries (retries=).",
+        )
 
 
 def ended_for_good(error: AlpaExploreError, why: AlpaExploreError) -> AlpaExploreError:

@@ -74,7 +74,7 @@ async def _usable(client: Any, device: str) -> dict[str, HostFacts]:
     async def ask(worker: str, function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             running = client.run(function, *arguments, workers=[worker])
-            return (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[worker]
+            return (await asyncio.wait_for(running, tuning.ASK_LEFT_SECONDS))[worker]
         except (OSError, TimeoutError, KeyError):
             return None
 

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError, OptionError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import requested_step
+from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
 from alpa_explore.runtime.reports import events
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_host import Answer, HostFacts, socket_variables
@@ -152,7 +152,7 @@ class DaskRanks:
             self._asked_to_stop = True
         self._stopping = True
         deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
-        while time.monotonic() < deadline and any(s.outcome is None and s.error is None for s in self._shares):
+        while time.monotonic() < deadline and any(s.outcome is None for s in self._shares):
             self._judge()
             time.sleep(tuning.AGENT_POLL_SECONDS)
         for share in self._shares:
@@ -290,7 +290,7 @@ class DaskRanks:
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
             try:
-                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder)
+                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder), whole_step(self.folder)
                 running = self._client.run(dask_host.exchange, self._name, *words, workers=[share.worker])
                 answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
@@ -298,12 +298,11 @@ class DaskRanks:
                 continue
             share.heard = share.known = time.monotonic()
             try:
-                for piece in answer.pieces:
+                for piece in answer.pieces if share.error is None else ():
                     share.mirror.write(piece)
-            except Exception as error:  # raised by `poll`
-                share.error = error
-                return
-            if answer.outcome is not None and not answer.more:
+            except Exception as error:  # raised by `poll`; here until the ranks have ended
+                share.error, self._stopping = error, True
+            if answer.outcome is not None and (share.error is not None or not answer.more):
                 share.outcome = answer.outcome
                 if answer.outcome["state"] == "restarted":
                     share.outcome = self._failure(f"The Dask worker {share} was restarted", "its ranks ended with it")
