@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -67,6 +68,13 @@ def no_rank_on(hosts, seconds=1.0):
     while (left := [p for i in range(hosts.count) for p in hosts.ranks(i)]) and time.monotonic() < end:
         time.sleep(0.05)
     return not left
+
+
+def fill(folder):
+    """Write until the disk is full."""
+    with contextlib.suppress(OSError), (folder / "full").open("ab", buffering=0) as stream:
+        while stream.write(bytes(4096)):
+            pass
 
 
 def weights(saved):
@@ -154,15 +162,19 @@ def test_a_loss_that_is_no_number_is_not_retried(two, folder) -> None:
 def test_a_full_disk_of_the_launcher_or_a_host_is_named_and_not_retried(place, make_hosts, folder, tmp_path) -> None:
     hosts, small = make_hosts(2), tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "small", str(small)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "small", str(small)], check=True)
     try:
         scheduler = hosts.scheduler()
         arguments = ["--local-directory", str(small)] if place == "host" else []
         for host in (0, 1):
             hosts.worker(host, scheduler, hide=[folder.parent] + [small] * (place == "launcher"), arguments=arguments)
-        run = start(scheduler, small / "run" if place == "launcher" else folder, retries=3, checkpoint_every=1)
+        run = start(scheduler, small / "run" if place == "launcher" else folder, retries=3)
+        with_a_checkpoint(run)
+        end = time.monotonic() + SECONDS
+        while not run.wait(0.1) and time.monotonic() < end:
+            fill(small)  # again: checkpoints that the launcher has are removed
         with pytest.raises(RunError, match=r"(full|No space left).*Not retried: it would happen again"):
-            run.result(60)
+            run.result(0)
         assert run.progress.retries == ()
         assert no_rank_on(hosts)
     finally:

@@ -64,8 +64,8 @@ class Agent:
                     time.sleep(tuning.SETTLE_SECONDS)
                     self._reap()
                     return {"state": FAILED, **(self._full_disk() or self._why())}
-                if (stuck := self.stuck()) is not None:
-                    return {"state": FAILED, **(self._full_disk() or stuck)}
+                if (stuck := self._full_disk() or self.stuck()) is not None:
+                    return {"state": FAILED, **stuck}
                 if _asked_to_stop(tuning.AGENT_POLL_SECONDS):
                     return {"state": STOPPED}
         finally:

@@ -10,6 +10,7 @@ the worker dies, the agent's standard input closes, and it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import os
@@ -230,10 +231,11 @@ def exchange(
     outcome = share.outcome  # before the files are listed: what they have then is all
     if share.folder != share.copy:
         return Answer(pieces=[], more=False, outcome=outcome)
-    if checkpoint is not None and requested_step(share.folder) != checkpoint:
-        request_checkpoint(share.folder, checkpoint)
-    if whole is not None and whole_step(share.folder) != whole:
-        note_whole(share.folder, whole)
+    with contextlib.suppress(OSError):  # a full disk, which the agent reports
+        if checkpoint is not None and requested_step(share.folder) != checkpoint:
+            request_checkpoint(share.folder, checkpoint)
+        if whole is not None and whole_step(share.folder) != whole:
+            note_whole(share.folder, whole)
     discard_seen(share.folder, seen, CHECKPOINTS)
     pieces, more = news(share.folder, seen, tuning.EXCHANGE_BYTES)
     return Answer(pieces=pieces, more=more, outcome=outcome)
