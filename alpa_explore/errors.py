@@ -16,6 +16,8 @@ class AlpaExploreError(Exception):
     exit_code = 2
     option = ""
     """The option of `ax.plan` that is at fault, for errors that are about one; '' otherwise."""
+    may_pass = False
+    """Whether the same may go well when it is tried again, as after the death of a process or a host."""
 
     def __init__(self, what: str, *, found: str, remedy: str) -> None:
         assert all((what, found, remedy)), "an error without a remedy helps nobody"
@@ -95,6 +97,8 @@ class CheckpointError(AlpaExploreError):
 
 class ExecutorError(AlpaExploreError):
     """Workers, or their scheduler, that cannot be reached or died repeatedly."""
+
+    may_pass = True
 
 
 class PlanFileError(AlpaExploreError):

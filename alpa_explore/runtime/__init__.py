@@ -14,6 +14,7 @@ Read in this order:
     drift      what runs otherwise than predicted, while it runs
     ranks/     the processes: one rank, its transport and checkpoint, the agent of a machine
     targets/   where ranks are started: this machine, a script, Dask workers
+    attempts/  go on after a fault: from the last checkpoint, on what is left
     run        the handle of a run, which watches it
     launch     check a request, write the folder, start the ranks
     one_process  the reference of a run, and its differences from it

@@ -64,6 +64,8 @@ class RunOptions:
     """The run fails when no rank finishes an instruction for so long."""
     checkpoint_every: int | None = None
     """Steps between two checkpoints; the last step has one, too."""
+    wait_for_whole: bool = False
+    """After a checkpoint, ranks wait until it is whole; a run that is retried loses no more steps than it says."""
     resume: str | None = None
     """The checkpoint from which the run goes on."""
     first_step: int = 0

@@ -5,16 +5,18 @@ Nothing here blocks the caller: a run is prepared and watched in a thread of its
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from alpa_explore.errors import CheckpointError, OptionError
+from alpa_explore.errors import AlpaExploreError, CheckpointError, OptionError
 from alpa_explore.graph import TrainingGraph
 from alpa_explore.models.recipe import check_recipe
 from alpa_explore.plans.file.write import save_plan
@@ -24,11 +26,13 @@ from alpa_explore.programs.check import check
 from alpa_explore.programs.lowering.lower import lower
 from alpa_explore.programs.lowering.table import program_schedule
 from alpa_explore.programs.program import Program
+from alpa_explore.runtime.attempts.attempt import Attempt, check_again
+from alpa_explore.runtime.attempts.replan import Replan, check_replanned, cluster_left, plan_again, words
 from alpa_explore.runtime.checkpoints.description import Description, check_digests, model_digest
 from alpa_explore.runtime.checkpoints.find import find_checkpoint
 from alpa_explore.runtime.checkpoints.layout import model_tensors
 from alpa_explore.runtime.checkpoints.stored import StoredState
-from alpa_explore.runtime.folder import empty_folder, make_folder
+from alpa_explore.runtime.folder import attempt_folder, empty_folder, make_folder
 from alpa_explore.runtime.job import RunOptions, write_jobs
 from alpa_explore.runtime.run import Run
 from alpa_explore.runtime.targets.target import Target, find_target
@@ -51,6 +55,8 @@ class RunRequest:
     allow_import: bool = False
     resumed: Description | None = None
     """The checkpoint in `options.resume`."""
+    retries: int = 0
+    replan: Replan | None = None
 
 
 def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] | None = None, **requested: Any) -> Run:
@@ -62,13 +68,60 @@ def launch(plan: Plan, target: str = "local", *, folder: str | os.PathLike[str] 
     """
     request = request_of(plan, target, **requested)
     home = make_folder(folder, plan.model.name)
-    ranks = tuple(sorted(d for stage in plan.stages for d in stage.devices))
     # `verify` compares the recorded gradients with the inputs in the job.
     options = request.options
-    run = Run(home, ranks, options.steps, keep_job=options.record, first_step=options.first_step)
+    run = Run(home, _ranks(plan), options.steps, keep_job=options.record, first_step=options.first_step)
     device = options.device
-    run.watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device))
+    again = partial(_next_attempt, _Last(request), home) if request.retries else None
+    run.watch(lambda: prepare(request, home), lambda: request.place.start(home, plan, device), again)
     return run
+
+
+class _Last:
+    """The request of the last attempt of a run."""
+
+    def __init__(self, request: RunRequest) -> None:
+        self.request = request
+
+
+def _next_attempt(last: _Last, home: Path, error: AlpaExploreError, number: int) -> Attempt:
+    """The attempt that follows number `number`, which ended with `error`: see `Again`."""
+    request = last.request
+    check_again(error, number, request.retries)
+    assert request.place.left is not None, "other targets have no retries"
+    plan, left = request.plan, request.place.left(request.plan, request.options.device)
+    where = [f"on {left.hosts}"] if left.hosts else []
+    schedule = request.schedule
+    if left.nodes * left.devices_per_node < plan.cluster.devices:
+        cluster = cluster_left(plan, left.nodes, left.devices_per_node)
+        if request.replan is not None:
+            plan = request.replan(plan, cluster)
+            check_replanned(plan, request.plan, cluster)
+        else:
+            plan = plan_again(plan, cluster, request.graph, allow_import=request.allow_import)
+        where.insert(0, f"under another plan, {words(plan)}")
+        schedule = schedule if isinstance(schedule, str) else None  # a table is for the stages before
+    options, resumed = request.options, request.resumed
+    with contextlib.suppress(CheckpointError):  # none of this run: from where this run began
+        checkpoint, resumed = find_checkpoint(home)
+        options = replace(options, resume=str(checkpoint), first_step=resumed.step)
+    if resumed is not None:
+        made_up = request.own is not None and request.own.data is None
+        _check_resumable(plan, resumed, options.steps, None, made_up=made_up)
+    request = last.request = replace(request, plan=plan, options=options, resumed=resumed, schedule=schedule)
+    folder = attempt_folder(home, number + 1)
+    return Attempt(
+        folder=folder,
+        ranks=_ranks(plan),
+        first_step=options.first_step,
+        prepare=lambda: prepare(request, empty_folder(folder, "an attempt", make=True)),
+        start=lambda: left.start(folder, plan, options.device),
+        where=", ".join(where),
+    )
+
+
+def _ranks(plan: Plan) -> tuple[int, ...]:
+    return tuple(sorted(d for stage in plan.stages for d in stage.devices))
 
 
 def request_of(
@@ -85,6 +138,8 @@ def request_of(
     stall_seconds: float = 60.0,
     checkpoint_every: int | None = None,
     resume: str | os.PathLike[str] | None = None,
+    retries: int = 0,
+    replan: Replan | None = None,
     model: torch.nn.Module | None = None,
     example_inputs: Any = None,
     loss: Any = None,
@@ -121,6 +176,10 @@ def request_of(
     default; another learning rate is allowed. With other microbatches of the same global batch the same samples are
     used, cut otherwise; `data` is asked for the microbatches of this plan by number, counted from the first step.
 
+    `retries` is how often the run goes on from its last whole checkpoint after a fault that may not happen again: a
+    process, host or link that is lost. It goes on with the hosts that are left; where they are too few for the plan,
+    `replan(plan, cluster)` returns one for what is left, by default the planner's for the same microbatches.
+
     UnknownNameError, OptionError (with the number of missing devices), ProgramError (a schedule that no program can
     follow), RecipeError and CheckpointError.
     """
@@ -131,6 +190,7 @@ def request_of(
         raise OptionError(
             "Checkpoints are one step or more apart", found=f"{checkpoint_every}", remedy="Give 1 or more, or none."
         )
+    _check_retries(retries, checkpoint_every, replan, chosen, target, record=record)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device not in ("cpu", "cuda"):
         raise OptionError("Unknown kind of device", found=repr(device), remedy="Use 'cpu' or 'cuda'.")
@@ -161,6 +221,8 @@ def request_of(
         schedule=schedule,
         graph=graph,
         allow_import=allow_import,
+        retries=retries,
+        replan=replan,
         own=None if model is None else OwnModel(model=model, example_inputs=example_inputs, loss=loss, data=data),
         options=RunOptions(
             steps=steps,
@@ -168,6 +230,7 @@ def request_of(
             seed=resumed.seed if resumed else seed or 0,
             device=device,
             checkpoint_every=checkpoint_every,
+            wait_for_whole=retries > 0,
             resume=None if checkpoint is None else str(checkpoint),
             first_step=resumed.step if resumed else 0,
             record=record,
@@ -175,6 +238,33 @@ def request_of(
             save=None if save is None else str(empty_folder(save, "weights", make=False)),
         ),
     )
+
+
+def _check_retries(
+    retries: int, checkpoint_every: int | None, replan: Replan | None, chosen: Target, target: str, *, record: bool
+) -> None:
+    if retries < 0:
+        raise OptionError("A run cannot be retried so often", found=f"{retries}", remedy="Give 0 or more retries.")
+    if retries and chosen.left is None:
+        raise OptionError(
+            "Only runs that are watched from here can be retried",
+            found=f"retries={retries} with the target {target}, whose script is started by others",
+            remedy="Use the target local or dask, or start the script again with --resume.",
+        )
+    if retries and checkpoint_every is None:
+        raise OptionError(
+            "A run can only be retried from checkpoints",
+            found=f"retries={retries} without checkpoints",
+            remedy="Give --checkpoint-every N (checkpoint_every=): so many steps are lost at most.",
+        )
+    if retries and record:
+        raise OptionError(
+            "A run that is compared with one process cannot be retried",
+            found=f"retries={retries} and record=True",
+            remedy="Leave one of them away.",
+        )
+    if replan is not None and not retries:
+        raise OptionError("Nothing is planned again without retries", found="replan= alone", remedy="Give retries=.")
 
 
 def _check_resumable(plan: Plan, resumed: Description, steps: int, seed: int | None, *, made_up: bool) -> None:

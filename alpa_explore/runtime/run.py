@@ -14,9 +14,12 @@ from statistics import median
 from alpa_explore.errors import AlpaExploreError, RunError
 from alpa_explore.plans.plan import Plan, load_plan
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.attempts.attempt import Again, Attempt, Retry, ended_for_good, write_attempts
+from alpa_explore.runtime.checkpoints.description import FOLDER, STATE
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper, Kept
-from alpa_explore.runtime.checkpoints.request import request_checkpoint
+from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint
 from alpa_explore.runtime.drift import Drift, drift_of
+from alpa_explore.runtime.folder import attempts_of
 from alpa_explore.runtime.measured import write_measured
 from alpa_explore.runtime.reports import EventReader, StepReader, StepReport, log_tail
 from alpa_explore.runtime.targets.target import Ranks
@@ -39,6 +42,8 @@ class RunProgress:
     """The step with which the run began; not 0 for a resumed one."""
     checkpoints: tuple[Kept, ...] = ()
     """The checkpoints that became whole, oldest first; the last two exist."""
+    retries: tuple[Retry, ...] = ()
+    """The failures after which the run went on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +52,29 @@ class RunResult:
 
     steps: tuple[StepReport, ...]
     folder: Path
+    """Of the last attempt: logs, reports and measured times."""
     stopped: bool
     """Whether `stop` ended it."""
+    retries: tuple[Retry, ...] = ()
+    """The failures after which the run went on."""
+
+
+class _Reports:
+    """What the ranks of one attempt report, behind what was reported before."""
+
+    def __init__(self, folder: Path, ranks: tuple[int, ...], first_step: int, before: _Reports | None = None) -> None:
+        self.folder = folder
+        self._steps = StepReader(folder, ranks, first_step)
+        self.keeper = CheckpointKeeper(folder, ranks, EventReader(folder, ranks))
+        earlier = () if before is None else before.steps()
+        self._earlier = tuple(step for step in earlier if step.step < first_step)
+        self._kept = () if before is None else before.kept()
+
+    def steps(self) -> tuple[StepReport, ...]:
+        return (*self._earlier, *self._steps())
+
+    def kept(self) -> tuple[Kept, ...]:
+        return (*self._kept, *self.keeper.kept)
 
 
 class Run:
@@ -59,11 +85,13 @@ class Run:
     ) -> None:
         self.folder, self.ranks = folder, ranks
         self._total, self._keep_job, self._first_step = total, keep_job, first_step
-        self._steps = StepReader(folder, ranks, first_step)
-        self._keeper = CheckpointKeeper(folder, ranks, EventReader(folder, ranks))
+        self._now = _Reports(folder, ranks, first_step)
+        self._retries: tuple[Retry, ...] = ()
         self._state = "preparing"
         self._error: AlpaExploreError | None = None
         self._plan: Plan | None = None
+        self._plan_of: Path | None = None
+        """The folder of the attempt that `_plan` is of."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -74,14 +102,20 @@ class Run:
     @property
     def progress(self) -> RunProgress:
         """The state of the run, and the losses and times of the steps until now."""
-        state = self._state
+        state, now = self._state, self._now
         return RunProgress(
             state=state,
-            steps=self._steps(),
+            steps=now.steps(),
             total=self._total,
             first_step=self._first_step,
-            checkpoints=self._keeper.kept,
+            checkpoints=now.kept(),
+            retries=self._retries,
         )
+
+    @property
+    def attempt_folder(self) -> Path:
+        """The folder of the present attempt: `folder` itself, unless the run went on after a failure."""
+        return self._now.folder
 
     def stop(self) -> None:
         """Request the end of the run; its ranks are gone within seconds."""
@@ -93,10 +127,11 @@ class Run:
         `progress.checkpoints` has it when it is whole; then the run can be stopped, and resumed under another plan.
         Where all steps are done earlier, it is taken after the last one.
         """
-        done = self._steps()
+        now = self._now
+        done = now.steps()
         soon = tuning.REQUEST_SECONDS / max(median(s.seconds for s in done[-10:]), 1e-4) if done else 0
         step = min(self._first_step + len(done) + 2 + math.ceil(soon), self._total)
-        request_checkpoint(self.folder, step)
+        request_checkpoint(now.folder, step)
         return step
 
     def drift(self) -> Drift | None:
@@ -104,9 +139,10 @@ class Run:
 
         `ax.better_plan(plan, run.drift().cluster)` has the plan that would be best with what was measured.
         """
-        if self._plan is None and (self.folder / "run.json").exists():  # the last file that is written before the start
-            self._plan = load_plan(self.folder / "plan.json")
-        return None if self._plan is None else drift_of(self.folder, self._plan)
+        folder = self._now.folder  # of the newest attempt, which may have another plan
+        if self._plan_of != folder and (folder / "run.json").exists():  # the last file written before the start
+            self._plan, self._plan_of = load_plan(folder / "plan.json"), folder
+        return None if self._plan is None or self._plan_of != folder else drift_of(folder, self._plan)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the end, whatever its outcome; False when `timeout` seconds pass first."""
@@ -124,51 +160,105 @@ class Run:
             raise TimeoutError(f"the run in {self.folder} goes on")
         if self._error is not None:
             raise self._error
-        return RunResult(steps=self._steps(), folder=self.folder, stopped=self._state == "stopped")
+        return RunResult(
+            steps=self._now.steps(),
+            folder=self.attempt_folder,
+            stopped=self._state == "stopped",
+            retries=self._retries,
+        )
 
-    def watch(self, prepare: Callable[[], object], start: Callable[[], Ranks]) -> None:
-        """Prepare the run, start its ranks and watch them, in a thread of its own."""
+    def watch(self, prepare: Callable[[], object], start: Callable[[], Ranks], again: Again | None = None) -> None:
+        """Prepare the run, start its ranks and watch them, in a thread of its own; after a failure, go on by `again`.
+
+        AlpaExploreErrors of `again` say why the failure is final.
+        """
 
         def work() -> None:
-            try:
-                prepare()
-                self._state = self._watched(start)
-            except AlpaExploreError as error:
-                self._error, self._state = error, "failed"
-            except Exception as error:  # `result` raises the error in the caller's thread
-                self._error, self._state = _fault(error), "failed"
-                self._error.__cause__ = error
+            attempt = Attempt(
+                folder=self.folder, ranks=self.ranks, first_step=self._first_step, prepare=prepare, start=start
+            )
+            while True:
+                state, error = self._outcome(attempt)
+                if error is None or again is None or self._stop.is_set():
+                    break
+                try:
+                    attempt = again(error, len(self._retries) + 1)
+                    self._next(attempt, error)
+                except Exception as why:  # `result` raises the error in the caller's thread
+                    error = ended_for_good(error, why if isinstance(why, AlpaExploreError) else _fault(why))
+                    break
+            self._error, self._state = error, state
 
         self._thread = threading.Thread(target=work, name="alpa-explore run", daemon=True)
         self._thread.start()
 
-    def _watched(self, start: Callable[[], Ranks]) -> str:
+    def _next(self, attempt: Attempt, error: AlpaExploreError) -> None:
+        """Note that `attempt` follows the one that ended with `error`."""
+        done = self._now.steps()
+        end = done[-1].step + 1 if done else self._first_step
+        retry = Retry(
+            attempt=len(self._retries) + 1,
+            reason=f"{error.what}: {error.found}.",
+            first_step=attempt.first_step,
+            lost_steps=max(end - attempt.first_step, 0),
+            where=attempt.where,
+            folder=attempt.folder,
+        )
+        write_attempts(self.folder, (*self._retries, retry))
+        self._now = _Reports(attempt.folder, attempt.ranks, attempt.first_step, self._now)
+        self._state, self._retries, self.ranks = "preparing", (*self._retries, retry), attempt.ranks
+
+    def _outcome(self, attempt: Attempt) -> tuple[str, AlpaExploreError | None]:
+        """How an attempt ended: its state, and its error where it failed."""
+        try:
+            attempt.prepare()
+            return self._watched(attempt.start)
+        except AlpaExploreError as error:
+            return "failed", error
+        except Exception as error:
+            fault = _fault(error)
+            fault.__cause__ = error
+            return "failed", fault
+
+    def _watched(self, start: Callable[[], Ranks]) -> tuple[str, AlpaExploreError | None]:
         if self._stop.is_set():
-            return "stopped"
-        ranks = start()
+            return "stopped", None
+        ranks, now, error = start(), self._now, None
         try:
             self._state = "running"
             while (outcome := ranks.poll()) is None:
-                self._keeper.poll()
+                count = len(now.keeper.kept)
+                now.keeper.poll()
+                if states := [kept.step for kept in now.keeper.kept[count:] if kept.kind == STATE]:
+                    note_whole(now.folder, states[-1])
                 if self._stop.wait(tuning.RUN_POLL_SECONDS):
                     ranks.stop()
             if outcome["state"] == "done":
-                self._keeper.finish(tuning.KEEP_SECONDS)
-            self._keeper.poll()
+                now.keeper.finish(tuning.KEEP_SECONDS)
+            now.keeper.poll()
         finally:
             ranks.stop()
-            self._keeper.close()
+            now.keeper.close()
+        self._remove_older(now)
         if outcome["state"] == "failed":
-            tail = "" if outcome["rank"] is None else log_tail(self.folder, outcome["rank"])
-            remedy = outcome["remedy"] + f" Logs: {self.folder}."
-            self._error = RunError(outcome["what"], found=outcome["found"], remedy=remedy)
+            tail = "" if outcome["rank"] is None else log_tail(now.folder, outcome["rank"])
+            remedy = outcome["remedy"] + f" Logs: {now.folder}."
+            error = RunError(outcome["what"], found=outcome["found"], remedy=remedy)
+            error.may_pass = outcome["may_pass"]
             if tail:
-                self._error.add_note(tail)
+                error.add_note(tail)
         if outcome["state"] == "done":
-            write_measured(self.folder)
+            write_measured(now.folder)
         if not self._keep_job and outcome["state"] != "written":
-            shutil.rmtree(self.folder / "job", ignore_errors=True)
-        return str(outcome["state"])
+            shutil.rmtree(now.folder / "job", ignore_errors=True)
+        return str(outcome["state"]), error
+
+    def _remove_older(self, now: _Reports) -> None:
+        """Remove the checkpoints of earlier attempts, when this one has as many as are kept."""
+        if sum(kept.kind == STATE for kept in now.keeper.kept) >= tuning.KEPT_CHECKPOINTS:
+            for folder in attempts_of(self.folder):
+                if folder != now.folder:
+                    shutil.rmtree(folder / FOLDER, ignore_errors=True)
 
 
 def _fault(error: Exception) -> RunError:

@@ -57,6 +57,8 @@ WORKER_LOST_SECONDS = 8.0
 """A Dask worker that has not answered for so long is lost: its link is cut, or its host. Ends a run within 15 s."""
 ASK_SECONDS = 10.0
 """How long a Dask worker may take for an answer. It says of an unreachable host that it is, before anything starts."""
+ASK_LEFT_SECONDS = 5.0
+"""How long it may take where the hosts that are left are looked for, of which some are lost: a run waits for that."""
 DESCRIBE_SECONDS = 60.0
 """How long it may take to describe its host, for which it imports this package, and torch where there are GPUs."""
 SUSPECT_SECONDS = 4.0
@@ -72,6 +74,8 @@ WORKER_GONE_SECONDS = 3.0
 
 KEPT_CHECKPOINTS = 2
 """The last checkpoints of a run that are kept: where the newest is damaged, one is left."""
+WHOLE_POLL_SECONDS = 0.02
+"""How often a rank that waits for a whole checkpoint looks whether it is."""
 REQUEST_SECONDS = 2.0
 """How long a request for a checkpoint may take to reach all ranks, over a channel between hosts."""
 ALIGNMENT_BYTES = 64

@@ -56,6 +56,14 @@ def add(commands: Any) -> None:
     )
     argument("--checkpoint-every", type=int, metavar="N", help="write the whole state every N steps, keep the last two")
     argument(
+        "--retries",
+        type=int,
+        default=0,
+        metavar="N",
+        help="after the loss of a process, host or link go on from the last checkpoint, up to N times; planned again "
+        "where too few hosts are left",
+    )
+    argument(
         "--resume",
         metavar="DIR",
         help="go on from the newest checkpoint of a run, or from a checkpoint; under any plan of the same model and "
@@ -131,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
         "stall_seconds": options.stall_seconds,
         "checkpoint_every": options.checkpoint_every,
         "resume": options.resume,
+        "retries": options.retries,
         "allow_import": options.allow_import,
         "scheduler": options.scheduler,
         "ports": options.ports,
@@ -161,15 +170,19 @@ def run(options: argparse.Namespace) -> int:
     if drift is not None and drift.lines:
         folder = shlex.quote(str(handle.folder))
         complain(f"what would be better: alpa-explore compare-run {folder} --better-plan FILE")
-    complain(f"{len(result.steps)} steps done; measured times in {handle.folder / 'measured.json'}")
+    complain(f"{len(result.steps)} steps done; measured times in {result.folder / 'measured.json'}")
     return 0
 
 
 def follow(handle: Run) -> None:
     """Print every step as a line of JSON until the run is over."""
-    shown, checkpoints = 0, 0
+    shown, checkpoints, retries = 0, 0, 0
     while True:
         progress = handle.progress
+        for retry in progress.retries[retries:]:
+            complain(str(retry))
+            shown = retry.first_step - progress.first_step  # what was lost is shown again
+        retries = len(progress.retries)
         for step in progress.steps[shown:]:
             # JSON has no NaN.
             figures = {k: v if v == v else None for k, v in asdict(step).items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from alpa_explore.errors import CheckpointError
 from alpa_explore.runtime.checkpoints.description import DESCRIPTION, FOLDER, STATE, Description, read_description
+from alpa_explore.runtime.folder import attempts_of
 
 
 def find_checkpoint(folder: str | os.PathLike[str]) -> tuple[Path, Description]:
@@ -19,7 +20,7 @@ def find_checkpoint(folder: str | os.PathLike[str]) -> tuple[Path, Description]:
     if (home / DESCRIPTION).is_file():
         return home, _with_state(home)
     faults = []
-    for candidate in reversed(checkpoints_of(home)):
+    for candidate in (c for attempt in reversed(attempts_of(home)) for c in reversed(checkpoints_of(attempt))):
         try:
             return candidate, _with_state(candidate)
         except CheckpointError as error:

@@ -1,4 +1,4 @@
-"""Ask the ranks of a run for a checkpoint while it goes on. This module must not import torch: Dask workers use it."""
+"""Words of the launcher to the ranks about checkpoints. This module must not import torch: Dask workers use it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,35 @@ from pathlib import Path
 
 REQUEST_FILE = "checkpoint-at"
 """In the folder of a run: the number of steps after which a checkpoint is asked for."""
+WHOLE_FILE = "checkpoint-whole"
+"""In the folder of a run: the step of the newest whole checkpoint."""
 
 
 def request_checkpoint(run_folder: Path, step: int) -> None:
     """Ask the ranks for a checkpoint when `step` steps are done; one that has done them already takes no notice."""
-    temporary = run_folder / f"{REQUEST_FILE}.tmp"
-    temporary.write_text(str(step), encoding="utf-8")
-    temporary.replace(run_folder / REQUEST_FILE)
+    _write(run_folder / REQUEST_FILE, step)
 
 
 def requested_step(run_folder: Path) -> int | None:
     """The step of the last request; None where there is none."""
-    path = run_folder / REQUEST_FILE
+    return _read(run_folder / REQUEST_FILE)
+
+
+def note_whole(run_folder: Path, step: int) -> None:
+    """Tell the ranks that the checkpoint of `step` is whole."""
+    _write(run_folder / WHOLE_FILE, step)
+
+
+def whole_step(run_folder: Path) -> int | None:
+    """The step of the newest whole checkpoint; None where there is none."""
+    return _read(run_folder / WHOLE_FILE)
+
+
+def _write(path: Path, step: int) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(str(step), encoding="utf-8")
+    temporary.replace(path)
+
+
+def _read(path: Path) -> int | None:
     return int(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -17,6 +17,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -27,6 +28,7 @@ import torch
 
 from alpa_explore.programs.execution.optimizer_step import PieceOptimizer
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import full_disk
 from alpa_explore.runtime.ranks.worker import run_rank
 from alpa_explore.runtime.reports import Heartbeat, events, read_heartbeat
 
@@ -61,8 +63,8 @@ class Agent:
                 if any(self.codes.values()):
                     time.sleep(tuning.SETTLE_SECONDS)
                     self._reap()
-                    return {"state": FAILED, **self._why()}
-                if (stuck := self.stuck()) is not None:
+                    return {"state": FAILED, **(self._full_disk() or self._why())}
+                if (stuck := self._full_disk() or self.stuck()) is not None:
                     return {"state": FAILED, **stuck}
                 if _asked_to_stop(tuning.AGENT_POLL_SECONDS):
                     return {"state": STOPPED}
@@ -122,7 +124,7 @@ class Agent:
                 )
         reported = [(rank, e) for rank in failed for e in events(self.folder, rank) if e["event"] == "error"]
         for rank, e in sorted(reported, key=lambda entry: bool(entry[1]["follows"])):
-            return _failure(rank, e["what"], e["found"], e["remedy"])
+            return _failure(rank, e["what"], e["found"], e["remedy"], may_pass=e["may_pass"])
         rank = failed[0]
         return _failure(
             rank,
@@ -163,6 +165,11 @@ class Agent:
             "Where an instruction may take so long, give a longer --stall-seconds; else look at the logs.",
         )
 
+    def _full_disk(self) -> dict[str, Any] | None:
+        """The failure, where the disk is full: ranks cannot say so then, and end or seem to hang."""
+        told = full_disk(self.folder, f"on {socket.gethostname()}")
+        return None if told is None else {"rank": None, "may_pass": False, **told}
+
     def _doing(self, rank: int) -> str:
         seen = read_heartbeat(self.folder, rank)
         return "its start" if seen is None else seen.doing
@@ -175,8 +182,8 @@ class Agent:
                 os.waitpid(pid, 0)
 
 
-def _failure(rank: int, what: str, found: str, remedy: str) -> dict[str, Any]:
-    return {"rank": rank, "what": what, "found": found, "remedy": remedy}
+def _failure(rank: int, what: str, found: str, remedy: str, *, may_pass: bool = True) -> dict[str, Any]:
+    return {"rank": rank, "what": what, "found": found, "remedy": remedy, "may_pass": may_pass}
 
 
 def _asked_to_stop(seconds: float) -> bool:

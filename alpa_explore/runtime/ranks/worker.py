@@ -29,7 +29,7 @@ from alpa_explore.programs.instruction import Compute, Instruction
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.checkpoints.keeper import CheckpointKeeper
 from alpa_explore.runtime.checkpoints.layout import weights_of
-from alpa_explore.runtime.checkpoints.request import requested_step
+from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
 from alpa_explore.runtime.checkpoints.stored import StoredState
 from alpa_explore.runtime.job import RankJob, read_job
 from alpa_explore.runtime.ranks.checkpoint import StateWriter, boxes_of, restore_optimizers
@@ -58,7 +58,8 @@ def run_rank(
     except Exception as error:  # every error is reported to the program that started the run
         traceback.print_exc()
         fault = user_error(error, rank, status.heartbeat().doing)
-        reporter.report("error", what=fault.what, found=fault.found, remedy=fault.remedy, follows=_follows(error))
+        told = {"what": fault.what, "found": fault.found, "remedy": fault.remedy}
+        reporter.report("error", **told, follows=_follows(error), may_pass=_may_pass(error))
         return 1
     return 0
 
@@ -168,6 +169,8 @@ class _Worker:
             if due or requested:
                 write = partial(self.writer.state, step + 1, requested=not due)
                 self._save(f"writing the checkpoint of step {step + 1}", write)
+                if self.job.options.wait_for_whole:
+                    self._wait_for_whole(step + 1)
         if self.job.options.save is not None:
             self._save("writing the trained weights", partial(self.writer.weights, steps, self.job.options.save))
         self._finish()
@@ -189,6 +192,17 @@ class _Worker:
         print(f"{doing}: {units.seconds(report['seconds'])}")
         if self.keeper is not None:
             self.keeper.poll()
+
+    def _wait_for_whole(self, step: int) -> None:
+        """Do no step that would be lost with the checkpoint of `step`, until it is whole.
+
+        On a slow link that takes long: go on before the agent takes it for a stall.
+        """
+        self.saving = f"waiting until the checkpoint of step {step} is whole"
+        end = time.monotonic() + self.job.options.stall_seconds / 2
+        while (whole_step(self.folder) or 0) < step and time.monotonic() < end:
+            time.sleep(tuning.WHOLE_POLL_SECONDS)
+        self.saving = ""
 
     def _iteration(self, step: int) -> None:
         executor, transport = self.executor, self.transport
@@ -288,6 +302,11 @@ def _follows(error: Exception) -> bool:
     return isinstance(error, RuntimeError) and any(
         sign in text for sign in ("connection closed", "connection reset", "broken pipe", "connection refused")
     )
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether an error is of processes, hosts or links, and not of the model, its data or the disk."""
+    return _follows(error) or any(isinstance(e, dist.DistError) for e in (error, error.__cause__))
 
 
 def main(arguments: list[str]) -> int:

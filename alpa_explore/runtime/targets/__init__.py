@@ -10,6 +10,7 @@ Read in this order:
     dask_host      what runs on a Dask worker: receive a job, run its agent, send its reports
     dask_cluster   the workers as hosts for ranks: versions, devices, links between them
     dask_workers   an agent on each worker of a Dask cluster
+    dask_left      the hosts of a Dask cluster that are left after a fault
     target         the targets by name
 
 Every target checks that a plan can run there before anything is written, and returns ranks that can be polled and

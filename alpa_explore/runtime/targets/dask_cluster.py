@@ -31,7 +31,7 @@ def deal_ranks(addresses: list[str], world: int) -> list[tuple[str, int, int]]:
         raise OptionError(
             "The Dask cluster has no workers", found="0 workers", remedy="Start workers, one on each machine."
         )
-    used = sorted(addresses, key=_order)[:world]
+    used = sorted(addresses, key=by_address)[:world]
     if world % len(used):
         raise OptionError(
             "The ranks cannot be divided evenly among the workers",
@@ -240,7 +240,7 @@ def _no_port(host: HostFacts, problem: str, ports: tuple[int, ...] | None) -> Ex
     )
 
 
-def _order(worker: str) -> tuple[int, int, str, int]:
+def by_address(worker: str) -> tuple[int, int, str, int]:
     """Addresses by number, names behind them."""
     parts = urlsplit(worker)
     host = parts.hostname or worker

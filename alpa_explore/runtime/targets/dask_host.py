@@ -10,6 +10,7 @@ the worker dies, the agent's standard input closes, and it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import ipaddress
 import os
@@ -27,7 +28,7 @@ from typing import Any
 import psutil
 
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import request_checkpoint, requested_step
+from alpa_explore.runtime.checkpoints.request import note_whole, request_checkpoint, requested_step, whole_step
 from alpa_explore.runtime.targets.local import agent_command, agent_outcome, available_devices, environment
 from alpa_explore.runtime.targets.mirror import Piece, Seen, discard_seen, news
 from alpa_explore.store.code_version import code_version
@@ -216,9 +217,11 @@ def start(
     dask_worker.extensions[name].start(first, count, meet, sockets, gpus)
 
 
-def exchange(name: str, seen: Seen, stop: bool, checkpoint: int | None, *, dask_worker: Any) -> Answer:
-    """Send what is new to the launcher, and take its word: `stop`, that it still watches, or the step after which it
-    asks for a checkpoint."""
+def exchange(
+    name: str, seen: Seen, stop: bool, checkpoint: int | None, whole: int | None, *, dask_worker: Any
+) -> Answer:
+    """Send what is new to the launcher, and take its word: `stop`, that it still watches, the step after which it asks
+    for a checkpoint, or that of the newest whole one."""
     share: Share | None = dask_worker.extensions.get(name)
     if share is None:
         return Answer(pieces=[], more=False, outcome={"state": "restarted"})
@@ -228,8 +231,11 @@ def exchange(name: str, seen: Seen, stop: bool, checkpoint: int | None, *, dask_
     outcome = share.outcome  # before the files are listed: what they have then is all
     if share.folder != share.copy:
         return Answer(pieces=[], more=False, outcome=outcome)
-    if checkpoint is not None and requested_step(share.folder) != checkpoint:
-        request_checkpoint(share.folder, checkpoint)
+    with contextlib.suppress(OSError):  # a full disk, which the agent reports
+        if checkpoint is not None and requested_step(share.folder) != checkpoint:
+            request_checkpoint(share.folder, checkpoint)
+        if whole is not None and whole_step(share.folder) != whole:
+            note_whole(share.folder, whole)
     discard_seen(share.folder, seen, CHECKPOINTS)
     pieces, more = news(share.folder, seen, tuning.EXCHANGE_BYTES)
     return Answer(pieces=pieces, more=more, outcome=outcome)

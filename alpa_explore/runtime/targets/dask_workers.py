@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from alpa_explore.errors import ExecutorError
 from alpa_explore.runtime import tuning
-from alpa_explore.runtime.checkpoints.request import requested_step
+from alpa_explore.runtime.checkpoints.request import requested_step, whole_step
 from alpa_explore.runtime.reports import events, read_heartbeat
 from alpa_explore.runtime.targets import dask_host
 from alpa_explore.runtime.targets.dask_cluster import (
@@ -66,9 +66,15 @@ class DaskRanks:
     """The ranks of a run, started by workers."""
 
     def __init__(
-        self, folder: Path, world: int, scheduler: Any, device: str = "cpu", ports: tuple[int, ...] | None = None
+        self,
+        folder: Path,
+        world: int,
+        scheduler: Any,
+        device: str = "cpu",
+        ports: tuple[int, ...] | None = None,
+        only: tuple[str, ...] | None = None,
     ) -> None:
-        """Send the job and start the agents. `ports`: where rank 0 may listen for the others.
+        """Send the job and start the agents. `ports`: where rank 0 may listen for the others; `only`: these workers.
 
         OptionError where all of `ports` are in use; ExecutorError where workers do not answer or cannot reach each
         other.
@@ -84,7 +90,7 @@ class DaskRanks:
         self._cut: dict[str, Any] | None = None
         """The failure, where two hosts cannot reach each other any more."""
         try:
-            used = deal_ranks(list(self._client.nthreads()), world)
+            used = deal_ranks(list(only or self._client.nthreads()), world)
             host_of = described(self._client, used, device)
             self._shares = [
                 _Share(worker=worker, first=first, count=count, host=host_of[worker], mirror=Mirror(folder))
@@ -124,7 +130,7 @@ class DaskRanks:
             self._asked_to_stop = True
         self._stopping = True
         deadline = time.monotonic() + 2 * tuning.STOP_SECONDS
-        while time.monotonic() < deadline and any(s.outcome is None and s.error is None for s in self._shares):
+        while time.monotonic() < deadline and any(s.outcome is None for s in self._shares):
             self._judge()
             time.sleep(tuning.AGENT_POLL_SECONDS)
         for share in self._shares:
@@ -234,7 +240,7 @@ class DaskRanks:
         while share.outcome is None and not self._ended:
             answer: Answer | None = None
             try:
-                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder)
+                words = dict(share.mirror.seen), self._stopping, requested_step(self.folder), whole_step(self.folder)
                 running = self._client.run(dask_host.exchange, self._name, *words, workers=[share.worker])
                 answer = (await asyncio.wait_for(running, tuning.WORKER_LOST_SECONDS))[share.worker]
             except (OSError, TimeoutError, KeyError):  # `poll` says so when it has lasted
@@ -242,12 +248,11 @@ class DaskRanks:
                 continue
             share.heard = share.known = time.monotonic()
             try:
-                for piece in answer.pieces:
+                for piece in answer.pieces if share.error is None else ():
                     share.mirror.write(piece)
-            except Exception as error:  # raised by `poll`
-                share.error = error
-                return
-            if answer.outcome is not None and not answer.more:
+            except Exception as error:  # raised by `poll`; here until the ranks have ended
+                share.error, self._stopping = error, True
+            if answer.outcome is not None and (share.error is not None or not answer.more):
                 share.outcome = answer.outcome
                 if answer.outcome["state"] == "restarted":
                     share.outcome = self._failure(f"The Dask worker {share} was restarted", "its ranks ended with it")
@@ -309,4 +314,4 @@ class DaskRanks:
         return rank is not None and any(e["event"] == "error" and e["follows"] for e in events(self.folder, rank))
 
     def _failure(self, what: str, found: str, remedy: str = "Look at the log of the worker.") -> dict[str, Any]:
-        return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy}
+        return {"state": "failed", "rank": None, "what": what, "found": found, "remedy": remedy, "may_pass": True}

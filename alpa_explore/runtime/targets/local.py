@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from alpa_explore import units
 from alpa_explore.errors import OptionError
 from alpa_explore.runtime import tuning
+from alpa_explore.runtime.folder import full_disk
 
 if TYPE_CHECKING:
     from alpa_explore.plans.plan import Plan
@@ -99,11 +99,9 @@ def agent_outcome(folder: Path, first: int, code: int) -> dict[str, Any]:
         return outcome
     log_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     at = f"exit code {code} on {socket.gethostname()}" + (f": {log_lines[-1][:300]}" if log_lines else "")
-    what, remedy = f"The agent of rank {first} ended", f"Look at {log}."
-    if (free := shutil.disk_usage(folder).free) < tuning.FULL_BYTES:
-        what, at = "The disk with the folder of the run is full", f"{units.bytes_(free)} are free, {at}"
-        remedy = "Free some space, or name a folder on another disk (--folder, folder=)."
-    return {"state": "failed", "rank": None, "what": what, "found": at, "remedy": remedy}
+    told = {"what": f"The agent of rank {first} ended", "found": at, "remedy": f"Look at {log}."}
+    full = full_disk(folder, at)
+    return {"state": "failed", "rank": None, "may_pass": full is None, **(full or told)}
 
 
 def agent_command(folder: Path, first: int, count: int, meet: str) -> list[str]:

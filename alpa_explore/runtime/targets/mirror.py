@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from alpa_explore.errors import RunError
-from alpa_explore.runtime.checkpoints.request import REQUEST_FILE
+from alpa_explore.runtime.checkpoints.request import REQUEST_FILE, WHOLE_FILE
 
 GROWING = (".jsonl", ".log")
 """Files that are only appended to."""
 _UNFINISHED = (".tmp", ".unfinished")
-_SENT = ("job", "run.json", "hosts.json", REQUEST_FILE)
+_SENT = ("job", "run.json", "hosts.json", REQUEST_FILE, WHOLE_FILE)
 """What the launcher has sent."""
 
 Seen = Mapping[str, tuple[str, int]]

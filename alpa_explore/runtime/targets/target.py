@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from alpa_explore.errors import OptionError, UnknownNameError, nearest_names
 from alpa_explore.plans.plan import Plan
 from alpa_explore.runtime.targets.dask_cluster import check_workers
+from alpa_explore.runtime.targets.dask_left import hosts_left
 from alpa_explore.runtime.targets.dask_workers import DaskRanks
 from alpa_explore.runtime.targets.kubernetes import check_kubernetes, write_kubernetes
 from alpa_explore.runtime.targets.local import LocalRanks, check_devices
@@ -30,6 +31,17 @@ class Ranks(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """The devices on which a run can go on after a fault."""
+
+    nodes: int
+    devices_per_node: int
+    hosts: str
+    """In words; empty where they are the same ones as before."""
+    start: Callable[[Path, Plan, str], Ranks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """A way of starting ranks."""
 
@@ -37,6 +49,8 @@ class Target:
     """(plan, device): raises OptionError where the plan cannot run there. Called before anything is written."""
     start: Callable[[Path, Plan, str], Ranks]
     """(folder of the run, plan, device) -> the ranks."""
+    left: Callable[[Plan, str], Left] | None = None
+    """(plan, device) -> what is left after a fault; None where a script starts the ranks. ExecutorError."""
 
 
 TARGETS = ("local", "torchrun", "slurm", "kubernetes", "dask")
@@ -72,7 +86,7 @@ def find_target(
             remedy="Give the target kubernetes, or leave them out.",
         )
     targets = {
-        "local": Target(check=check_devices, start=lambda folder, plan, _: LocalRanks(folder, rank_count(plan))),
+        "local": Target(check=check_devices, start=_start_here, left=_all_left),
         "torchrun": Target(check=_anywhere, start=partial(write_torchrun, ports=meeting)),
         "slurm": Target(check=_anywhere, start=partial(write_slurm, ports=meeting)),
         "kubernetes": Target(
@@ -81,7 +95,8 @@ def find_target(
         ),
         "dask": Target(
             check=lambda plan, device: check_workers(scheduler, rank_count(plan), device, meeting),
-            start=lambda folder, plan, device: DaskRanks(folder, rank_count(plan), scheduler, device, meeting),
+            start=partial(_start_on, scheduler, meeting),
+            left=partial(_hosts_left, scheduler, meeting),
         ),
     }
     return targets[name]
@@ -90,6 +105,38 @@ def find_target(
 def rank_count(plan: Plan) -> int:
     """The number of ranks of a plan."""
     return sum(len(stage.devices) for stage in plan.stages)
+
+
+def _start_here(folder: Path, plan: Plan, _device: str) -> Ranks:
+    return LocalRanks(folder, rank_count(plan))
+
+
+def _all_left(plan: Plan, _device: str) -> Left:
+    """This machine still has what it had."""
+    nodes, devices = plan.cluster.nodes, plan.cluster.devices_per_node
+    return Left(nodes=nodes, devices_per_node=devices, hosts="", start=_start_here)
+
+
+def _start_on(
+    scheduler: Any,
+    ports: tuple[int, ...] | None,
+    folder: Path,
+    plan: Plan,
+    device: str,
+    only: tuple[str, ...] | None = None,
+) -> Ranks:
+    return DaskRanks(folder, rank_count(plan), scheduler, device, ports, only)
+
+
+def _hosts_left(scheduler: Any, ports: tuple[int, ...] | None, plan: Plan, device: str) -> Left:
+    """The hosts that answer and reach each other, as many as the plan needs."""
+    found = hosts_left(scheduler, device, plan.cluster.nodes, plan.cluster.devices_per_node)
+    return Left(
+        nodes=found.nodes,
+        devices_per_node=found.devices_per_node,
+        hosts=found.names,
+        start=partial(_start_on, scheduler, ports, only=found.workers),
+    )
 
 
 def _anywhere(_plan: Plan, _device: str) -> None:

@@ -1,0 +1,85 @@
+"""The attempts of a run, and whether a failure may be followed by another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from alpa_explore.errors import AlpaExploreError, RunError
+from alpa_explore.runtime.targets.target import Ranks
+
+ATTEMPTS = "attempts.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A failure after which the run went on."""
+
+    attempt: int
+    """The number of the attempt that failed, from 1."""
+    reason: str
+    first_step: int
+    """The step with which the next attempt began."""
+    lost_steps: int
+    """Steps that were done and are done again."""
+    where: str
+    """The plan and the hosts of the next attempt, where they are other ones; else empty."""
+    folder: Path
+    """Of the next attempt."""
+
+    def __str__(self) -> str:
+        steps = "1 step is lost" if self.lost_steps == 1 else f"{self.lost_steps} steps are lost"
+        where = f", {self.where}" if self.where else ""
+        return (
+            f"attempt {self.attempt} failed: {self.reason} Attempt {self.attempt + 1} goes on from step "
+            f"{self.first_step} ({steps}){where}, in {self.folder}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """An attempt to bring a run to its end."""
+
+    folder: Path
+    ranks: tuple[int, ...]
+    first_step: int
+    prepare: Callable[[], object]
+    start: Callable[[], Ranks]
+    where: str = ""
+    """See `Retry`."""
+
+
+Again = Callable[[AlpaExploreError, int], Attempt]
+"""(how the last attempt ended, its number) -> the next one. An AlpaExploreError says why there can be none."""
+
+
+def check_again(error: AlpaExploreError, attempt: int, retries: int) -> None:
+    """RunError where no other attempt may follow attempt number `attempt`, which ended with `error`."""
+    if not error.may_pass:
+        raise RunError("Not retried", found="it would happen again", remedy="Correct the cause.")
+    if attempt > retries:
+        raise RunError(
+            "Not retried",
+            found=f"this was attempt {attempt} of {retries + 1}",
+            remedy="Allow more --retries (retries=).",
+        )
+
+
+def ended_for_good(error: AlpaExploreError, why: AlpaExploreError) -> AlpaExploreError:
+    """`error`, with the reason why no other attempt follows it."""
+    about = f"{why.what}: {why.found}" if why.what == "Not retried" else f"Not retried: {why}"
+    final = type(error)(error.what, found=error.found, remedy=f"{error.remedy} {about.rstrip('.')}.")
+    for note in getattr(error, "__notes__", ()):
+        final.add_note(note)
+    final.__cause__ = error.__cause__
+    return final
+
+
+def write_attempts(home: Path, retries: tuple[Retry, ...]) -> None:
+    """Write attempts.json into the folder of the run."""
+    temporary = home / f"{ATTEMPTS}.tmp"
+    told = [{**asdict(retry), "folder": retry.folder.name} for retry in retries]
+    temporary.write_text(json.dumps(told, indent=1, ensure_ascii=False), encoding="utf-8")
+    temporary.replace(home / ATTEMPTS)
