@@ -9,7 +9,7 @@ been checked.
     listing/                models, clusters, validation
     planning/               plan, show, simulate, baselines, predict
     solving/                solve, compare_solvers, coverage
-    running/                program, launch, verify, compare_run, logs, calibrate
+    running/                program, launch, verify, compare_run, logs, calibrate, nodes
     browser/                lab, app
 
 The rooms do not import each other. Nothing imports this package.
@@ -32,7 +32,7 @@ from alpa_explore.cli.browser import app, lab
 from alpa_explore.cli.listing import clusters, models, validation
 from alpa_explore.cli.output import complain
 from alpa_explore.cli.planning import baselines, plan, predict, show, simulate
-from alpa_explore.cli.running import calibrate, compare_run, launch, logs, program, verify
+from alpa_explore.cli.running import calibrate, compare_run, launch, logs, nodes, program, verify
 from alpa_explore.cli.solving import compare_solvers, coverage, solve
 from alpa_explore.errors import AlpaExploreError
 from alpa_explore.plans.printable import printable
@@ -57,6 +57,7 @@ _COMMANDS = (
     models,
     clusters,
     validation,
+    nodes,
     calibrate,
     lab,
     app,

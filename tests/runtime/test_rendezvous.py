@@ -40,7 +40,7 @@ def test_ports_are_one_or_a_range() -> None:
     for text in ("", "x", "5-4", "0", "65536", "1-2-3"):
         with pytest.raises(OptionError, match="29500-29600"):
             parse_ports(text)
-    with pytest.raises(OptionError, match="for the target dask"):
+    with pytest.raises(OptionError, match="needs no ports"):
         find_target("local", ports="29500")
     with pytest.raises(UnknownNameError):
         find_target("dusk", ports="29500")

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 _EPILOG = """example:
   alpa-explore plan gpt-1.3b --cluster 1x4:v100 -B 128 --delta 0.5 --layers 6 -o a.plan.json --html a.html
   alpa-explore plan gpt-350m --cluster 1x4:v100 -B auto --global-batch 256 --layers 4
+  alpa-explore plan gpt-tiny --cluster attached --scheduler tcp://127.0.0.1:8786 -B 4
 
 exit codes: 0 done, 1 no plan fits in memory (with the nearest change that would), 2 bad input"""
 
 
+ATTACHED = "attached"
+"""The cluster that is made of the hosts of a Dask scheduler."""
 _REMATERIALIZATION = {None: None, "all": True, "none": False, "auto": "auto"}
 
 
@@ -48,7 +51,16 @@ def add(commands: Any) -> None:
     argument = parser.add_argument
     argument("model", metavar="MODEL", help="name of a model, see `alpa-explore models`")
     argument(
-        "--cluster", required=True, metavar="NxM:DEVICE", help="the cluster, as in 2x8:a100, or a JSON or TOML file"
+        "--cluster",
+        required=True,
+        metavar="NxM:DEVICE",
+        help="the cluster, as in 2x8:a100, or a JSON or TOML file; attached: the hosts of --scheduler, whose links are "
+        "measured (see `alpa-explore nodes`)",
+    )
+    argument("--hosts", metavar="H1,H2", help="of the attached hosts only these, by name or address")
+    argument("--devices-per-node", type=int, metavar="M", help="devices of an attached host to plan for")
+    argument(
+        "--allow-remote", action="store_true", help="allow a --scheduler outside this machine and private networks"
     )
     argument(
         "--software",
@@ -89,7 +101,8 @@ def add(commands: Any) -> None:
     argument(
         "--scheduler",
         metavar="WHERE",
-        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by amount of work)",
+        help="where to solve: serial, threads, processes, or tcp://… of a Dask scheduler (default: by amount of work); "
+        "with --cluster attached it names the hosts, and problems are solved here",
     )
     argument("--no-cache", action="store_true", help="neither read nor write the cache of solves")
     argument("-o", "--output", metavar="FILE", help="write the plan file")
@@ -204,7 +217,12 @@ def run(options: argparse.Namespace) -> int:
     overlaps = {name: getattr(options, name) for name in ("collective_overlap", "gradient_overlap")}
     if options.software is not None:
         overlaps["software"] = options.software
-    cluster = Cluster.parse(options.cluster, **{name: x for name, x in overlaps.items() if x is not None})
+    changes = {name: x for name, x in overlaps.items() if x is not None}
+    if options.cluster == ATTACHED:
+        cluster = _attached(options).with_changes(**changes)
+    else:
+        _check_not_attached(options)
+        cluster = Cluster.parse(options.cluster, **changes)
     with ProgressLine(sys.stderr) as line, _stoppable(lambda: line.begun) as cancel:
         line.say(f"planning {model.name} on {cluster}, {sizes}")
         from alpa_explore.planner import interface
@@ -219,7 +237,7 @@ def run(options: argparse.Namespace) -> int:
                 num_layers=options.layers,
                 solver=options.solver,
                 precision=options.precision,
-                scheduler=options.scheduler,
+                scheduler=options.scheduler if options.cluster != ATTACHED else None,
                 cache=not options.no_cache,
                 progress=line,
                 cancel=cancel,
@@ -248,6 +266,39 @@ def run(options: argparse.Namespace) -> int:
         if plan.microbatches:
             print(f"\n{microbatches_report(plan)}")
     return 0
+
+
+def _attached(options: argparse.Namespace) -> Cluster:
+    """The cluster of the hosts of --scheduler, with their links measured now."""
+    from alpa_explore.attached.attach import attach
+
+    if options.scheduler is None:
+        raise OptionError(
+            "Attached hosts are those of a Dask scheduler",
+            found="--cluster attached without --scheduler",
+            remedy="Give --scheduler tcp://HOST:PORT.",
+        )
+    with ProgressLine(sys.stderr) as line:
+        attached = attach(
+            options.scheduler,
+            hosts=options.hosts.split(",") if options.hosts else (),
+            allow_remote=options.allow_remote,
+            progress=line,
+        )
+    for remark in attached.remarks(options.devices_per_node):
+        complain(remark)
+    return attached.cluster(options.devices_per_node)
+
+
+def _check_not_attached(options: argparse.Namespace) -> None:
+    given = {"--hosts": options.hosts, "--devices-per-node": options.devices_per_node}
+    given["--allow-remote"] = options.allow_remote or None
+    if named := [name for name, value in given.items() if value is not None]:
+        raise OptionError(
+            f"{named[0]} is for attached hosts",
+            found=f"{named[0]} with --cluster {options.cluster}",
+            remedy="Give --cluster attached --scheduler ADDRESS, or leave it out.",
+        )
 
 
 def _with_fitting_cluster(

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from alpa_explore.errors import ExecutorError
 from alpa_explore.runtime import tuning
 from alpa_explore.runtime.targets import dask_host
+from alpa_explore.runtime.targets.dask_cluster import by_address, connect
 from alpa_explore.runtime.targets.dask_host import HostFacts
-from alpa_explore.runtime.targets.dask_workers import by_address, connect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ Each panel has a `widget` and a method `show` that updates it for a state. In th
 
 - toolbar, messages, summary, selected: the right column from the top; summary's HTML is made by headline, and selected
   covers its sentence while something is selected.
+- attached: the attached hosts and their links, a part of the Run tab.
 - lesson: the lesson of the selected tab in teaching mode (its text is in lessons.py).
 - controls (made of setting_controls), spec_constraints, plan_button: the left column; on a narrow page the sliders of B
   and δ stay on top, and a drawer has the other controls. spec_constraints also has the controls of the Sharding tab.

@@ -101,6 +101,12 @@ class ControlsPanel:
             if precisions != self["precision"].choices:
                 self["precision"].choices = precisions
             self["precision"].disabled = len(precisions) == 2
+            devices = sources.device_choices()
+            if devices != self["device"].choices:
+                self["device"].choices = devices
+            per_node = self["devices_per_node"]
+            if (number := str(settings.devices_per_node)) not in [value for value, *_ in per_node.choices]:
+                per_node.choices = [*per_node.choices, [number, f"× {number}", ""]]
             for name, control in self._controls.items():
                 control.widget.value = control.to_widget(getattr(settings, name))
             self["model"].note = sources.describe(settings.model)

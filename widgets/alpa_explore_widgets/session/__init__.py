@@ -5,7 +5,7 @@
 - state: all of this as one immutable value, `State`, and the `StateStore` that holds the present one behind a lock.
 - sources, backend: models and clusters by name; the functions of alpa_explore that capture, plan and run.
 - background: threads where the newest job wins, or where each job has its turn.
-- planning, runs, questions: work in the background; it reports by changing the state.
+- planning, runs (and attached hosts), questions: work in the background; it reports by changing the state.
 - session: `Session`, one method per action of a user; each returns at once.
 
 A change of B, δ, schedule or sends is answered by `replan`, from known stage costs; any other one waits for the Plan

@@ -12,6 +12,7 @@ from alpa_explore.errors import OptionError
 from alpa_explore_widgets.session import tuning
 
 if TYPE_CHECKING:
+    from alpa_explore.attached.attach import Attached
     from alpa_explore.cluster import Cluster
     from alpa_explore.execution.progress import ProgressCallback
     from alpa_explore.graph import TrainingGraph
@@ -120,6 +121,12 @@ def _launch(plan: Plan, **launch_arguments: Any) -> Run:
     return launch(plan, **launch_arguments)
 
 
+def _attach(address: str, **options: Any) -> Attached:
+    from alpa_explore.attached.attach import attach
+
+    return attach(address, **options)
+
+
 def _fit_request(graph: TrainingGraph, cluster: Cluster, options: dict[str, Any]) -> PlanRequest:
     """`options`: as for `_plan`."""
     from alpa_explore.inter_op.options import PipelineOptions
@@ -168,3 +175,5 @@ class Backend:
     dry_run: Callable[..., dict[str, Any]] = _dry_run
     """The same arguments -> a description of the lowered and checked program."""
     launch: Callable[..., Run] = _launch
+    attach: Callable[..., Attached] = _attach
+    """(address, found, progress and cancel of `ax.attach`) -> the hosts of a Dask scheduler and their links."""

@@ -1,4 +1,4 @@
-"""Training runs, in the background: check whether a plan can run, start it, watch it, stop it.
+"""Attached hosts and training runs, in the background: find hosts; check whether a plan can run, start, watch, stop it.
 
 A run belongs to the plan with which it was started. It continues when another plan is shown, and ends when it is done,
 stopped, or when the kernel ends: the process that starts the ranks then reads the end of its standard input.
@@ -7,16 +7,18 @@ stopped, or when the kernel ends: the process that starts the ranks then reads t
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from alpa_explore.errors import OptionError
+from alpa_explore.errors import CancelledError, OptionError
 from alpa_explore_widgets.session import tuning
 from alpa_explore_widgets.session.background import NewestWins
 from alpa_explore_widgets.session.fault import fault_of
-from alpa_explore_widgets.session.training_run import RunCheck, RunSettings, TrainingRun
+from alpa_explore_widgets.session.training_run import Attachment, RunCheck, RunSettings, TrainingRun
 
 if TYPE_CHECKING:
+    from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
     from alpa_explore.runtime.run import Run
     from alpa_explore_widgets.session.backend import Backend
@@ -24,6 +26,61 @@ if TYPE_CHECKING:
     from alpa_explore_widgets.session.state import StateStore
 
 _FAILED = "The run failed"
+
+
+class Attaching:
+    """Finds the hosts of a Dask scheduler and measures their links, in the background; the newest request wins."""
+
+    def __init__(self, store: StateStore, backend: Backend) -> None:
+        self._store, self._backend = store, backend
+        self._worker: NewestWins[str] = NewestWins(self._attach, "alpa-explore attach")
+
+    def start(self, address: str) -> None:
+        """Attach the hosts of the scheduler at `address`."""
+        self._store.change(attachment=Attachment(address=address))
+        self._worker.submit(address)
+
+    def cancel(self) -> None:
+        """Stop after the links that are being measured."""
+        self._worker.cancel()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until nothing is under way (for scripts and tests). Returns False on a timeout."""
+        return self._worker.wait(timeout)
+
+    def _attach(self, address: str, cancel: threading.Event) -> None:
+        attachment, last_report = Attachment(address=address), 0.0
+
+        def update(**changes: Any) -> None:
+            nonlocal attachment
+            attachment = replace(attachment, **changes)
+            if not self._worker.has_newer:
+                self._store.change(attachment=attachment)
+
+        def report(progress: Progress) -> None:
+            nonlocal last_report
+            if time.monotonic() - last_report >= tuning.REPORT_SECONDS or progress.done in (0, progress.total):
+                last_report = time.monotonic()
+                update(progress=progress)
+
+        update()
+        try:
+            if not address:
+                raise OptionError(
+                    "Hosts are attached by the address of a Dask scheduler",
+                    found="no address",
+                    remedy="Type the one that `dask scheduler` prints, tcp://…:8786.",
+                )
+            nodes = self._backend.attach(
+                address, found=lambda found: update(nodes=found), progress=report, cancel=cancel
+            )
+            update(nodes=nodes)
+            cluster, remarks = nodes.cluster(), nodes.remarks()
+            update(cluster=cluster, remarks=remarks, busy=False)
+        except CancelledError:
+            update(busy=False, cancelled=True)
+        except Exception as error:  # a background thread has no cell in which to show it
+            update(fault=fault_of(error, "The hosts could not be attached"), busy=False)
 
 
 class TrainingRuns:

@@ -15,7 +15,7 @@ from alpa_explore_widgets.session.background import EachInTurn, NewestWins
 from alpa_explore_widgets.session.fault import fault_of
 from alpa_explore_widgets.session.planning import Planning, PlanningJob
 from alpa_explore_widgets.session.questions import Comparisons
-from alpa_explore_widgets.session.runs import TrainingRuns
+from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.settings import DEVICE_SETTINGS, MODEL_SETTINGS, Settings, settings_of
 from alpa_explore_widgets.session.sources import Sources, device_overrides
 from alpa_explore_widgets.session.state import Regrets, State, StateStore
@@ -39,6 +39,7 @@ class Session:
         self._queries: NewestWins[_Query] = NewestWins(self._run, "alpa-explore query")
         self._files: EachInTurn[_Query] = EachInTurn(self._run, "alpa-explore files")
         self.runs = TrainingRuns(self.store, sources, backend)
+        self.attaching = Attaching(self.store, backend)
         self.comparisons = Comparisons(self.store, backend)
 
     def set(self, **changes: Any) -> None:
@@ -141,6 +142,18 @@ class Session:
 
             self.run_query(regrets, f"solving the stage for every strategy of {parts['operator']}…")
 
+    def plan_for_attached(self) -> None:
+        """Plan for the hosts that were attached, where the planner can."""
+        with self.store.lock:
+            attachment = self.store.state.attachment
+            if attachment is None or attachment.cluster is None:
+                return
+            cluster = attachment.cluster
+            self.sources.add_cluster(cluster)
+            self.set(nodes=cluster.nodes, devices_per_node=cluster.devices_per_node, device=cluster.device.name)
+            self._planning.forget_replans()
+            self.plan()
+
     def run_query(self, query: _Query, activity: str) -> None:
         """Run `query` in the background and apply the changes of the state that it returns. The newest query wins."""
         self.store.change(activity=activity, fault=None)
@@ -206,6 +219,7 @@ class Session:
         """Stop planning and the processes of a training run."""
         for worker in self._workers:
             worker.cancel()
+        self.attaching.cancel()
         self.runs.stop()
 
     def wait(self, timeout: float | None = None) -> bool:

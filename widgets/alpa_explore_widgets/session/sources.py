@@ -44,7 +44,8 @@ class Sources:
     def __init__(
         self, capture: Callable[..., TrainingGraph], model: UserModel | None = None, cluster: Cluster | None = None
     ) -> None:
-        self.user_model, self._user_cluster, self._capture = model, cluster, capture
+        self.user_model, self._capture = model, capture
+        self._user_clusters = {} if cluster is None else {cluster.device.name: cluster}
         self._graphs: dict[tuple[str, int, str | None], TrainingGraph] = {}
 
     def graph(self, settings: Settings) -> TrainingGraph:
@@ -72,8 +73,8 @@ class Sources:
 
     def preset_cluster(self, settings: Settings) -> Cluster:
         """The cluster with the device and links of the preset, without the overrides of the settings."""
-        if self._user_cluster is not None and settings.device == self._user_cluster.device.name:
-            return replace(self._user_cluster, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
+        if (given := self._user_clusters.get(settings.device)) is not None:
+            return replace(given, nodes=settings.nodes, devices_per_node=settings.devices_per_node)
         return Cluster.parse(f"{settings.nodes}x{settings.devices_per_node}:{settings.device}")
 
     def model_choices(self) -> list[list[str]]:
@@ -87,9 +88,11 @@ class Sources:
     def device_choices(self) -> list[list[str]]:
         """[name, text, group] for the list of devices, without the aliases of presets."""
         names = [name for name in preset_names() if load_preset(name)[0].name == name]
-        if self._user_cluster is not None and self._user_cluster.device.name not in names:
-            names.insert(0, self._user_cluster.device.name)
-        return [[name, name, ""] for name in names]
+        return [[name, name, ""] for name in (*(n for n in self._user_clusters if n not in names), *names)]
+
+    def add_cluster(self, cluster: Cluster) -> None:
+        """Offer the device of `cluster`, with its links, in place of one of the same name."""
+        self._user_clusters = {**self._user_clusters, cluster.device.name: cluster}
 
     def solvers(self) -> tuple[str, ...]:
         """Names of the solvers."""

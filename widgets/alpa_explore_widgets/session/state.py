@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alpa_explore.questions.what_if import Regret
     from alpa_explore_widgets.session.fault import Fault, Offers
     from alpa_explore_widgets.session.settings import Settings
-    from alpa_explore_widgets.session.training_run import RunCheck, TrainingRun
+    from alpa_explore_widgets.session.training_run import Attachment, RunCheck, TrainingRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -65,6 +65,8 @@ class State:
     """The comparison under way: the formulations that are done; None while there is none."""
     regrets: Regrets | None = None
     """The last computed costs of an operator's other strategies."""
+    attachment: Attachment | None = None
+    """The hosts that were attached last, or are being attached."""
     run: TrainingRun | None = None
     """The last training run that was started."""
     run_check: RunCheck | None = None

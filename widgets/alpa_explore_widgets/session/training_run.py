@@ -1,4 +1,4 @@
-"""The values of the Run tab: how to run a plan, whether it can run, and the progress of a training run."""
+"""The values of the Run tab: the attached hosts, how to run a plan, whether it can run, the progress of a run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from alpa_explore.attached.attach import Attached
+    from alpa_explore.cluster import Cluster
+    from alpa_explore.execution.progress import Progress
     from alpa_explore.plans.plan import Plan
     from alpa_explore.runtime.measured import Measured
     from alpa_explore.runtime.reports import StepReport
@@ -44,6 +47,26 @@ class RunCheck:
     """The result of a dry run: a description of the program that would run."""
     busy: bool = False
     """The check is still under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Attachment:
+    """The hosts of a Dask scheduler, as far as they are known."""
+
+    address: str
+    """As the user typed it."""
+    nodes: Attached | None = None
+    """The hosts, and their links once these are measured; None before they are found."""
+    cluster: Cluster | None = None
+    """Made of the hosts; None while they are attached, and where the planner cannot plan for them."""
+    remarks: tuple[str, ...] = ()
+    """What was assumed for the cluster."""
+    progress: Progress | None = None
+    """Of the measurement of links."""
+    fault: Fault | None = None
+    """Why there are no hosts, or no cluster of them."""
+    busy: bool = True
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets as W
 
 from alpa_explore_widgets.elements.fields import ChoiceField, NumberField, TextField
-from alpa_explore_widgets.session.runs import TrainingRuns
+from alpa_explore_widgets.panels.attached import AttachedPanel
+from alpa_explore_widgets.session.runs import Attaching, TrainingRuns
 from alpa_explore_widgets.session.training_run import RunSettings
 from alpa_explore_widgets.tab_kinds.figure_panel import FigurePanel, note_figure
 from alpa_explore_widgets.tabs.run_status import status_html
@@ -38,8 +39,9 @@ class RunPanel(FigurePanel):
     title = "Run"
     question = "Does the plan run as predicted?"
 
-    def __init__(self, runs: TrainingRuns) -> None:
-        self._runs = runs
+    def __init__(self, runs: TrainingRuns, attaching: Attaching, plan_for_attached: Callable[[], None]) -> None:
+        self._runs, self._plan_for_attached = runs, plan_for_attached
+        self.attached = AttachedPanel(attaching, self._plan_and_run_on)
         self._checked: tuple[Plan | None, RunSettings] = (None, RunSettings())
         self._measured: object = None
         super().__init__()
@@ -101,7 +103,12 @@ class RunPanel(FigurePanel):
         self.status = W.HTML()
         row = W.HBox([self.start, self.stop, self.dry, self.status])
         row.add_class("alpa-run")
-        return [row]
+        return [self.attached.widget, row]
+
+    def _plan_and_run_on(self, scheduler: str) -> None:
+        """Plan for the attached hosts; the next run is on them, too."""
+        self.where.value, self.scheduler.value = "dask", scheduler
+        self._plan_for_attached()
 
     def run_settings(self) -> RunSettings:
         """The chosen settings."""
@@ -112,6 +119,7 @@ class RunPanel(FigurePanel):
 
     def follow(self, state: State) -> None:
         """Update the buttons and the status; check the plan if it or the settings are new."""
+        self.attached.show(state)
         settings, run = self.run_settings(), state.run
         self.scheduler.layout.display = "" if settings.target == "dask" else "none"
         if (state.plan, settings) != self._checked and not settings.check_is_remote:

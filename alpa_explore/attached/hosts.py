@@ -1,0 +1,146 @@
+"""A host: its devices, memory and versions; and in what several hosts differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from alpa_explore import units
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What a process runs; '' where it is not known or not installed."""
+
+    python: str = ""
+    """'3.13.1'; processes of the same 3.13 can exchange functions."""
+    torch: str = ""
+    alpa_explore: str = ""
+    """The version and a digest of the sources: '0.1.0 a1b2c3d4'."""
+
+    @property
+    def comparable(self) -> tuple[str, str, str]:
+        """What must be equal on all hosts: of Python major and minor version."""
+        return ".".join(self.python.split(".")[:2]), self.torch, self.alpa_explore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU of a host."""
+
+    name: str
+    uuid: str
+    memory_bytes: int
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """A host with at least one Dask worker."""
+
+    name: str
+    """Its own name; with the address behind it where two hosts have the same name."""
+    address: str
+    """IP address by which the scheduler knows its workers; links are measured there."""
+    workers: tuple[str, ...]
+    """Dask addresses of its workers, sorted."""
+    versions: Versions = field(default_factory=Versions)
+    cpu: str = ""
+    """Model of the processor."""
+    cores: int = 0
+    """CPU cores that the worker may use."""
+    memory_bytes: int = 0
+    free_bytes: int = 0
+    """Memory of the host that is available now; a share of it where several of the hosts are one machine."""
+    gpus: tuple[Gpu, ...] = ()
+    machine: str = ""
+    """Identity of the running kernel: the same for the containers of one machine."""
+    namespace: str = ""
+    """Identity of its network: with the same kernel, the same host."""
+    rdma: tuple[str, ...] = ()
+    """Names of InfiniBand and RoCE adapters."""
+    problem: str = ""
+    """Why the host could not describe itself; its devices are not known then."""
+
+    @property
+    def kind(self) -> str:
+        """'cuda' or 'cpu': what ranks run on."""
+        return "cuda" if self.gpus else "cpu"
+
+    @property
+    def device(self) -> str:
+        """Model of the devices."""
+        return " + ".join(sorted({gpu.name for gpu in self.gpus})) if self.gpus else self.cpu
+
+    @property
+    def devices(self) -> int:
+        """GPUs, or else CPU cores, each of which takes a process."""
+        return len(self.gpus) or self.cores
+
+    @property
+    def free_of_devices(self) -> int:
+        """Bytes that each device has free if all are used: of the fullest GPU, or an equal share of the host's."""
+        if self.gpus:
+            return min(gpu.free_bytes for gpu in self.gpus)
+        return self.free_bytes // max(self.cores, 1)
+
+
+_COMPARED: tuple[tuple[str, Callable[[Host], str]], ...] = (
+    ("Python", lambda h: h.versions.comparable[0]),
+    ("torch", lambda h: h.versions.torch),
+    ("alpa_explore", lambda h: h.versions.alpa_explore),
+    ("devices", lambda h: f"{h.devices} × {h.device}"),
+)
+"""What must be equal on all hosts of a cluster."""
+
+
+def differences(hosts: Sequence[Host]) -> tuple[str, ...]:
+    """In what hosts differ that a cluster has equal, a sentence each: 'torch is 2.12.0 on h2, 2.13.0 on h1, h3'."""
+    found = [f"{host.name}: {host.problem}" for host in hosts if host.problem]
+    known = [host for host in hosts if not host.problem]
+    for what, value in _COMPARED:
+        values = Counter(value(host) for host in known)
+        if len(values) > 1:
+            groups = [
+                f"{text or 'not known'} on {', '.join(h.name for h in known if value(h) == text)}"
+                for text, _ in sorted(values.items(), key=lambda pair: (pair[1], pair[0]))
+            ]
+            found.append(f"{what}: {'; '.join(groups)}")
+    return tuple(found)
+
+
+def largest_equal(hosts: Sequence[Host]) -> tuple[str, ...]:
+    """Names of the largest group of equal hosts."""
+    keys = {host.name: tuple(value(host) for _, value in _COMPARED) for host in hosts if not host.problem}
+    if not keys:
+        return ()
+    most = Counter(keys.values()).most_common(1)[0][0]
+    return tuple(name for name, key in keys.items() if key == most)
+
+
+def differences_from_here(hosts: Sequence[Host], here: Versions) -> tuple[str, ...]:
+    """In what hosts differ from this process: a plan can be made, but a run sends them code that they may not read."""
+    known = [host for host in hosts if not host.problem]
+    found = []
+
+    def compared(versions: Versions, number: int) -> str:
+        """Without the build: a launcher without a GPU may start ranks that have one."""
+        return versions.comparable[number].partition("+")[0]
+
+    for what, number in (("Python", 0), ("torch", 1), ("alpa_explore", 2)):
+        mine = compared(here, number)
+        others = {compared(host.versions, number) for host in known} - {mine}
+        if others and mine:
+            names = ", ".join(h.name for h in known if compared(h.versions, number) != mine)
+            found.append(f"{what}: {', '.join(sorted(others)) or 'not known'} on {names}; {mine} here")
+    return tuple(found)
+
+
+def memory_text(host: Host) -> str:
+    """'15.5 of 16 GiB' that are free: of each GPU, or of the host."""
+    total = min(g.memory_bytes for g in host.gpus) if host.gpus else host.memory_bytes
+    free = units.bytes_(host.free_of_devices if host.gpus else host.free_bytes)
+    number, _, unit = free.partition(" ")
+    whole = units.bytes_(total)
+    return f"{number if whole.endswith(f' {unit}') else free} of {whole}" + (" each" if host.gpus else "")

@@ -1,0 +1,212 @@
+"""What runs on a Dask worker: describe its host, listen for a transfer, and transfer.
+
+Dask calls the coroutines on the worker's event loop; the work is done on a thread, so the worker stays alive, and no
+slot of the worker is taken. Results are plain values. A listener takes one connection, which must begin with the secret
+that the launcher has made for it, and is gone after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import platform
+import socket
+import struct
+import threading
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from alpa_explore.attached import tuning
+
+_SIZE = struct.Struct("!Q")
+SECRET_BYTES = 16
+_DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+"""Where a driver of GPUs (NVIDIA's, AMD's, Windows') shows itself; torch is not imported without one."""
+
+
+async def described() -> dict[str, Any]:
+    """`describe`, on a thread."""
+    return await asyncio.to_thread(describe)
+
+
+def describe() -> dict[str, Any]:
+    """The host of this process: names, versions, devices and memory, as JSON can hold them."""
+    import psutil  # distributed depends on it
+
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
+    limit = _cgroup_limit()
+    if limit is not None and limit < total:
+        total, free = limit, min(free, limit)
+    return {
+        "name": socket.gethostname(),
+        "versions": versions(),
+        "cpu": _cpu_model(),
+        "cores": _cores(),
+        "memory_bytes": int(total),
+        "free_bytes": int(free),
+        "gpus": _gpus() if any(Path(driver).exists() for driver in _DRIVERS) else [],
+        "machine": _first_line("/proc/sys/kernel/random/boot_id") or socket.gethostname(),
+        "namespace": _link_target("/proc/self/ns/net") or socket.gethostname(),
+        "rdma": sorted(p.name for p in Path("/sys/class/infiniband").glob("*")),
+    }
+
+
+def versions() -> dict[str, str]:
+    """The versions of this process."""
+    from alpa_explore.store.code_version import code_version
+
+    return {
+        "python": platform.python_version(),
+        "torch": _version("torch"),
+        "alpa_explore": f"{_version('alpa-explore')} {code_version(('.',))[:8]}",
+    }
+
+
+async def listen(address: str, secret: bytes) -> int:
+    """Listen for one transfer at this address of the host, for `tuning.LISTEN_SECONDS`; the port."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    server = socket.create_server((address, 0), family=family)
+    threading.Thread(target=_serve, args=(server, secret), name="alpa-explore link", daemon=True).start()
+    return int(server.getsockname()[1])
+
+
+async def transferred(address: str, port: int, secret: bytes) -> dict[str, Any]:
+    """`transfer`, on a thread."""
+    return await asyncio.to_thread(transfer, address, port, secret)
+
+
+def transfer(address: str, port: int, secret: bytes) -> dict[str, Any]:
+    """Send messages of growing size to a listener.
+
+    {"latency_seconds", "points": [[bytes, seconds], …]}, or {"fault": why the listener was not reached}.
+    """
+    try:
+        with socket.create_connection((address, port), timeout=tuning.LINK_SECONDS) as line:
+            line.settimeout(tuning.STALL_SECONDS)
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            line.sendall(secret)
+            payload = memoryview(bytes(tuning.SIZES[-1]))
+            latency = median(_sent(line, payload[:1]) for _ in range(tuning.ROUND_TRIPS)) / 2
+            _sent(line, payload[: 2**16])  # opens TCP's congestion window
+            points: list[list[float]] = []
+            for size in tuning.SIZES:
+                times = [_sent(line, payload[:size])]
+                while len(times) < tuning.REPEATS and sum(times) < tuning.LONGEST_SECONDS:
+                    times.append(_sent(line, payload[:size]))
+                points.append([size, max(median(times) - latency, 0.5 * median(times))])  # less the acknowledgement
+                if points[-1][1] > tuning.LONGEST_SECONDS:
+                    break
+            line.sendall(_SIZE.pack(0))
+            return {"latency_seconds": latency, "points": points}
+    except TimeoutError:
+        return {"fault": f"no answer within {tuning.LINK_SECONDS:.0f} s (a firewall that drops packets?)"}
+    except OSError as error:
+        return {"fault": (error.strerror or str(error)).lower()}
+
+
+def _sent(line: socket.socket, message: memoryview) -> float:
+    """Seconds until the receiver has acknowledged the whole message."""
+    start = time.perf_counter()
+    line.sendall(_SIZE.pack(len(message)))
+    line.sendall(message)
+    if not line.recv(1):
+        raise ConnectionResetError("closed by the other host")
+    return time.perf_counter() - start
+
+
+def _serve(server: socket.socket, secret: bytes) -> None:
+    """Take connections until one knows the secret; acknowledge its messages until it sends an empty one."""
+    deadline = time.monotonic() + tuning.LISTEN_SECONDS
+    with server:
+        while (left := deadline - time.monotonic()) > 0:
+            server.settimeout(left)
+            try:
+                line, _ = server.accept()
+                with line:
+                    line.settimeout(tuning.STALL_SECONDS)
+                    if hmac.compare_digest(_exactly(line, SECRET_BYTES), secret):
+                        _acknowledge(line)
+                        return
+            except OSError:  # the sender reports what is wrong; another one may still come
+                continue
+
+
+def _acknowledge(line: socket.socket) -> None:
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    buffer = memoryview(bytearray(tuning.CHUNK_BYTES))
+    while left := _SIZE.unpack(_exactly(line, _SIZE.size))[0]:
+        while left:
+            count = line.recv_into(buffer, min(left, len(buffer)))
+            if not count:
+                return
+            left -= count
+        line.sendall(b"\0")
+
+
+def _exactly(line: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        part = line.recv(count - len(found))
+        if not part:
+            raise ConnectionResetError("closed by the other host")
+        found += part
+    return found
+
+
+def _gpus() -> list[dict[str, Any]]:
+    import torch  # seconds, which a worker without GPUs has no need of
+
+    found = []
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
+        free, total = torch.cuda.mem_get_info(number)
+        uuid = str(getattr(properties, "uuid", "")) or f"{number}"
+        found.append({"name": properties.name, "uuid": uuid, "memory_bytes": total, "free_bytes": free})
+    return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # its sources are used as they are, or it is missing
+        return "not installed"
+
+
+def _cores() -> int:
+    from dask.system import cpu_count  # knows affinity and cgroups
+
+    return int(cpu_count())
+
+
+def _cgroup_limit() -> int | None:
+    """The memory limit of the container; None where there is none."""
+    text = _first_line("/sys/fs/cgroup/memory.max") or _first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    return int(text) if text.isdigit() else None
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else f"{platform.processor() or platform.machine()} CPU"
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _link_target(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
